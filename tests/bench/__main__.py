@@ -3,7 +3,8 @@
     make bench ARGS="[--quick] [--json FILE]"
 
 Both run under the world's Lambda host with the same role, in turns, against the same API server, authenticator and EKS API. Table
-and goals go to standard output, progress to standard error. No test asserts the figures: they are this machine's.
+and goals go to standard output and, without `--quick`, into docs/performance.md; progress goes to standard error. No test asserts
+the figures: they are this machine's.
 
 What to know when reading them: calls include the local world's API server and the proxy in front of it, the same for both. Ours
 is given endpoint and authority of the cluster by the execution and asks EKS only when it is refused; Python asks once in the
@@ -31,9 +32,9 @@ from typing import Any
 
 import package
 from bench import python_peer
-from bench.figures import Goal, Measure, goal_lines, goals_of, table
+from bench.figures import PAGE, Goal, Measure, goal_lines, goals_of, table, with_figures
 from bench.scene import LABELS, PODS_EVICTED, SELECTOR, BenchFailed, Scene, Step, add_nodes, add_pods, remove_pods, set_up
-from prepare import LAMBDAS, TESTS, Steps, host_architecture, install_python, say, version
+from prepare import LAMBDAS, ROOT, TESTS, Steps, host_architecture, install_python, say, version
 from scale import rotation
 from scale.report import troubles
 from scale.rotation import MEDIUM
@@ -73,12 +74,16 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     arguments = argparse.ArgumentParser(prog="make bench", description="Measures what is shipped beside plain Python.")
     arguments.add_argument("--json", type=Path, metavar="FILE", help="write everything there, with all samples")
-    arguments.add_argument("--quick", action="store_true", help="few samples: to see that it runs")
+    arguments.add_argument("--quick", action="store_true", help="few samples, to see that it runs; writes no page")
     given = arguments.parse_args()
     plan = QUICK if given.quick else Plan()
     packages = release_packages()
     measures, goals = measure(plan, packages)
-    print(report(plan, measures, goals), flush=True)
+    printed = report(plan, measures, goals)
+    print(printed, flush=True)
+    if not given.quick:
+        PAGE.write_text(with_figures(PAGE.read_text(), printed))
+        say(f"wrote {PAGE.relative_to(ROOT)}")
     if given.json:
         content = {
             "machine": machine(),

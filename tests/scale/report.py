@@ -114,7 +114,7 @@ def markdown(figures: Figures) -> str:
 
 _HEAD = """# A fleet of {nodes:,} nodes
 
-What one rotation of {nodes:,} nodes in {groups} groups came to on the local world: the real state machines and functions, a real
+The result of one rotation of {nodes:,} nodes in {groups} groups on the local world: the real state machines and functions, a real
 Kubernetes control plane, AWS emulated, time virtual. Written by
 
 ```

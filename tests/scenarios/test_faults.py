@@ -62,7 +62,7 @@ def test_of_a_cluster_that_is_away_for_good_the_aws_half_is_restore_and_the_next
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceUnavailable")
-    assert "What is left on its Node object cannot be seen now" in end.cause
+    assert "Its Node object cannot be read now" in end.cause
     assert node.group.states[node.instance_id] == "InService"
     assert not [m for m in world.autoscaling.group("workers").instance_states if m.protected_from_scale_in]
     world.faults.clear()

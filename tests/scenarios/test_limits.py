@@ -26,7 +26,7 @@ def test_a_drain_with_an_eviction_at_every_look_and_a_restore_costs_so_little_th
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end
-    assert "The node was put back" in end.cause
+    assert "The node was restored" in end.cause
     polls = len(execution.entered("CheckPods"))
     assert len(execution.entered("EvictPods")) >= polls - 1 > 250
     # Its start, that it is blocked, its end; each further day, that it is blocked.

@@ -27,7 +27,7 @@ def test_who_is_brought_back_into_service_while_the_replacement_is_on_its_way_st
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceRefused")
-    assert "was brought back into service, which was not our doing" in end.cause
+    assert "was brought back into service in group workers, which recycle-eks did not do" in end.cause
     assert len(world.calls("autoscaling:EnterStandby")) == 1
     assert "recycle-eks:claim" not in world.instance(node.instance_id).tags
     assert job.phase == "Running" and not node.unschedulable
@@ -47,7 +47,7 @@ def test_a_node_that_somebody_put_to_use_during_the_drain_is_not_disposed_of(wor
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceRefused")
-    assert "which was not our doing" in end.cause
+    assert "which recycle-eks did not do" in end.cause
     assert world.instance(node.instance_id).state == "running" and node.exists
     assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
 
