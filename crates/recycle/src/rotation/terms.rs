@@ -1,20 +1,22 @@
-//! Reads the terms of a rotation from its input: how many nodes of a group at once, pauses, the end, the failure budget, tries.
+//! Reads the terms of a rotation from its input: the number of nodes at once, pauses, the end, the failure budget and retries.
 //!
-//! Which nodes it is about, [`crate::rotation::outdated`] says; whether the next of them may start, [`crate::rotation::admission`].
+//! [`crate::rotation::outdated`] selects the nodes, and [`crate::rotation::admission`] decides whether the next one may start.
 
 use std::collections::BTreeSet;
 
-use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::base::duration::{Duration, DurationRange};
 use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId};
 use crate::base::strict::read_value;
 use crate::base::text::cut_given;
+use crate::base::time::later;
 use crate::input::model::InvalidInput;
 
-/// The most seconds between the nodes of a group: a day.
-const LONGEST_PAUSE_BETWEEN: u32 = 86_400;
+/// The pause between the nodes of a group: at most a day.
+const PAUSES: DurationRange = DurationRange::new(0, 86_400);
 const MOST_RETRIES: u32 = 10;
 /// The most nodes of a group that a rotation works on at once.
 /// Step Functions runs at most 40 iterations of an inline Map at once (developer guide, "Map state").
@@ -25,10 +27,10 @@ const MOST_NODES: usize = 90;
 /// Step Functions ends the execution at 25,000 events. The rest is for the retries of Tasks, the marks, and the waits of the first nodes.
 /// These waits may last as long as a drain.
 const EVENTS: usize = 20_000;
-/// Events of one node: 23 for its iteration, one look, and one execution of `recycle-node` that ends `duplicate`.
-/// The pause before it takes 9, and each of the 20 looks in a day of waiting takes 9 (see [`crate::rotation::admission`]).
+/// Events of one node: 23 for its iteration, one check, and one execution of `recycle-node` that ends `duplicate`.
+/// The pause before it takes 9, and each of the 20 checks in a day of waiting takes 9 (see [`crate::rotation::admission`]).
 const EVENTS_OF_A_NODE: usize = 23 + 9 + 20 * 9;
-/// Events of another try: one more execution of `recycle-node` and one more look (16), and the pause before it (9).
+/// Events of another attempt: one more execution of `recycle-node` and one more check (16), and the pause before it (9).
 const EVENTS_OF_A_RETRY: usize = 16 + 9;
 
 /// The fields of a rotation's input that are its terms.
@@ -71,7 +73,20 @@ pub enum AtOnce {
 pub enum End {
     At(Timestamp),
     /// Time since the rotation began.
-    After(SignedDuration),
+    After(Duration),
+}
+
+impl End {
+    /// The values that [`End::read`] accepts, for an error message.
+    pub const EXPECTED: &str = "a time such as 2027-01-31T05:00:00Z, or a duration of at least 1s, such as 4h or a number of seconds";
+
+    /// Reads a time in RFC 3339, or a duration. None if the value is neither, or a duration of zero.
+    #[must_use]
+    pub fn read(value: &Value) -> Option<Self> {
+        let moment = value.as_str().and_then(|text| text.parse().ok());
+        let duration = || Duration::read(value).filter(|duration| *duration > Duration::default());
+        moment.map(Self::At).or_else(|| duration().map(Self::After))
+    }
 }
 
 /// The mark that a rotation sets on the nodes that it is about to recycle.
@@ -100,8 +115,8 @@ impl Mark {
 #[serde(deny_unknown_fields)]
 struct Given {
     at_once: Option<Value>,
-    wait_between_nodes: Option<u32>,
-    start_no_new_node_after: Option<String>,
+    wait_between_nodes: Option<Value>,
+    start_no_new_node_after: Option<Value>,
     on_failure: Option<OnFailure>,
     failure_budget: Option<u32>,
     retries: Option<u32>,
@@ -121,19 +136,19 @@ pub(crate) fn read_terms(fields: Map<String, Value>, dry_run: bool) -> Result<Te
     let given: Given = read_value(&Value::Object(fields))
         .map_err(|error| InvalidInput(format!("the input of a rotation: {error}")))?;
     let retries = read_up_to("retries", given.retries, MOST_RETRIES)?;
-    let between = given.wait_between_nodes;
-    let between = read_up_to("wait_between_nodes", between, LONGEST_PAUSE_BETWEEN)?;
-    let end = given.start_no_new_node_after.as_deref();
+    let between = given.wait_between_nodes.as_ref().map(read_pause).transpose()?;
+    let end = given.start_no_new_node_after.as_ref().map(read_end);
     Ok(Terms {
         at_once: given.at_once.as_ref().map(read_at_once).transpose()?,
-        wait_between_nodes: between,
-        start_no_new_node_after: end.map(read_end).transpose()?,
+        wait_between_nodes: between.unwrap_or_default().as_seconds(),
+        start_no_new_node_after: end.transpose()?,
         failure_budget: match (given.on_failure.unwrap_or(OnFailure::Stop), given.failure_budget) {
             (OnFailure::Stop, budget) => Some(budget.unwrap_or_default()),
             (OnFailure::Continue, None) => None,
             (OnFailure::Continue, Some(_)) => {
                 return Err(InvalidInput(
-                    "failure_budget is of on_failure = stop: with continue no failure stops anything"
+                    "failure_budget is allowed only with on_failure stop, because with continue no failure stops a group; remove \
+                     failure_budget"
                         .to_owned(),
                 ));
             }
@@ -149,7 +164,7 @@ fn read_up_to(field: &str, given: Option<u32>, most: u32) -> Result<u32, Invalid
     let given = given.unwrap_or_default();
     if given > most {
         return Err(InvalidInput(format!(
-            "{field} must be from 0 to {most}, and is {given}"
+            "{field} must be from 0 to {most}, but is {given}"
         )));
     }
     Ok(given)
@@ -164,25 +179,26 @@ fn read_at_once(given: &Value) -> Result<AtOnce, InvalidInput> {
     match read() {
         Some(at_once @ (AtOnce::Nodes(1..) | AtOnce::Percent(1..=100))) => Ok(at_once),
         Some(AtOnce::Nodes(_) | AtOnce::Percent(_)) | None => Err(InvalidInput(format!(
-            "at_once must be a number from 1 on, or a text such as \"25%\" up to \"100%\", and is {}",
+            "at_once must be a whole number of at least 1, or a text such as \"25%\" up to \"100%\", but is {}",
             cut_given(&given.to_string())
         ))),
     }
 }
 
-fn read_end(given: &str) -> Result<End, InvalidInput> {
-    if let Ok(moment) = given.parse() {
-        return Ok(End::At(moment));
-    }
-    let days = SpanRelativeTo::days_are_24_hours();
-    let length = given.parse::<Span>().and_then(|span| span.to_duration(days));
-    match length {
-        Ok(length) if length.is_positive() => Ok(End::After(length)),
-        Ok(_) | Err(_) => Err(InvalidInput(format!(
-            "start_no_new_node_after must be a time such as 2027-01-31T05:00:00Z or a duration such as PT4H, and is {:?}",
-            cut_given(given)
-        ))),
-    }
+fn read_pause(given: &Value) -> Result<Duration, InvalidInput> {
+    PAUSES
+        .read(given)
+        .map_err(|error| InvalidInput(format!("wait_between_nodes {error}")))
+}
+
+fn read_end(given: &Value) -> Result<End, InvalidInput> {
+    End::read(given).ok_or_else(|| {
+        InvalidInput(format!(
+            "start_no_new_node_after must be {}, but is {}",
+            End::EXPECTED,
+            cut_given(&given.to_string())
+        ))
+    })
 }
 
 impl Terms {
@@ -193,7 +209,7 @@ impl Terms {
             None => (most, "max_surge_per_group"),
             Some(AtOnce::Nodes(nodes)) if nodes > most => {
                 return Err(InvalidInput(format!(
-                    "at_once is {nodes}, more than the module's max_surge_per_group, which is {most}"
+                    "at_once must be at most {most}, the module's max_surge_per_group, but is {nodes}"
                 )));
             }
             Some(AtOnce::Nodes(nodes)) => (nodes, "at_once"),
@@ -204,7 +220,7 @@ impl Terms {
         };
         if count > MOST_AT_ONCE {
             return Err(InvalidInput(format!(
-                "{field} comes to {count} nodes of a group at once, and a rotation works on at most {MOST_AT_ONCE}"
+                "{field} means {count} nodes of a group at once, but a rotation works on at most {MOST_AT_ONCE}"
             )));
         }
         Ok(count)
@@ -224,7 +240,7 @@ impl Terms {
     pub fn end(&self, began_at: Timestamp) -> Option<Timestamp> {
         self.start_no_new_node_after.map(|end| match end {
             End::At(moment) => moment,
-            End::After(length) => began_at.checked_add(length).unwrap_or(Timestamp::MAX),
+            End::After(duration) => later(began_at, duration.as_seconds()),
         })
     }
 }
@@ -276,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_has_its_default() {
+    fn absent_terms_have_their_defaults() {
         let terms = read(json!({})).unwrap();
         assert_eq!(
             terms,
@@ -296,24 +312,37 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_name() {
+    fn a_refusal_names_the_term() {
         for (given, words) in [
-            (json!({"at_once": 0}), "at_once must be a number from 1 on"),
-            (json!({"at_once": "0%"}), "and is \"0%\""),
-            (json!({"at_once": "101%"}), "up to \"100%\""),
-            (json!({"at_once": "many"}), "and is \"many\""),
-            (json!({"at_once": true}), "and is true"),
-            (json!({"retries": 11}), "retries must be from 0 to 10, and is 11"),
-            (json!({"wait_between_nodes": 86_401}), "must be from 0 to 86400"),
-            (json!({"start_no_new_node_after": "soon"}), "and is \"soon\""),
             (
-                json!({"start_no_new_node_after": "-PT1H"}),
-                "start_no_new_node_after must be",
+                json!({"at_once": 0}),
+                "at_once must be a whole number of at least 1",
             ),
+            (json!({"at_once": "0%"}), "but is \"0%\""),
+            (json!({"at_once": "101%"}), "up to \"100%\""),
+            (json!({"at_once": "many"}), "but is \"many\""),
+            (json!({"at_once": true}), "but is true"),
+            (json!({"retries": 11}), "retries must be from 0 to 10, but is 11"),
+            (
+                json!({"wait_between_nodes": 86_401}),
+                "wait_between_nodes must be a duration from 0s to 1d, such as 20h or a number of seconds, but is 86401",
+            ),
+            (json!({"wait_between_nodes": "25h"}), "but is \"25h\""),
+            (json!({"wait_between_nodes": true}), "but is true"),
+            (
+                json!({"start_no_new_node_after": "soon"}),
+                "start_no_new_node_after must be a time such as 2027-01-31T05:00:00Z, or a duration of at least 1s, such as 4h \
+                 or a number of seconds, but is \"soon\"",
+            ),
+            (json!({"start_no_new_node_after": "-1h"}), "but is \"-1h\""),
+            (json!({"start_no_new_node_after": "PT4H"}), "but is \"PT4H\""),
+            (json!({"start_no_new_node_after": "0s"}), "but is \"0s\""),
+            (json!({"start_no_new_node_after": 0}), "but is 0"),
+            (json!({"start_no_new_node_after": []}), "but is []"),
             (json!({"on_failure": "panic"}), "unknown variant `panic`"),
             (
                 json!({"on_failure": "continue", "failure_budget": 1}),
-                "failure_budget is of on_failure = stop",
+                "failure_budget is allowed only with on_failure stop",
             ),
             (json!({"mark": "none at all"}), "unknown variant"),
         ] {
@@ -323,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_the_members_and_at_least_one_and_no_more_than_the_module_allows() {
+    fn a_percentage_of_the_members_is_at_least_one_and_at_most_the_module_limit() {
         for (given, members, expected) in [
             (json!(2), 3, Ok(2)),
             (json!("25%"), 12, Ok(3)),
@@ -332,7 +361,7 @@ mod tests {
             (
                 json!(6),
                 9,
-                Err("at_once is 6, more than the module's max_surge_per_group, which is 5".to_owned()),
+                Err("at_once must be at most 5, the module's max_surge_per_group, but is 6".to_owned()),
             ),
         ] {
             let terms = read(json!({"at_once": given})).unwrap();
@@ -342,17 +371,17 @@ mod tests {
     }
 
     #[test]
-    fn at_once_is_at_most_what_an_inline_map_runs() {
+    fn at_once_is_limited_by_an_inline_map() {
         for (terms, members, expected) in [
-            (json!({}), 200, "max_surge_per_group comes to 100"),
-            (json!({"at_once": 41}), 200, "at_once comes to 41"),
-            (json!({"at_once": "50%"}), 200, "at_once comes to 100"),
+            (json!({}), 200, "max_surge_per_group means 100"),
+            (json!({"at_once": 41}), 200, "at_once means 41"),
+            (json!({"at_once": "50%"}), 200, "at_once means 100"),
         ] {
             let error = read(terms.clone())
                 .unwrap()
                 .count_at_once(members, 100)
                 .unwrap_err();
-            let rest = " nodes of a group at once, and a rotation works on at most 40";
+            let rest = " nodes of a group at once, but a rotation works on at most 40";
             assert_eq!(error.to_string(), format!("{expected}{rest}"), "{terms}");
         }
         for terms in [json!({"at_once": 40}), json!({"at_once": "20%"})] {
@@ -361,12 +390,14 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_a_moment_or_a_length_from_the_beginning() {
+    fn the_end_is_a_time_or_a_duration_from_the_beginning() {
         for (given, expected) in [
-            ("2027-01-01T01:00:00Z", 3_600),
-            ("2027-01-01T02:00:00+01:00", 3_600),
-            ("PT4H", 10 + 4 * 3_600),
-            ("P1DT1H", 10 + 25 * 3_600),
+            (json!("2027-01-01T01:00:00Z"), 3_600),
+            (json!("2027-01-01T02:00:00+01:00"), 3_600),
+            (json!("4h"), 10 + 4 * 3_600),
+            (json!("1d1h"), 10 + 25 * 3_600),
+            (json!("14400"), 10 + 4 * 3_600),
+            (json!(14_400), 10 + 4 * 3_600),
         ] {
             let terms = read(json!({"start_no_new_node_after": given})).unwrap();
             assert_eq!(terms.end(at(10)), Some(at(expected)), "{given}");
@@ -374,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_retries_the_fewer_nodes() {
+    fn more_retries_allow_fewer_nodes() {
         let most = |retries: u32| read(json!({"retries": retries})).unwrap().most_nodes();
         assert_eq!((most(0), most(10)), (90, 43));
         for retries in 0..=MOST_RETRIES {
