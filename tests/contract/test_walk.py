@@ -172,7 +172,7 @@ def test_a_restore_that_fails_tells_both_errors():
     end = walk(**failed)
     assert end.path[-1] == "NotRestored" and end.error == "ServiceRefused"
     assert "first" in end.cause and "second" in end.cause
-    assert end.cause.endswith("the next sweep sees to it, and recycle-eks status shows how it is.")
+    assert end.cause.endswith("The next sweep tries to restore it. Run recycle-eks status to see its state.")
 
 
 def test_two_errors_that_are_longer_than_a_cause_may_be_are_both_there():

@@ -252,7 +252,7 @@ def test_what_could_not_be_started_fails_the_rotation_after_all_others():
     walked = Walked(selected(NODE, OTHER), without_machine=True)
     assert walked.execution.error == "RotationFailed"
     assert NODE in walked.execution.cause and OTHER in walked.execution.cause
-    assert walked.path.count("NodeNotBegun") == 2
+    assert walked.path.count("NodeNotStarted") == 2
 
 
 def test_what_four_hundred_nodes_could_not_be_begun_for_is_cut_to_what_a_cause_may_hold():
