@@ -58,7 +58,7 @@ locals {
   }
   # Whether a group has our hook is asked of every group: a hook that was removed from the variable leaves members that wait for it.
   find_our_hook = {
-    Sid      = "FindOurLifecycleHook"
+    Sid      = "FindLifecycleHooks"
     Effect   = "Allow"
     Action   = "autoscaling:DescribeLifecycleHooks"
     Resource = "*"
@@ -74,8 +74,8 @@ locals {
   hook_policies = merge(flatten([
     for number, groups in local.groups_of_policy : [
       for kind, statement in {
-        complete   = { Sid = "CompleteTheLifecycleActionsOfOurHooks", Action = "autoscaling:CompleteLifecycleAction" }
-        keep-alive = { Sid = "KeepOurLifecycleHooksAlive", Action = "autoscaling:RecordLifecycleActionHeartbeat" }
+        complete   = { Sid = "CompleteLifecycleActions", Action = "autoscaling:CompleteLifecycleAction" }
+        keep-alive = { Sid = "KeepLifecycleHooksAlive", Action = "autoscaling:RecordLifecycleActionHeartbeat" }
       } : { "${kind}-${number}" = merge(statement, { Effect = "Allow", Resource = groups }) }
     ]
   ])...)
@@ -84,14 +84,14 @@ locals {
     "${pair[0]}-${pair[1]}" => { function = pair[0], policy = "complete-${pair[1]}" }
   }
   start_recycling = {
-    Sid      = "StartRecyclingWhatOurHookHolds"
+    Sid      = "StartRecyclingNodes"
     Effect   = "Allow"
     Action   = "states:StartExecution"
     Resource = [trimsuffix(local.live, ":live"), local.live]
   }
   tag_instances_of_this_cluster = {
     for function, keys in local.tags_written : function => {
-      Sid      = "WriteOurTagsOnInstancesOfThisCluster"
+      Sid      = "TagInstancesOfThisCluster"
       Effect   = "Allow"
       Action   = "ec2:CreateTags"
       Resource = local.instances
@@ -105,7 +105,7 @@ locals {
   }
   untag_instances_of_this_cluster = {
     for function, keys in local.tags_removed : function => {
-      Sid      = "RemoveOurTagsFromInstancesOfThisCluster"
+      Sid      = "UntagInstancesOfThisCluster"
       Effect   = "Allow"
       Action   = "ec2:DeleteTags"
       Resource = local.instances
@@ -128,7 +128,7 @@ locals {
       local.watch_instance_refreshes,
       local.watch_managed_node_groups_of_this_cluster,
       {
-        Sid      = "SeeWhoElseIsBehindALoadBalancer"
+        Sid      = "ReadTheTargetsOfLoadBalancers"
         Effect   = "Allow"
         Action   = "elasticloadbalancing:DescribeTargetHealth"
         Resource = "*"
@@ -170,7 +170,7 @@ locals {
         Condition = { StringEquals = local.of_this_cluster }
       },
       {
-        Sid       = "DetachInstancesOfThisClusterAndProtectTheOthersMeanwhile"
+        Sid       = "DetachInstancesOfThisClusterAndProtectTheOthers"
         Effect    = "Allow"
         Action    = ["autoscaling:DetachInstances", "autoscaling:SetInstanceProtection"]
         Resource  = local.groups
@@ -195,7 +195,7 @@ locals {
       local.tag_instances_of_this_cluster["restore-node"],
       local.untag_instances_of_this_cluster["restore-node"],
       {
-        Sid    = "PutInstancesOfThisClusterBack"
+        Sid    = "RestoreInstancesOfThisCluster"
         Effect = "Allow"
         Action = [
           "autoscaling:ExitStandby",
@@ -212,13 +212,13 @@ locals {
       local.read_groups,
       local.find_our_hook,
       {
-        Sid      = "SeeWhatGroupsLaunchFrom"
+        Sid      = "ReadImagesAndLaunchTemplates"
         Effect   = "Allow"
         Action   = ["ec2:DescribeImages", "ec2:DescribeLaunchTemplateVersions"]
         Resource = "*"
       },
       {
-        Sid      = "AskWhatBecameOfRotationsAndTheirNodes"
+        Sid      = "ReadTheStateOfRotationsAndTheirNodes"
         Effect   = "Allow"
         Action   = "states:DescribeExecution"
         Resource = [for name in [local.machine_name, local.rotate_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
@@ -241,14 +241,14 @@ locals {
   }
   leave_dead_letters = concat(
     [{
-      Sid      = "LeaveWhatItCouldNotStart"
+      Sid      = "SendDeadLetters"
       Effect   = "Allow"
       Action   = "sqs:SendMessage"
       Resource = aws_sqs_queue.dead_letters.arn
     }],
     [
       for key in compact([var.kms_key_arn]) : {
-        Sid      = "EncryptWhatItLeaves"
+        Sid      = "EncryptDeadLetters"
         Effect   = "Allow"
         Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
         Resource = key
@@ -432,7 +432,7 @@ locals {
       Resource = "arn:${local.partition}:states:${local.region}:${local.account}:execution:${local.rotate_name}/*:*"
     },
     {
-      Sid      = "HearThatAnExecutionHasEnded"
+      Sid      = "WatchForTheEndOfExecutions"
       Effect   = "Allow"
       Action   = ["events:DescribeRule", "events:PutRule", "events:PutTargets"]
       Resource = "arn:${local.partition}:events:${local.region}:${local.account}:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
@@ -441,7 +441,7 @@ locals {
 
   # What the machines may do that put nodes back.
   ask_for_owners = {
-    Sid      = "AskWhetherTheOwnerOfAClaimStillRuns"
+    Sid      = "ReadWhetherTheOwnerOfAClaimStillRuns"
     Effect   = "Allow"
     Action   = "states:DescribeExecution"
     Resource = [for name in [local.machine_name, local.sweep_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
@@ -474,7 +474,7 @@ locals {
     ],
     [
       for key in compact([local.notification_key_arn]) : {
-        Sid      = "EncryptWhatItTells"
+        Sid      = "EncryptNotifications"
         Effect   = "Allow"
         Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
         Resource = key

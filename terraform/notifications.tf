@@ -63,7 +63,7 @@ resource "aws_sns_topic_policy" "notifications" {
     Version = "2012-10-17"
     Statement = [
       {
-        Sid       = "OurRulesTellOfExecutionsThatCouldNotTellThemselves"
+        Sid       = "RulesPublishTheEndOfExecutions"
         Effect    = "Allow"
         Action    = "sns:Publish"
         Principal = { Service = "events.amazonaws.com" }
@@ -71,7 +71,7 @@ resource "aws_sns_topic_policy" "notifications" {
         # No condition: EventBridge supports none in a topic's policy (its user guide, "Amazon SNS permissions").
       },
       {
-        Sid       = "OurAlarmsTellPeople"
+        Sid       = "AlarmsPublishTheirState"
         Effect    = "Allow"
         Action    = "sns:Publish"
         Principal = { Service = "cloudwatch.amazonaws.com" }
@@ -156,7 +156,7 @@ resource "aws_sqs_queue_policy" "dead_letters" {
     Version = "2012-10-17"
     Statement = concat(
       [{
-        Sid       = "OurRulesLeaveWhatTheyCouldNotDeliver"
+        Sid       = "RulesSendUndeliveredEvents"
         Effect    = "Allow"
         Action    = "sqs:SendMessage"
         Principal = { Service = "events.amazonaws.com" }
@@ -165,7 +165,7 @@ resource "aws_sqs_queue_policy" "dead_letters" {
       }],
       [
         for topics in [values(var.alarm_topics)] : {
-          Sid       = "TopicsOfAlarmsLeaveWhatTheyCouldNotTell"
+          Sid       = "AlarmTopicsSendUndeliveredMessages"
           Effect    = "Allow"
           Action    = "sqs:SendMessage"
           Principal = { Service = "sns.amazonaws.com" }

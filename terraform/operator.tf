@@ -21,7 +21,7 @@ locals {
       Resource = values(local.machine_arns)
     },
     {
-      Sid      = "ReadTheStoryOfExecutions"
+      Sid      = "ReadTheHistoryOfExecutions"
       Effect   = "Allow"
       Action   = ["states:DescribeExecution", "states:GetExecutionHistory"]
       Resource = flatten(values(local.execution_arns))
@@ -33,13 +33,13 @@ locals {
       Resource = concat(values(local.machine_arns), [local.live])
     },
     {
-      Sid      = "StopWhatRecyclesNodes"
+      Sid      = "StopRecyclingAndRotations"
       Effect   = "Allow"
       Action   = "states:StopExecution"
       Resource = flatten([local.execution_arns["recycle-node"], local.execution_arns["rotate-nodes"]])
     },
     {
-      Sid      = "AskAboutNodesAndMoveTheEndOfADrain"
+      Sid      = "ReadNodesAndMoveTheEndOfADrain"
       Effect   = "Allow"
       Action   = "lambda:InvokeFunction"
       Resource = [for function in ["select-nodes", "taint-node"] : aws_lambda_function.this[function].arn]
@@ -58,13 +58,13 @@ locals {
       Resource = "*"
     },
     {
-      Sid      = "FindWhatARotationHasStarted"
+      Sid      = "FindTheExecutionsOfARotation"
       Effect   = "Allow"
       Action   = "states:ListExecutions"
       Resource = "arn:${local.partition}:states:${local.region}:${local.account}:mapRun:${local.rotate_name}/*:*"
     },
     {
-      Sid    = "LookForWhatIsWrongWithTheInstallation"
+      Sid    = "DiagnoseTheInstallation"
       Effect = "Allow"
       Action = [
         "eks:DescribeAccessEntry",

@@ -77,7 +77,7 @@ resource "aws_iam_role" "events" {
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
     Statement = [{
-      Sid       = "EventBridgeStartsOurMachines"
+      Sid       = "EventBridgeStartsStateMachines"
       Effect    = "Allow"
       Action    = "sts:AssumeRole"
       Principal = { Service = "events.amazonaws.com" }

@@ -122,7 +122,7 @@ resource "aws_sns_topic_subscription" "alarms" {
 resource "aws_lambda_permission" "alarms" {
   for_each = var.alarm_topics
 
-  statement_id  = "TheTopicTellsOfAlarms-${each.key}"
+  statement_id  = "TheAlarmTopicInvokesTheFunction-${each.key}"
   action        = "lambda:InvokeFunction"
   function_name = aws_lambda_function.this["start-rotation"].function_name
   principal     = "sns.amazonaws.com"
@@ -219,7 +219,7 @@ resource "aws_iam_role" "scheduler" {
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
     Statement = [{
-      Sid       = "TheSchedulerStartsOurMachine"
+      Sid       = "TheSchedulerStartsRotations"
       Effect    = "Allow"
       Action    = "sts:AssumeRole"
       Principal = { Service = "scheduler.amazonaws.com" }

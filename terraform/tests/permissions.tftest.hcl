@@ -199,9 +199,9 @@ run "start_rotation_may_start_rotations_and_leave_what_it_could_not_and_nothing_
     condition = {
       for statement in jsondecode(aws_iam_role_policy.function["start-rotation"].policy).Statement : statement.Sid => statement.Resource if statement.Sid != "WriteItsOwnLog"
       } == {
-      StartRotations           = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"
-      LeaveWhatItCouldNotStart = aws_sqs_queue.dead_letters.arn
-      EncryptWhatItLeaves      = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
+      StartRotations     = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"
+      SendDeadLetters    = aws_sqs_queue.dead_letters.arn
+      EncryptDeadLetters = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
     }
     error_message = "this machine, this queue, its key"
   }
@@ -277,7 +277,7 @@ run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_ex
   assert {
     condition = {
       for statement in jsondecode(aws_iam_role_policy.state_machine["rotate-nodes"].policy).Statement : statement.Sid => statement.Resource
-      if contains(["StartAnExecutionForEachGroup", "FollowAndStopTheExecutionsOfGroupsAndNodes", "RedriveTheExecutionsOfGroups", "HearThatAnExecutionHasEnded"], statement.Sid)
+      if contains(["StartAnExecutionForEachGroup", "FollowAndStopTheExecutionsOfGroupsAndNodes", "RedriveTheExecutionsOfGroups", "WatchForTheEndOfExecutions"], statement.Sid)
       } == {
       StartAnExecutionForEachGroup = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"
       FollowAndStopTheExecutionsOfGroupsAndNodes = [
@@ -286,7 +286,7 @@ run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_ex
         "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-rotate-nodes/*:*",
       ]
       RedriveTheExecutionsOfGroups = "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-rotate-nodes/*:*"
-      HearThatAnExecutionHasEnded  = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
+      WatchForTheEndOfExecutions   = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
     }
     error_message = "its own executions for groups, which wait for those of their nodes"
   }
@@ -300,7 +300,7 @@ run "the_machines_may_tell_people_and_the_sweep_is_started_by_eventbridge" {
   assert {
     condition = {
       for machine, policy in aws_iam_role_policy.state_machine : machine => [
-        for statement in jsondecode(policy.policy).Statement : statement.Resource if contains(["NotifyOperators", "EncryptWhatItTells"], statement.Sid)
+        for statement in jsondecode(policy.policy).Statement : statement.Resource if contains(["NotifyOperators", "EncryptNotifications"], statement.Sid)
       ]
       } == {
       for machine in ["recycle-node", "rotate-nodes", "sweep"] : machine => [aws_sns_topic.notifications["this"].arn, "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"]
@@ -322,7 +322,7 @@ run "a_topic_that_exists_brings_its_own_key" {
 
   assert {
     condition = [
-      for statement in jsondecode(aws_iam_role_policy.state_machine["sweep"].policy).Statement : statement.Resource if statement.Sid == "EncryptWhatItTells"
+      for statement in jsondecode(aws_iam_role_policy.state_machine["sweep"].policy).Statement : statement.Resource if statement.Sid == "EncryptNotifications"
     ] == ["arn:aws-us-gov:kms:us-gov-west-1:210987654321:key/5678"]
     error_message = "the key of that topic, not the one of the logs"
   }

@@ -193,7 +193,7 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
   assert {
     condition = [for statement in jsondecode(aws_iam_role_policy.scheduler["this"].policy).Statement : [statement.Sid, statement.Action, statement.Resource]] == [
       ["StartRotations", "states:StartExecution", "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"],
-      ["LeaveWhatItCouldNotStart", "sqs:SendMessage", aws_sqs_queue.dead_letters.arn],
+      ["SendDeadLetters", "sqs:SendMessage", aws_sqs_queue.dead_letters.arn],
     ]
     error_message = "it may start rotations, leave what it could not start, and nothing else"
   }
