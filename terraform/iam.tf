@@ -1,16 +1,16 @@
-# One role for each function with exactly the calls that its code makes, and one for the state machine.
+# One role for each function, with exactly the calls that its code makes, and one for each state machine.
 # The presigned GetCallerIdentity inside a Kubernetes token needs no permission.
 
 locals {
   instances = "arn:${local.partition}:ec2:${local.region}:${local.account}:instance/*"
   groups    = "arn:${local.partition}:autoscaling:${local.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/*"
 
-  # What makes a group or an instance one of this cluster's. EKS puts the tag on managed groups and asks for it on all others.
+  # This tag marks the groups and instances of this cluster. EKS sets it on managed groups and requires it on all others.
   of_this_cluster = {
     "aws:ResourceTag/kubernetes.io/cluster/${var.cluster_name}" = ["owned", "shared"]
   }
 
-  # The tags that each function writes and removes, all of them ours.
+  # The tags that each function writes and removes. All of them belong to recycle-eks.
   tags_written = {
     claim-node       = ["recycle-eks:claim", "recycle-eks:group"]
     standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:restore-log"]
@@ -56,7 +56,7 @@ locals {
     Action   = "eks:DescribeNodegroup"
     Resource = "arn:${local.partition}:eks:${local.region}:${local.account}:nodegroup/${var.cluster_name}/*"
   }
-  # Whether a group has our hook is asked of every group: a hook that was removed from the variable leaves members that wait for it.
+  # Every group is checked for the hook of recycle-eks: a hook that was removed from the variable may leave members that wait for it.
   find_our_hook = {
     Sid      = "FindLifecycleHooks"
     Effect   = "Allow"
@@ -67,9 +67,9 @@ locals {
     for hook in values(var.lifecycle_hooks) :
     "arn:${local.partition}:autoscaling:${local.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/${hook.auto_scaling_group_name}"
   ]
-  # One's own groups by name, not by tag: a member of another cluster that our hook holds by mistake has to be let go. The names have room in
-  # managed policies: all inline policies of a role have 10,240 characters, a managed policy 6,144 (IAM user guide, "IAM and AWS STS
-  # quotas"). 16 names of 255 characters, the longest, take 5,900 of these.
+  # The groups are given by name, not by tag: if the hook holds a member of another cluster by mistake, that hook must be completed too. The
+  # names are in managed policies, which have 6,144 characters each. All inline policies of a role have 10,240 characters together (IAM user
+  # guide, "IAM and AWS STS quotas"). 16 names of the maximum length, 255 characters, take 5,900 characters.
   groups_of_policy = { for number, groups in chunklist(local.hooked_groups, 16) : tostring(number + 1) => groups }
   hook_policies = merge(flatten([
     for number, groups in local.groups_of_policy : [
@@ -98,7 +98,7 @@ locals {
       Condition = {
         StringEquals                = local.of_this_cluster
         "ForAllValues:StringEquals" = { "aws:TagKeys" = keys }
-        # ForAllValues holds for a call that names no tag, too.
+        # ForAllValues also holds for a call that names no tag.
         Null = { "aws:TagKeys" = "false" }
       }
     }
@@ -118,7 +118,7 @@ locals {
     }
   }
 
-  # What a function may do beyond what every function may do.
+  # The permissions of each function, beyond those that all functions have.
   statements = {
     claim-node = [
       local.find_instances,
@@ -256,7 +256,7 @@ locals {
     ],
   )
 
-  # What every function may do, and every one that asks Kubernetes.
+  # The permissions of all functions, and of all functions that call Kubernetes.
   common_statements = {
     for function in keys(local.functions) : function => concat(
       [
@@ -285,7 +285,7 @@ locals {
     }] : statement if var.tracing
   ]
 
-  # Lambda itself makes these calls with the function's role when it puts a function into a VPC.
+  # Lambda makes these calls with the function's role when it connects a function to a VPC.
   vpc_actions = [
     "ec2:AssignPrivateIpAddresses",
     "ec2:CreateNetworkInterface",
@@ -391,7 +391,7 @@ resource "aws_iam_role_policy_attachment" "keep_lifecycle_hooks_alive" {
 locals {
   every_version = { for function in keys(local.functions) : function => "arn:${local.partition}:lambda:${local.region}:${local.account}:function:${var.name}-${function}:*" }
 
-  # What each machine may do beyond what all may do.
+  # The permissions of each state machine, beyond those that all have.
   machines = {
     recycle-node = {
       name       = local.machine_name
@@ -410,7 +410,7 @@ locals {
     }
   }
 
-  # A group of a rotation has an execution of its own machine (Distributed Map), which waits for those of its nodes (.sync:2): Step Functions
+  # Each group of a rotation has its own child execution (Distributed Map), which waits for the executions of its nodes (.sync:2). Step Functions
   # makes these calls with the machine's role (developer guide, "IAM policies for using Distributed Map states" and "for StepFunctions").
   go_through_groups = [
     {
@@ -439,7 +439,7 @@ locals {
     },
   ]
 
-  # What the machines may do that put nodes back.
+  # For the state machines that restore nodes.
   ask_for_owners = {
     Sid      = "ReadWhetherTheOwnerOfAClaimStillRuns"
     Effect   = "Allow"
@@ -447,7 +447,7 @@ locals {
     Resource = [for name in [local.machine_name, local.sweep_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
   }
 
-  # What all machines may do.
+  # The permissions of all state machines.
   machine_statements = concat(
     [
       {
@@ -514,7 +514,7 @@ resource "aws_iam_role" "state_machine" {
       Principal = { Service = "states.amazonaws.com" }
       Condition = {
         StringEquals = { "aws:SourceAccount" = local.account }
-        # Which of these a child of a Distributed Map names is not documented.
+        # AWS does not document which of these a child execution of a Distributed Map uses.
         ArnLike = { "aws:SourceArn" = [
           for source in ["stateMachine:${each.value.name}*", "execution:${each.value.name}*", "mapRun:${each.value.name}/*"] :
           "arn:${local.partition}:states:${local.region}:${local.account}:${source}"
@@ -534,7 +534,7 @@ resource "aws_iam_role_policy" "state_machine" {
     Version = "2012-10-17"
     Statement = concat(
       [{
-        # Every version: an execution that started before an apply still calls the older ones.
+        # An execution that started before an apply still calls the older versions.
         Sid      = "InvokeEveryVersionOfItsFunctions"
         Effect   = "Allow"
         Action   = "lambda:InvokeFunction"

@@ -13,8 +13,8 @@ run "alarms_are_for_what_is_worth_waking_somebody" {
   assert {
     condition = { for name, alarm in aws_cloudwatch_metric_alarm.this : name => [alarm.metric_name, alarm.statistic] } == {
       overdue-claims = ["OverdueClaims", "Maximum"]
-      put-backs      = ["Restores", "Sum"]
-      left-behind    = ["LeftBehind", "Sum"]
+      restores       = ["Restores", "Sum"]
+      manual-commands = ["LeftBehind", "Sum"]
       dead-letters   = ["ApproximateNumberOfMessagesVisible", "Maximum"]
     }
     error_message = "one for each thing that a person has to see to"

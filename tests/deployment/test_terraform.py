@@ -147,7 +147,7 @@ def test_destroy_says_what_becomes_of_nodes_and_leaves_nothing(world, applied, h
     rotations = len(world.executions("rotate-nodes"))
     said = applied.destroy(**variables())
     assert len(world.executions("rotate-nodes")) == rotations
-    assert "(local-exec): Executions that still run stop here, and nobody puts their nodes back" in said
+    assert "(local-exec): Executions that still run stop here, and their nodes are not restored" in said
     assert said.index("(local-exec)") < said.index('aws_lambda_function.this["restore-node"]: Destroying')
     assert world.aws.client("lambda").list_functions()["Functions"] == []
     assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
