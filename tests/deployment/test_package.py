@@ -113,7 +113,7 @@ def test_the_module_deploys_from_s3_and_refuses_packages_of_another_version(worl
 
     one_function = ['-target=module.recycle_eks.aws_lambda_function.this["taint-node"]', "-auto-approve", "-no-color"]
     put_version("0.0.1\n")
-    with pytest.raises(TerraformFailed, match=r"are of version\s+0.0.1, this module is"):
+    with pytest.raises(TerraformFailed, match=r"have\s+version\s+0.0.1,\s+but\s+this\s+module"):
         terraform.run("apply", *one_function)
     put_version(f"{version()}\n")
     terraform.run("apply", *one_function)
