@@ -105,7 +105,7 @@ def compile_for(target: str, packages: list[str], bin_folder: Path) -> Path:
 
 
 def needs_a_loader(binary: Path) -> bool:
-    """Whether an ELF file names a program that loads its libraries (a segment PT_INTERP): a static one does not."""
+    """Checks whether an ELF file names a program that loads its libraries (a segment PT_INTERP): a static one does not."""
     data = binary.read_bytes()
     assert data[:6] == b"\x7fELF\x02\x01", f"{binary} is no ELF file of 64 bits, little-endian"
     (table,) = struct.unpack_from("<Q", data, 32)

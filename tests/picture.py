@@ -104,7 +104,7 @@ class Machine:
         ]
 
     def only_tells(self, name: str, choice: str) -> bool:
-        """Whether a state tells people something and goes back to the Choice that led there."""
+        """Checks whether a state tells people something and goes back to the Choice that led there."""
         return tells_people(self.states[name]) and self.states[name].get("Next") == choice
 
     def is_caught_failure(self, name: str) -> bool:
@@ -148,7 +148,7 @@ class Machine:
 
 
 def tells_people(state: dict[str, Json]) -> bool:
-    """Whether it publishes to the topic."""
+    """Checks whether it publishes to the topic."""
     return str(state.get("Resource", "")).endswith("sns:publish")
 
 

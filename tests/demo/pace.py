@@ -44,7 +44,7 @@ class Pace:
                 time.sleep(RESTS)
 
     def _lets_pass(self, seconds: float) -> bool:
-        """Whether something has happened meanwhile: the clock stands there."""
+        """Checks whether something has happened meanwhile: the clock stands there."""
         clock = self._world.clock
         end = clock.elapsed() + seconds
         try:

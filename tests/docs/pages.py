@@ -99,7 +99,7 @@ def masked(text: str) -> str:
 
 
 def says(documented: str, printed: str) -> bool:
-    """Whether that is what was printed, but for what the page leaves out."""
+    """Checks whether that is what was printed, but for what the page leaves out."""
     parts = [part.strip() for part in masked(documented).split(LEFT_OUT)]
     rest = masked(printed)
     if len(parts) == 1:

@@ -37,7 +37,7 @@ class Quota:
     nobody is judged."""
 
     def draws(self, action: str) -> bool:
-        """Whether a call of this action, named as in a policy, takes from this bucket."""
+        """Checks whether a call of this action, named as in a policy, takes from this bucket."""
         return any(fnmatch.fnmatchcase(action, pattern) for pattern in self.actions)
 
 
@@ -84,7 +84,7 @@ class Use:
 
     @property
     def is_held(self) -> bool:
-        """Whether no call would have been refused."""
+        """Checks whether no call would have been refused."""
         return self.level <= self.quota.size
 
 

@@ -161,7 +161,7 @@ def _value_of(expected: Any) -> Any:
     ],
 )
 def test_of_a_failed_execution_a_rule_tells_if_its_own_states_cannot(patterns, rule, told):
-    """Whether EventBridge leaves the error out, or says null, is not known of every end."""
+    """AWS does not document whether an event without an error has null or no such field."""
     (machine,) = patterns[rule]["detail"]["stateMachineArn"]
     matching = [error for error in ERRORS if event_patterns.matches(patterns[rule], status_change(machine, "FAILED", **error))]
     assert [error.get("error", error) for error in matching] == told

@@ -42,7 +42,7 @@ def install() -> Callable[[], None]:
 
 
 def matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
-    """Whether an event matches a pattern that was accepted. Of an array, each element is a value of its field."""
+    """Checks whether an event matches a pattern that was accepted. Of an array, each element is a value of its field."""
     values: dict[str, list[Any]] = {}
     _collect_values("", event, values)
     return EventPattern(None, pattern)._does_event_match(values, pattern)

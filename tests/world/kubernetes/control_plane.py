@@ -181,7 +181,7 @@ class ControlPlane:
                 self._start_controller_manager()
 
     def is_at_work(self) -> bool:
-        """Whether any component computes, or would if it had a processor: one of its threads can run, or waits for a disk.
+        """Checks whether any component computes, or would if it had a processor: one of its threads can run, or waits for a disk.
         What is under way between two components keeps one of them at work; what waits for a time to come does not."""
         return any(_can_run(thread) for each in self._processes.values() for thread in _threads(each.pid))
 

@@ -32,18 +32,18 @@ class Node:
 
     @property
     def exists(self) -> bool:
-        """Whether this very Node object is still there."""
+        """Checks whether this very Node object is still there."""
         thing = self._kubernetes.look("nodes", self.name)
         return thing is not None and thing["metadata"]["uid"] == self.uid
 
     @property
     def is_ready(self) -> bool:
-        """Whether it says it is Ready."""
+        """Checks whether it says it is Ready."""
         return settled.is_ready(self.object)
 
     @property
     def is_cordoned(self) -> bool:
-        """Whether it is unschedulable."""
+        """Checks whether it is unschedulable."""
         return bool(self.object["spec"].get("unschedulable"))
 
     @property
@@ -149,7 +149,7 @@ class Pod:
 
     @property
     def exists(self) -> bool:
-        """Whether this very pod is still listed."""
+        """Checks whether this very pod is still listed."""
         return self._find() is not None
 
     @property
@@ -160,12 +160,12 @@ class Pod:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it says it is Ready."""
+        """Checks whether it says it is Ready."""
         return settled.is_ready(self.object)
 
     @property
     def is_terminating(self) -> bool:
-        """Whether its deletion was asked for."""
+        """Checks whether its deletion was asked for."""
         return settled.is_terminating(self.object)
 
     @property
@@ -253,7 +253,7 @@ class Workload:
         return [Pod(self._kubernetes, thing) for thing in self.look_at_pods()]
 
     def owns(self, pod: Json) -> bool:
-        """Whether it is one of its pods."""
+        """Checks whether it is one of its pods."""
         metadata = pod["metadata"]
         return metadata["namespace"] == self.namespace and (metadata.get("labels") or {}).get(REPLICA_LABEL) == self.name
 

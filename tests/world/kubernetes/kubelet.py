@@ -194,7 +194,7 @@ class Kubelet:
         return lambda: self._finish_deletion(pod, _EXIT_BY_SIGKILL)
 
     def _is_awaited_by_a_budget(self, pod: Json) -> bool:
-        """Whether the disruption controller has not seen yet that an evicted pod terminates.
+        """Checks whether the disruption controller has not seen yet that an evicted pod terminates.
 
         A real pod needs longer to end than the controller needs to look. If it were gone before that look, and a StatefulSet had
         made the next pod of its name, the controller would take that one for the evicted one, and block the budget for two real
@@ -257,7 +257,7 @@ class Kubelet:
             raise Refused("PATCH", node, answer)
 
     def _is_due(self, pod: Json, moment: float) -> bool:
-        """Whether the moment (virtual epoch seconds) has come; if not, the clock will wake us."""
+        """Checks whether the moment (virtual epoch seconds) has come; if not, the clock will wake us."""
         now = self._clock.now()
         if moment <= now:
             return True

@@ -18,7 +18,7 @@ UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 
 
 def fits(pod: Json, node: Json, pods_on_node: Iterable[Json]) -> bool:
-    """Whether the scheduler could place the pod on the node now."""
+    """Checks whether the scheduler could place the pod on the node now."""
     return (
         not node["spec"].get("unschedulable")
         and not node["metadata"].get("deletionTimestamp")
@@ -54,7 +54,7 @@ def reaches_volumes(pod: Json, node: Json, volume_of: Callable[[str, str], Json 
 
 
 def should_run_daemon_pod(daemon_set: Json, node: Json) -> bool:
-    """Whether the DaemonSet controller puts a pod of the set on the node."""
+    """Checks whether the DaemonSet controller puts a pod of the set on the node."""
     template = daemon_set["spec"]["template"]["spec"]
     tolerations = [*(template.get("tolerations") or ()), *_TOLERATIONS_OF_DAEMON_PODS]
     spec = {**template, "tolerations": tolerations}
@@ -83,7 +83,7 @@ def untolerated_taints(node: Json, pod_spec: Json, effects: tuple[str, ...]) -> 
 
 
 def tolerates(toleration: Json, taint: Json) -> bool:
-    """Whether one toleration covers one taint."""
+    """Checks whether one toleration covers one taint."""
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
@@ -94,7 +94,7 @@ def tolerates(toleration: Json, taint: Json) -> bool:
 
 
 def matches_node(pod_spec: Json, node: Json) -> bool:
-    """Whether node selector and required node affinity allow the node."""
+    """Checks whether node selector and required node affinity allow the node."""
     labels = node["metadata"].get("labels") or {}
     selector = pod_spec.get("nodeSelector") or {}
     if any(labels.get(key) != value for key, value in selector.items()):

@@ -108,17 +108,17 @@ def condition(thing: Json, kind: str) -> str | None:
 
 
 def is_ready(thing: Json) -> bool:
-    """Whether a pod or node says that it is Ready."""
+    """Checks whether a pod or node says that it is Ready."""
     return condition(thing, "Ready") == "True"
 
 
 def is_finished(pod: Json) -> bool:
-    """Whether the pod came to its end."""
+    """Checks whether the pod came to its end."""
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
 def is_terminating(thing: Json) -> bool:
-    """Whether the object's deletion was asked for."""
+    """Checks whether the object's deletion was asked for."""
     return bool(thing["metadata"].get("deletionTimestamp"))
 
 

@@ -1,7 +1,7 @@
 """Temporary folders that do not outlive their session, even one that was killed.
 
-A folder's name carries the process id of its session. Whoever makes one removes those of sessions that are no more: a session
-that gets SIGKILL can remove nothing itself.
+The name of a folder contains the process id of its session. Each new session removes the folders of sessions that have ended,
+because a session that gets SIGKILL cannot remove its own.
 """
 
 from __future__ import annotations

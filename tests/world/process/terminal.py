@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-#: What was there stays to be looked at when the program has ended.
+#: The screen remains visible after the program has ended.
 SETTINGS = """
 set -g remain-on-exit on
 set -g remain-on-exit-format ""
@@ -22,11 +22,11 @@ set -g status off
 set -g history-limit 100000
 set -g default-terminal tmux-256color
 """
-#: Real seconds without a change on the screen after which it is given up, before pytest ends its test (`timeout` in pytest.ini),
-#: and between two looks. A slow machine takes long as a whole, and still changes something.
+#: Real seconds without a change on the screen until a test fails, and between two checks. Shorter than the timeout of pytest
+#: (`timeout` in pytest.ini). A slow machine takes long in all, but still changes the screen.
 PATIENCE, GLANCE = 300.0, 0.05
-#: Runs the program and writes down how it ended: of one in ten that end at once tmux 3.3a never learns it. Ctrl-C is for the
-#: program alone.
+#: Runs the program and writes its exit code to a file. If a program ends at once, tmux 3.3a misses its end in one of ten cases.
+#: Ctrl-C reaches the program only.
 NOTING = ["sh", "-c", 'trap : INT; code="$1"; shift; "$@"; echo $? >"$code.part"; mv "$code.part" "$code"', "sh"]
 
 
@@ -45,7 +45,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What the screen shows."""
+        """Returns the text on the screen."""
         return self._ask("capture-pane", "-p")
 
     @property
@@ -84,7 +84,7 @@ class Terminal:
         return self.code
 
     def _await(self, holds: Callable[[str], bool], complaint: str) -> str:
-        """Looks at the screen until the condition holds. Fails with the complaint when nothing changes any more."""
+        """Reads the screen until the condition holds. Fails with the complaint when the screen no longer changes."""
         before, end = None, 0.0
         while not holds(screen := self.text):
             if screen != before:

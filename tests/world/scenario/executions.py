@@ -88,7 +88,7 @@ class Execution:
         return [moment for moment, name in self.steps if name == state]
 
     def answers(self, state: str) -> list[Any]:
-        """What a Task state was answered, each time it succeeded: a function's payload, else the call's result."""
+        """Returns the answers of a Task state, one for each success: the payload of a function, or the result of another call."""
         results = [json.loads(event["taskSucceededEventDetails"]["output"]) for event in self._events(state, "TaskSucceeded")]
         return [result.get("Payload", result) for result in results]
 

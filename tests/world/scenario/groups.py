@@ -15,7 +15,7 @@ from world.kubernetes.handles import Node as KubernetesNode
 from world.kubernetes.handles import Pod, Workload
 from world.kubernetes.settled import UNREACHABLE_TAINT, is_finished, name_of
 
-#: What machines run, and what they are launched from.
+#: The software of the instances, and their launch sources.
 IMAGE = "ami-12c6146b"
 TEMPLATE = {"ImageId": IMAGE, "InstanceType": "m7i.2xlarge"}
 
@@ -36,7 +36,7 @@ class Group:
     def __init__(self, aws: Aws, autoscaling: AutoScaling, name: str, cluster: str, labels: dict[str, str], kubelet: str) -> None:
         self.aws = aws
         self._autoscaling = autoscaling
-        #: What the kubelets of nodes say that register from now on.
+        #: The kubelet version of nodes that register from now on.
         self.kubelet = kubelet
         self.name = name
         self.cluster = cluster
@@ -48,7 +48,7 @@ class Group:
 
     @property
     def exists(self) -> bool:
-        """Whether nobody has deleted it."""
+        """Checks whether the group still exists."""
         return self.name in self._autoscaling.backend.autoscaling_groups
 
     @property
@@ -117,7 +117,7 @@ class Group:
         self.aws.calls.clear()
 
     def refreshes_its_instances(self) -> None:
-        """Somebody starts an instance refresh."""
+        """Starts an instance refresh."""
         self._autoscaling.start_refresh(self.name)
 
     def lets_members_live(self, lifetime: str | float) -> None:
@@ -171,12 +171,12 @@ class Node:
 
     @property
     def exists(self) -> bool:
-        """Whether the Node object is there."""
+        """Checks whether the Node object exists."""
         return self.kubernetes.exists
 
     @property
     def unschedulable(self) -> bool:
-        """Whether it is cordoned."""
+        """Checks whether it is cordoned."""
         return self.kubernetes.is_cordoned
 
     @property
@@ -195,11 +195,11 @@ class Node:
         return self.labels["topology.kubernetes.io/zone"]
 
     def has_taint(self, key: str) -> bool:
-        """Whether it has a taint of this key."""
+        """Checks whether it has a taint of this key."""
         return any(taint["key"] == key for taint in self.kubernetes.taints)
 
     def pods_at_work(self) -> tuple[str, ...]:
-        """What the end of its machine would kill: `namespace/name` of each pod on it that has not ended."""
+        """Returns `namespace/name` of each pod that the end of the machine would kill, because it has not ended."""
         pods = self._cluster.look_at_pods(on=self.kubernetes.name)
         return tuple(name_of(pod) for pod in pods if not is_finished(pod))
 
@@ -230,7 +230,7 @@ class Node:
         """A person annotates it."""
         self.kubernetes.annotate(**{key: value})
 
-    # What runs on it. Further arguments: see `pod_template`.
+    # The pods of the node. Further arguments: see `pod_template`.
 
     def job(self, name: str, **how: Any) -> Pod:
         """The pod of a Job, which runs until the scenario says that it `finishes`."""
@@ -244,11 +244,11 @@ class Node:
         return pod
 
     def bare_pod(self, name: str, **how: Any) -> Pod:
-        """A pod that nobody controls."""
+        """Creates a pod without a controller."""
         return self._cluster.bare_pod(name, self.kubernetes, **how)
 
     def mirror_pod(self, name: str, **how: Any) -> Pod:
-        """What the API server shows of a pod that the kubelet runs from a file."""
+        """Creates a mirror pod, as the API server shows a pod that the kubelet runs from a file."""
         return self._cluster.static_pod(name, self.kubernetes, **how)
 
     def deployment(self, name: str, replicas: int = 1, **how: Any) -> Workload:

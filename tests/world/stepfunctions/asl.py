@@ -1,7 +1,7 @@
-"""Reads a state machine's definition (Amazon States Language, JSONata only) and says what is wrong with it.
+"""Reads a state machine's definition (Amazon States Language, JSONata only) and reports its errors.
 
-Deliberately not a complete validator: it refuses what AWS refuses at CreateStateMachine and what our interpreter would not
-interpret as AWS does, so that nothing is silently ignored. Source: AWS docs, "Amazon States Language", and the API reference
+Deliberately not a complete validator: it refuses what AWS refuses at CreateStateMachine, and what the world's interpreter would
+not interpret as AWS does, so that nothing is silently ignored. Source: AWS docs, "Amazon States Language", and the API reference
 of ValidateStateMachineDefinition for the shape of a problem.
 """
 

@@ -1,4 +1,4 @@
-"""What the Step Functions service is made of: a machine, its executions, the states that they visit."""
+"""The parts of the Step Functions service: a machine, its executions, the states that they visit."""
 
 from __future__ import annotations
 

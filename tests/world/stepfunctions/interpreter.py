@@ -1,6 +1,6 @@
 """Runs the states of one execution: the eight state types of the Amazon States Language, in JSONata.
 
-Every method that takes virtual time is a generator for the clock. What must survive for a redrive is in `Scope`, not in a
+Every method that takes virtual time is a generator for the clock. The state that a redrive needs is in `Scope`, not in a
 generator: a redrive runs the same scopes again from where they stopped. Sources: AWS docs, "Amazon States Language", the pages
 of the state types, "Handling errors in Step Functions workflows", "Passing data between states with variables".
 """

@@ -162,7 +162,7 @@ def is_suspended(group: Group, process: str) -> bool:
 
 
 def retains(group: Group) -> bool:
-    """Whether it keeps an instance whose termination hook was abandoned."""
+    """Checks whether it keeps an instance whose termination hook was abandoned."""
     policy = getattr(group, "instance_lifecycle_policy", None) or {}
     return (policy.get("RetentionTriggers") or {}).get("TerminateHookAbandon") == "retain"
 

@@ -30,7 +30,7 @@ def emptiest_subnet(ec2: Ec2, group: Group, zones: dict[str, int], zone: str | N
 
 
 def is_unbalanced(group: Group, zones: dict[str, int]) -> bool:
-    """Whether a group that launches nothing has two members more in one zone than in another."""
+    """Checks whether a group that launches nothing has two members more in one zone than in another."""
     counts = zones.values()
     settled = all(m.lifecycle_state not in ("Pending", "Pending:Wait", "Pending:Proceed") for m in group.instance_states)
     return settled and max(counts) - min(counts) >= 2 and not is_suspended(group, "AZRebalance")
