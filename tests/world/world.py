@@ -192,7 +192,7 @@ class World:
 
     @property
     def has_cloud_controller(self) -> bool:
-        """Deletes the Nodes of terminated instances, as the cloud controller. A scenario can switch it off; `reset` restores it."""
+        """Deletes the Nodes of terminated instances, as the cloud controller. A scenario can switch it off until a `reset`."""
         return self.machines.has_cloud_controller
 
     @has_cloud_controller.setter
@@ -420,7 +420,7 @@ class World:
         return points
 
     def leftovers(self, group: Group | None = None) -> list[tuple[str, str]]:
-        """Returns the records of recycle-eks, except results, on the nodes and members of a group (earlier ones too) or of all."""
+        """Returns the records of recycle-eks, except results, on the nodes and members of a group (past ones too) or all."""
         return leftovers(self.kubernetes, self.autoscaling, self.machines, self.groups, group)
 
     def state_of(self, instance_id: str) -> str:

@@ -9,10 +9,10 @@ state away between two scenarios while it keeps what Terraform deployed.
     aws.calls[-1].action, aws.calls[-1].principal
     aws.reset()
 
-moto handles one request at a time: whoever touches its backends from this process does it `with LOCK`. Times are the
-virtual clock's; identifiers are a function of what was created before.
+moto handles one request at a time: code in this process that uses its backends does so `with LOCK`. Times are those of the
+virtual clock. Identifiers depend only on the objects that were created before.
 
-What this does not do: Auto Scaling semantics (autoscaling/), what Terraform needs and moto lacks (terraform_gaps.py),
+Done elsewhere: Auto Scaling semantics (autoscaling/), what Terraform needs and moto lacks (terraform_gaps.py),
 running functions (lambda_host.py) or state machines (stepfunctions/), deciding whether a principal may make a call (iam.py).
 """
 
@@ -88,7 +88,7 @@ class Aws:
         self.clock = clock
         self.faults = faults or Plan()
         self.calls: list[Recorded] = []
-        # Virtual seconds that a call of a function's process takes, by action: others may run meanwhile.
+        # Virtual seconds that a call of a function's process takes, by action. Other processes run during that time.
         self.latency: Callable[[str], float] = no_latency
         # The processes that run functions, by their access key (lambda_host.py).
         self.callers: dict[str, Caller] = {}
@@ -134,7 +134,7 @@ class Aws:
         return self._clients[service]
 
     def client_as(self, service: str, access_key: str, secret: str = "world", token: str | None = None) -> BaseClient:
-        """A boto3 client with somebody's credentials."""
+        """Returns a boto3 client with the given credentials."""
         return boto3.client(
             service,
             region_name=REGION,
@@ -284,7 +284,7 @@ class Aws:
             )
         )
 
-    # Who asks for what
+    # The caller and the action of a request
 
     def _identify(self, environ: dict[str, Any], body: bytes) -> Identified:
         access_key, signer = credential(environ)

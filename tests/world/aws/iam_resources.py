@@ -1,8 +1,8 @@
-"""What each action asks IAM for: on which resources, with which condition keys.
+"""The resources and condition keys of each action in IAM.
 
-Source: AWS's service authorization reference, whose data the simulator has, too: a row that contradicts it is an error at its
-first call. Resources and their tags are those in moto. A resource that is not there asks for nothing: AWS does not say whether
-such a call is refused or answered that nothing was found, and the service's own answer is what the functions have to live with.
+Source: AWS's service authorization reference, whose data the simulator also has: a row that contradicts it is an error at its
+first call. Resources and their tags are those in moto. A missing resource needs no permission: AWS does not document whether such
+a call is refused or reported as not found, and functions must handle the service's own answer anyway.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Context = dict[str, str | list[str]]
 
 @dataclass(frozen=True)
 class Asked:
-    """One resource of a call, and what its conditions can look at."""
+    """One resource of a call, and the values for its conditions."""
 
     resource: str
     context: Context = field(default_factory=dict)

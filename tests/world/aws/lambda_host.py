@@ -11,7 +11,7 @@ scenarios too, as long as function, version, code and configuration are the same
 The process runs in real time while the virtual clock stands still. Virtual time passes for it only through
 `host.duration`, the latency of AWS calls and faults. Its time-out holds in both times.
 
-What this does not do: limit memory and processor, layers, extensions, other architectures than this machine's.
+Not supported: limits of memory and processor, layers, extensions, other architectures than this machine's.
 """
 
 from __future__ import annotations
@@ -97,9 +97,9 @@ class LambdaHost:
         # The region that a scenario's processes take for theirs, by function name; REGION otherwise.
         self.regions: dict[str, str] = {}
         self.samples: list[Sample] = []
-        # Told of each answer, with the process that gave it and the number of calls that there were when it was asked.
+        # Called after each answer, with the process that gave it and the number of earlier calls when it was invoked.
         self.on_answered: list[Callable[[Sandbox, bytes, Invocation, int], None]] = []
-        # What functions are busy with: (name, payload).
+        # The invocations in progress: (name, payload).
         self.at_work: list[tuple[str, bytes]] = []
         # Asynchronous invocations that failed for good: (function, payload, last answer).
         self.dropped: list[tuple[str, Any, Invocation | ServiceError]] = []
@@ -109,8 +109,8 @@ class LambdaHost:
         self._busy: set[Sandbox] = set()
         self._running: Counter[str] = Counter()
         self._started = 0
-        # A process dies with the *thread* that started it (PR_SET_PDEATHSIG), so one thread that lives as long as we do
-        # starts them.
+        # A process dies with the *thread* that started it (PR_SET_PDEATHSIG), so one thread that lives as long as the
+        # host starts them.
         self._spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
         aws.invoke = self._answer_api
         aws.on_reset.append(self.reset)
@@ -285,7 +285,7 @@ class LambdaHost:
         sandbox.close()
 
     def sandbox(self, function: str) -> Sandbox:
-        """A started environment for whoever measures one: no invocation is given it. Its owner closes it."""
+        """Starts an environment for measurements. It gets no invocation, and its owner closes it."""
         sandbox = self._sandbox(self._blueprint(function)[0])
         sandbox.start(wrapper=())
         return sandbox
@@ -341,7 +341,7 @@ class LambdaHost:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def logs(self, function: str) -> str:
-        """What the function's processes wrote since the last reset."""
+        """Returns the output of the function's processes since the last reset."""
         log = self.log_path(function)
         return log.read_text(errors="replace") if log.exists() else ""
 
@@ -352,7 +352,7 @@ class LambdaHost:
     def log_path(self, function: str) -> Path:
         return self._folder / f"{function}.log"
 
-    # What moto knows of a function
+    # The data of a function in moto
 
     def _blueprint(self, function: str) -> tuple[Blueprint, int | None]:
         """Blueprint and reserved concurrency of a function's version."""

@@ -31,7 +31,7 @@ _ORIGINAL_KEYS: dict[type, Callable[..., Any]] = {}
 
 
 class _Methods:
-    """The names of a class's functions, as far as somebody asks whether one is among them. (moto lists them all.)"""
+    """The names of a class's functions, for membership tests only. (moto lists all of them.)"""
 
     def __init__(self, owner: type) -> None:
         self._owner = owner

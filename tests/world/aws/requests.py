@@ -33,13 +33,13 @@ BOTO3_SERVICE = {
 READS = ("Describe", "List", "Get", "Filter", "Lookup", "Head", "BatchGet", "Search", "Simulate", "Validate", "Test")
 READ_ACTIONS = {"sts:AssumeRole", "sts:GetCallerIdentity"}
 
-#: What a request that is made again needs of the recorded one's headers.
+#: The headers of a recorded request that a repeated request needs.
 ROUTING_HEADERS = ("Authorization", "Content-Type", "X-Amz-Target", "User-Agent", "Content-Encoding")
 
 
 @dataclass
 class Identified:
-    """What a request asks for, and who asks."""
+    """The action of a request, and its caller."""
 
     service: str
     action: str

@@ -1,11 +1,11 @@
 """A real Kubernetes control plane on 127.0.0.1: etcd, API server, controllers, scheduler, aws-iam-authenticator.
 
-It starts in two to three seconds and needs no privilege. What it deliberately is not: a cluster. There is no kubelet; nodes
-and pods are brought to life by `kubelet.py`, on the virtual clock. For the same reason every controller that works by its
-own real-time timer is left out or silenced here and played there.
+It starts in two to three seconds and needs no privilege. It is deliberately not a cluster. There is no kubelet:
+`kubelet.py` runs nodes and pods on the virtual clock. For the same reason every controller that uses a real-time timer is
+left out or disabled here, and simulated there.
 
-Controllers and scheduler may be frozen (SIGSTOP) and thawed: `running_cluster.py` lets them act only while it settles the
-cluster, so that whatever runs in between sees a world that stands still.
+Controllers and scheduler can be frozen (SIGSTOP) and thawed: `running_cluster.py` lets them act only while it settles the
+cluster, so everything that runs between two settlings sees a fixed state.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _START_LIMIT = 180.0
 """Seconds; a start takes 2-3 on two idle cores, and several clones may start at once."""
 
 _POLL = 0.02
-"""Seconds between two looks at a component that is starting."""
+"""Seconds between two checks of a component that is starting."""
 
 _START_ATTEMPTS = 3
 """A port that was free a moment ago may be taken by another session's control plane. On a machine with many times more to do than
@@ -57,8 +57,8 @@ _AUTHENTICATOR_HEALTH_PORT = 21363
 """Hard-coded in aws-iam-authenticator, which answers "ok" there on every address of the machine."""
 
 _FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}
-"""There are few callers: more threads would mostly look for work, and the garbage of a small heap would be collected all
-the time. Took a fifth off the processor time of API server and etcd."""
+"""There are few callers: more threads would mostly search for work, and the garbage of a small heap would be collected all
+the time. This saves a fifth of the processor time of API server and etcd."""
 
 _MOST_RESTARTS = 3
 """How often a controller or the scheduler is started again in a scenario. The scheduler ends itself by design when it has missed
@@ -135,7 +135,7 @@ class ControlPlane:
         self._start_authenticator()
         self._start_api_server()
         self._wait_until("the API server is ready", self._api_server_is_ready)
-        # Not earlier: the controller manager looks at an unready API server only once a second.
+        # Not earlier, because the controller manager checks an unready API server only once a second.
         self._start_controller_manager()
         self._start_scheduler()
 
@@ -154,7 +154,7 @@ class ControlPlane:
             process.send_signal(signal.SIGSTOP)
         for process in stopping:
             if process.poll() is None:
-                # Left waitable: whether it has ended instead is for `poll` to hear.
+                # The process stays waitable, so that `poll` still gets its end if it has ended instead.
                 os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self, *components: str) -> None:
@@ -182,11 +182,11 @@ class ControlPlane:
 
     def is_at_work(self) -> bool:
         """Checks whether any component computes, or would if it had a processor: one of its threads can run, or waits for a disk.
-        What is under way between two components keeps one of them at work; what waits for a time to come does not."""
+        A request between two components keeps one of them at work; a wait for a later time does not."""
         return any(_can_run(thread) for each in self._processes.values() for thread in _threads(each.pid))
 
     def log(self, component: str) -> str:
-        """What a component wrote so far."""
+        """Returns the output of a component so far."""
         return (self.folder / f"{component}.log").read_text(errors="replace")
 
     # -- the components ------------------------------------------------------------------------------------------
@@ -399,6 +399,6 @@ def _hold_health_port() -> socket.socket | None:
         holder.listen()
         return holder
     except OSError:
-        # Somebody else has it: then the authenticator cannot have it either.
+        # Another process uses the port, so the authenticator cannot use it either.
         holder.close()
         return None

@@ -1,4 +1,4 @@
-"""Handles on what is in a cluster: nodes, pods, workloads, budgets. What one says is as of the moment it is asked."""
+"""Handles of cluster objects: nodes, pods, workloads, budgets. Each property reads the present state."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Node:
 
     @property
     def exists(self) -> bool:
-        """Checks whether this very Node object is still there."""
+        """Checks whether this very Node object still exists."""
         thing = self._kubernetes.look("nodes", self.name)
         return thing is not None and thing["metadata"]["uid"] == self.uid
 
     @property
     def is_ready(self) -> bool:
-        """Checks whether it says it is Ready."""
+        """Checks whether it reports Ready."""
         return settled.is_ready(self.object)
 
     @property
@@ -86,13 +86,13 @@ class Node:
         self.patch({"spec": {"unschedulable": None}})
 
     def add_taint(self, key: str, effect: str = "NoSchedule", value: str | None = None) -> None:
-        """Somebody taints it, keeping all other taints."""
+        """Adds a taint and keeps all other taints."""
         taint = {"key": key, "effect": effect} | ({"value": value} if value else {})
         kept = [each for each in self.taints if (each["key"], each["effect"]) != (key, effect)]
         self.patch({"spec": {"taints": [*kept, taint]}})
 
     def remove_taints(self, *keys: str) -> None:
-        """Somebody takes taints away; nothing happens if there are none, or no node."""
+        """Removes taints, if the node exists and has them."""
         if self.exists and any(each["key"] in keys for each in self.taints):
             self.patch({"spec": {"taints": [each for each in self.taints if each["key"] not in keys]}})
 
@@ -160,12 +160,12 @@ class Pod:
 
     @property
     def is_ready(self) -> bool:
-        """Checks whether it says it is Ready."""
+        """Checks whether it reports Ready."""
         return settled.is_ready(self.object)
 
     @property
     def is_terminating(self) -> bool:
-        """Checks whether its deletion was asked for."""
+        """Checks whether its deletion was requested."""
         return settled.is_terminating(self.object)
 
     @property
@@ -205,7 +205,7 @@ class Pod:
         self.annotate(**{STUCK: None})
 
     def loses_finalizers(self) -> None:
-        """Whoever held it by a finalizer is done."""
+        """Removes its finalizers."""
         self._kubernetes.must("PATCH", self.path, [{"op": "remove", "path": "/metadata/finalizers"}], JSON_PATCH)
 
     def _end(self, phase: str, exit_code: int) -> None:
@@ -253,7 +253,7 @@ class Workload:
         return [Pod(self._kubernetes, thing) for thing in self.look_at_pods()]
 
     def owns(self, pod: Json) -> bool:
-        """Checks whether it is one of its pods."""
+        """Checks whether the pod belongs to the workload."""
         metadata = pod["metadata"]
         return metadata["namespace"] == self.namespace and (metadata.get("labels") or {}).get(REPLICA_LABEL) == self.name
 
@@ -267,7 +267,7 @@ class Workload:
 
     @property
     def is_complete(self) -> bool:
-        """Of a Job: whether it is done."""
+        """Whether a Job is complete."""
         return settled.condition(self.object, "Complete") == "True"
 
     def scale(self, replicas: int) -> None:
@@ -297,9 +297,9 @@ class Budget:
         return thing["status"].get("disruptionsAllowed", 0)
 
     def change(self, **spec: Any) -> None:
-        """Somebody edits it: `change(minAvailable=None, maxUnavailable=1)`."""
+        """Changes the budget: `change(minAvailable=None, maxUnavailable=1)`."""
         self._kubernetes.must("PATCH", self._path, {"spec": spec}, MERGE_PATCH)
 
     def deleted(self) -> None:
-        """Somebody removes it."""
+        """Deletes the budget."""
         self._kubernetes.must("DELETE", self._path)

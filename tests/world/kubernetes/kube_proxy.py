@@ -48,19 +48,19 @@ class KubernetesCall:
     at: float
     """Virtual seconds since the start of the world."""
     action: str
-    """As the fault plan names it: `kubernetes:PATCH nodes`."""
+    """The action in the words of the fault plan: `kubernetes:PATCH nodes`."""
     principal: str
-    """The ARN of the session that signed the token; `anonymous` without one that anybody knows."""
+    """The ARN of the session that signed the token; `anonymous` if the token is unknown."""
     access_key: str
     """The key that signed the token; empty without a token."""
     function: str | None
     """The function whose process called, if it was one."""
     parameters: dict[str, Any]
-    """What a fault's `where` may look at: `name`, `namespace`, the query's fields, and the `body`."""
+    """The values for a fault's `where`: `name`, `namespace`, the query's fields, and the `body`."""
     write: bool
     verb: str
     path: str
-    """With the query."""
+    """The path with the query."""
     status: int | None = None
     """The answer's; None if the caller got no answer."""
     fault: str | None = None
@@ -89,9 +89,9 @@ class KubeProxy:
         self.plan = Plan()
         self.calls: list[KubernetesCall] = []
         self.caller_of: Callable[[str], Caller | None] = lambda access_key: None
-        """The process that signs with an access key, for faults that end it; set by whoever hosts the functions."""
+        """The process that signs with an access key, for faults that end it. The host of the functions sets it."""
         self.latency: Callable[[str], float] = _no_latency
-        """Virtual seconds that a call of a function's process takes, by action: others may run meanwhile."""
+        """Virtual seconds that a call of a function's process takes, by action. Other processes run during that time."""
         self.is_reachable = True
         """False: connections are reset before TLS begins."""
         self._times = times
@@ -120,14 +120,14 @@ class KubeProxy:
         self.is_reachable = True
 
     def just_before(self, action: str, do: Callable[[], Any], nth: int = 1) -> None:
-        """Lets somebody else act between the caller's decision and its nth call of this kind from now: the other writer whom
-        an optimistic update must survive."""
+        """Lets another writer act between the caller's decision and its nth call of this kind from now. An optimistic update
+        must survive it."""
         self._intruders.append(_Intruder(action, do, nth))
 
     # -- one call ------------------------------------------------------------------------------------------------
 
     def handle(self, request: _Request) -> _Response | None:
-        """What the caller gets; None: the connection is closed without an answer."""
+        """Returns the answer for the caller. None closes the connection without an answer."""
         access_key = access_key_of(request.headers.get("Authorization", "").removeprefix("Bearer "))
         caller = self.caller_of(access_key) if access_key else None
         call = self._record(request, access_key, caller)
@@ -295,7 +295,7 @@ class _Server(Server):
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Runs in the connection's own thread."""
         if not self.proxy.is_reachable:
-            # Lingering for no time turns the close into a reset.
+            # A linger time of zero makes the close a reset.
             request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             request.close()
             return

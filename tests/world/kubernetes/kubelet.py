@@ -40,7 +40,7 @@ pkg/controller/podgc; measured 57-59 s."""
 
 _LONG_AGO = datetime.timedelta(hours=1)
 """A container's end is dated that far back, so that the Job controller does not wait ten real seconds (at most ten minutes, were
-it to fail again and again) before it starts the next pod. What callers see is dated by `virtual_times.py` anyway."""
+it to fail again and again) before it starts the next pod. `virtual_times.py` sets the times that callers see."""
 
 _PARALLEL_WRITES = 4
 """Enough to keep the API server busy while Python works on the next request."""
@@ -94,7 +94,7 @@ class Kubelet:
         self._keeping_volumes.clear()
 
     def keep_running(self, static_pod: Json) -> None:
-        """From now on this pod is made again whenever somebody deletes it, until its node goes."""
+        """Creates this pod again after each deletion, until its node is gone."""
         metadata = static_pod["metadata"]
         self._static_pods[metadata["namespace"], metadata["name"]] = static_pod
 
@@ -103,7 +103,7 @@ class Kubelet:
         self._keeping_volumes.add(node_uid)
 
     def release_volumes(self, node: str, node_uid: str) -> None:
-        """What no pod uses any more is detached again."""
+        """Detaches volumes that no pod uses any more."""
         self._keeping_volumes.discard(node_uid)
         self._nodes_to_look_at.add(node)
 
@@ -117,7 +117,7 @@ class Kubelet:
             write = self._due_for_pod(pod)
             if write:
                 due.append(write)
-                # What is done to it is seen again, also if it takes no effect.
+                # The write is checked again, also if it takes no effect.
                 self._pods_to_look_at.add(_key(pod))
         due += self._due_for_static_pods()
         due += self._due_for_volumes()
@@ -144,7 +144,7 @@ class Kubelet:
     def _due_for_pod(self, pod: Json) -> Callable[[], object] | None:
         node_name = pod["spec"].get("nodeName")
         if not node_name:
-            # Nobody runs it yet, so nobody has to stop it: the API server removes it without a grace period.
+            # No kubelet runs it yet, so the API server removes it without a grace period.
             return None
         node = self._state.get("nodes", node_name)
         if node is None:
@@ -196,14 +196,15 @@ class Kubelet:
     def _is_awaited_by_a_budget(self, pod: Json) -> bool:
         """Checks whether the disruption controller has not seen yet that an evicted pod terminates.
 
-        A real pod needs longer to end than the controller needs to look. If it were gone before that look, and a StatefulSet had
-        made the next pod of its name, the controller would take that one for the evicted one, and block the budget for two real
+        A real pod needs longer to end than the controller needs to see it. If it were gone before, and a StatefulSet had created
+        the next pod of its name, the controller would take that one for the evicted one, and block the budget for two real
         minutes (buildDisruptedPodMap in pkg/controller/disruption).
         """
         return any(_key(pod) in _awaited_by(budget) for budget in self._state.all("poddisruptionbudgets"))
 
     def _is_evicted_by_taint(self, pod: Json, node: Json) -> bool:
-        """As the taint eviction controller: at once without a toleration, else when the shortest one runs out."""
+        """Returns the time of the eviction as the taint eviction controller does: at once without a toleration, else when the
+        shortest one ends."""
         patience = float("inf")
         tolerations = pod["spec"].get("tolerations") or ()
         for taint in node["spec"].get("taints") or ():
@@ -257,7 +258,7 @@ class Kubelet:
             raise Refused("PATCH", node, answer)
 
     def _is_due(self, pod: Json, moment: float) -> bool:
-        """Checks whether the moment (virtual epoch seconds) has come; if not, the clock will wake us."""
+        """Checks whether the moment (virtual epoch seconds) has come. If not, sets a timer."""
         now = self._clock.now()
         if moment <= now:
             return True
@@ -372,12 +373,12 @@ def _awaited_by(budget: Json | None) -> set[str]:
 
 
 def _is_out_of_service(node: Json) -> bool:
-    """Somebody has said that the machine is off: pod garbage collection ends what its kubelet cannot."""
+    """The Node has the out-of-service taint, so pod garbage collection ends the pods that its kubelet cannot end."""
     return any(taint["key"] == _OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())
 
 
 def _is_gone(answer: Answer) -> bool:
-    """The pod went, or another took its name, between our look and our word."""
+    """Checks whether the pod is gone, or another pod has its name, since it was read."""
     return answer.status in (404, 409)
 
 

@@ -15,7 +15,7 @@ REPLICA_LABEL = "world/workload"
 Taint = Mapping[str, str]
 """`key`, `effect`, and perhaps `value`."""
 
-#: What a node's kubelet says that is of the control plane's own version.
+#: The kubelet version of a node that has the control plane's own version.
 KUBELET = "v1.35.4-eks-0000000"
 
 READY = ("True", "KubeletReady", "kubelet is posting ready status")

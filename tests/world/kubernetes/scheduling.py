@@ -40,8 +40,8 @@ def knows_all_rules_of(pod: Json) -> bool:
 
 
 def reaches_volumes(pod: Json, node: Json, volume_of: Callable[[str, str], Json | None]) -> bool:
-    """Whether the node can use all volumes of the pod. `volume_of`: the volume that a claim (namespace, name) is bound to. One
-    that is not bound keeps the pod away from every node, as nobody provisions volumes here."""
+    """Checks whether the node can use all volumes of the pod. `volume_of` gives the volume of a claim (namespace, name). An
+    unbound claim keeps the pod away from every node, because the world provisions no volumes."""
     labels, name = node["metadata"].get("labels") or {}, node["metadata"]["name"]
     for each in pod["spec"].get("volumes") or ():
         if "persistentVolumeClaim" not in each:
@@ -69,7 +69,7 @@ _TOLERATIONS_OF_DAEMON_PODS = [
     {"key": "node.kubernetes.io/pid-pressure", "operator": "Exists", "effect": NO_SCHEDULE},
     {"key": UNSCHEDULABLE_TAINT, "operator": "Exists", "effect": NO_SCHEDULE},
 ]
-"""What the DaemonSet controller adds (pkg/controller/daemon/util/daemonset_util.go)."""
+"""Returns the tolerations that the DaemonSet controller adds (pkg/controller/daemon/util/daemonset_util.go)."""
 
 
 def untolerated_taints(node: Json, pod_spec: Json, effects: tuple[str, ...]) -> list[Json]:
@@ -117,7 +117,7 @@ def _matches_term(term: Json, labels: dict[str, str], name: str) -> bool:
 
 
 def matches_expression(expression: Json, labels: dict[str, str]) -> bool:
-    """One requirement of a selector (the numeric operators, which nobody here uses, are refused)."""
+    """Checks one requirement of a selector. The numeric operators are refused, because they are not used here."""
     key, operator, values = expression["key"], expression["operator"], expression.get("values") or []
     if operator == "In":
         return labels.get(key) in values
@@ -153,7 +153,7 @@ def _has_room(pod: Json, node: Json, pods_on_node: Iterable[Json]) -> bool:
 
 
 def requests(pod: Json) -> dict[str, fractions.Fraction]:
-    """What the pod's containers ask for, added up."""
+    """Returns the sum of the resource requests of the pod's containers."""
     total: dict[str, fractions.Fraction] = {}
     for container in pod["spec"].get("containers") or ():
         for resource, amount in ((container.get("resources") or {}).get("requests") or {}).items():

@@ -116,7 +116,7 @@ class _Fact(NamedTuple):
 
 
 class _History:
-    """What is known of one object: the newest version seen, and its dated facts."""
+    """The history of one object: the newest version seen, and its dated facts."""
 
     def __init__(self) -> None:
         self.version = -1

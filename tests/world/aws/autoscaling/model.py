@@ -1,4 +1,4 @@
-"""What Auto Scaling groups are made of: a member, its launch, the hooks it waits for, how long things take, what is unknown."""
+"""The parts of Auto Scaling groups: a member, its launch, the hooks it waits for, durations, and undocumented behaviour."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Group = FakeAutoScalingGroup
 LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 
-# What counts towards the desired capacity. Standby does not ("instances in Standby don't count toward the desired
-# capacity": the group's desired is decremented, or another instance launched); whatever terminates or detaches does
-# not.
+# The states that count towards the desired capacity. Standby does not ("instances in Standby don't count toward the
+# desired capacity": the group's desired is decremented, or another instance launched). Members that terminate or detach do
+# not count either.
 COUNTED = ("Pending", "Pending:Wait", "Pending:Proceed", "InService")
 ON_STANDBY = ("EnteringStandby", "Standby")
 
@@ -51,9 +51,9 @@ class Timings:
 
 @dataclass
 class Unknowns:
-    """What only a real account can tell; the defaults are the documentation, or the plainest reading of its silence.
+    """Behaviour that only a real account can show. The defaults follow the documentation, or its plainest reading.
 
-    Scenarios turn each of them round, one at a time (scenarios/test_unknowns.py); the README lists which call to try first.
+    Scenarios reverse each of them, one at a time (scenarios/test_unknowns.py). The README lists which call to try first.
     """
 
     # TerminateInstanceInAutoScalingGroup without decrement on a Standby member launches one more than desired, then
@@ -83,7 +83,7 @@ class Launch:
     failure: str | None = None
     # For the Kubernetes half: whether a Node appears once the instance runs.
     joins_cluster: bool = True
-    # Where, although another zone of the group is emptier: the group goes to another zone when one has no capacity.
+    # The zone of the launch, even if another zone is emptier: when a zone has no capacity, the group uses another one.
     zone: str | None = None
 
 

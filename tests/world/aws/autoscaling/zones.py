@@ -19,7 +19,7 @@ def count_by_zone(group: Group, with_standby: bool) -> dict[str, int]:
 
 
 def emptiest_subnet(ec2: Ec2, group: Group, zones: dict[str, int], zone: str | None = None) -> Any:
-    """Of the group's zones, or in this one."""
+    """Returns the subnet in the emptiest zone of the group, or in the given zone."""
     if group.vpc_zone_identifier:
         subnets = [ec2.backend.get_subnet(name) for name in group.vpc_zone_identifier.split(",")]
     else:
@@ -30,7 +30,7 @@ def emptiest_subnet(ec2: Ec2, group: Group, zones: dict[str, int], zone: str | N
 
 
 def is_unbalanced(group: Group, zones: dict[str, int]) -> bool:
-    """Checks whether a group that launches nothing has two members more in one zone than in another."""
+    """Checks whether a group without a launch has two more members in one zone than in another."""
     counts = zones.values()
     settled = all(m.lifecycle_state not in ("Pending", "Pending:Wait", "Pending:Proceed") for m in group.instance_states)
     return settled and max(counts) - min(counts) >= 2 and not is_suspended(group, "AZRebalance")
