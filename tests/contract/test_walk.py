@@ -142,7 +142,7 @@ def test_people_are_told_and_a_topic_that_refuses_changes_nothing(answers, state
     end = follow(Script(**answers), rendered(), topic)
     assert any(end.path[at : at + len(states)] == states for at in range(len(end.path)))
     assert end.path == walk(**answers).path
-    telling = [name for name in end.path if name.startswith("Tell")]
+    telling = [name for name in end.path if name.startswith("Notify")]
     assert len(topic.published) == (0 if refuse else len(telling))
 
 

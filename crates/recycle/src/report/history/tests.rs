@@ -125,7 +125,7 @@ fn every_task_and_wait_of_the_machine_belongs_to_a_stage_but_those_that_tell() {
         .unwrap();
     let mut seen = Vec::new();
     for (name, state) in top.iter().chain(branch) {
-        if matches!(state["Type"].as_str().unwrap(), "Task" | "Wait") && !name.starts_with("Tell") {
+        if matches!(state["Type"].as_str().unwrap(), "Task" | "Wait") && !name.starts_with("Notify") {
             let (_, stage) = find_box(name).unwrap_or_else(|| panic!("{name} belongs to no box"));
             seen.push((stage, name.as_str()));
         }
