@@ -18,7 +18,7 @@ RUNTIME_PINS = PEER / "lambda-runtime.txt"
 
 
 class Peer:
-    """Where its parts were installed."""
+    """Installs its parts, and returns their folder."""
 
     def __init__(self, folder: Path) -> None:
         self.python = folder / "runtime" / "bin" / "python"

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from scale.figures import dump
-from scale.report import lines, markdown, troubles
+from scale.report import failures_of, lines, markdown
 from scale.rotation import FULL, Plan, measure
 from world.world import World
 
@@ -47,9 +47,9 @@ def main() -> int:
         given.json.write_text(dump(figures))
     if given.markdown:
         given.markdown.write_text(markdown(figures))
-    for trouble in troubles(figures):
-        print(f"NOT AS IT SHOULD BE: {trouble}")
-    return 1 if troubles(figures) else 0
+    for failure in failures_of(figures):
+        print(f"FAILED: {failure}")
+    return 1 if failures_of(figures) else 0
 
 
 def read_arguments() -> argparse.Namespace:
