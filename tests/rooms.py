@@ -35,7 +35,7 @@ LAYERS = {
     "crates/cli/src": [["base"], ["args"], ["history"], ["aws"], ["views"], ["commands", "doctor", "report"], ["."]],
     "tests/world": [["base"], ["process"], ["stepfunctions"], ["aws", "kubernetes"], ["scenario"], ["."]],
 }
-#: Those in which no import goes upwards, and none is in a circle.
+#: The rooms without upward imports and without import circles.
 HELD = ["crates/recycle/src", "crates/cli/src", "tests/world"]
 #: The longest that a production file may be, in lines, comments included.
 LONGEST_FILE = {"crates": 450, "tests/world": 600}

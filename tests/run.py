@@ -78,7 +78,7 @@ def count_terraform(output: str) -> tuple[int, int]:
 
 
 def rust() -> list[Step]:
-    """Clippy looks at the crates while their tests are built: `cargo clippy` would check the AWS SDK once more, for minutes."""
+    """Runs Clippy while the tests are built: `cargo clippy` would check the AWS SDK once more, for minutes."""
     environment = {
         "RUSTC_WORKSPACE_WRAPPER": "clippy-driver",
         # Elsewhere: what is deployed was built without.
@@ -117,7 +117,7 @@ LINES_AGAIN = 400
 
 @dataclass
 class Result:
-    """What became of a step."""
+    """The result of a step."""
 
     step: Step
     code: int
@@ -244,7 +244,7 @@ class Watch:
 
 
 def check() -> int:
-    """What needs no long scenario."""
+    """The checks that need no long scenario."""
     first = python_tests("Contract, a first scenario", "40 s", "contract", "scenarios/test_first_node.py", workers=1)
     return Run(rust(), others(), [first]).result()
 
@@ -277,10 +277,10 @@ GENERATED = {
     "notifications": "docs/notifications.md",
 }
 
-#: Where the version of Cargo.toml stands once more, for Terraform.
+#: The files that repeat the version of Cargo.toml for Terraform.
 VERSIONED = ["terraform/version.txt", *(f"terraform/tests/artifacts/{each}/version.txt" for each in ("arm64", "x86_64"))]
 
-#: Writes the tokens that botocore signs, which ours are held to.
+#: Writes the tokens that botocore signs. The tokens of recycle-eks are compared with them.
 VECTORS = "crates/adapters/eks-auth/tests/botocore_vectors.py"
 
 

@@ -104,7 +104,7 @@ def test_a_setting_reaches_everything_that_can_have_it(planned, setting):
     assert with_setting(planned, setting), "or it is called otherwise by now"
 
 
-def test_what_has_a_setting_otherwise_or_not_at_all_is_found():
+def test_a_missing_or_different_setting_is_found():
     queue = {"address": "one", "type": "aws_sqs_queue", "values": {"tags": {"team": "others"}, "kms_master_key_id": None}}
     function = {"address": "two", "type": "aws_lambda_function", "values": {"kms_key_arn": None, "tracing_config": []}}
     assert without_setting([queue, function], "tags") == {"one.tags"}

@@ -53,7 +53,7 @@ def test_the_same_binary_gives_the_same_bytes_whenever_and_wherever_it_was_built
     assert bootstrap.external_attr >> 16 == 0o755
 
 
-def test_a_binary_that_needs_a_loader_is_told_from_a_static_one(tmp_path):
+def test_a_binary_that_needs_a_loader_is_distinguished_from_a_static_one(tmp_path):
     assert package.needs_a_loader(DEBUG / package.CLI)
     source, static = tmp_path / "source.c", tmp_path / "static"
     source.write_text("void _start(void) { for (;;); }")

@@ -1,11 +1,11 @@
-"""The pages of the documentation as tests read them: links, blocks of commands, and what commands print against what a page says.
+"""The pages of the documentation as tests read them: links, blocks of commands, and the output of commands against the page.
 
-A block ```` ```sh ```` is run; a block ```` ```text ```` right below it is what it prints. `…` stands for what was left out. What
-differs from run to run (ids, times, ages, the random ends of pods' names) may differ; spaces between columns do not count. A line
+A block ```` ```sh ```` is run; a block ```` ```text ```` right below it is its output. `…` stands for omitted text. Values that
+change from run to run (ids, times, ages, the random ends of pods' names) may differ; spaces between columns do not count. A line
 
     <!-- local world: until 20h -->
 
-lets time pass, or does what else the test of the page has under that name.
+lets time pass, or runs the action that the test of the page has under that name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from world.process.processes import run_to_its_end
 LEFT_OUT = "…"
 
 _STEP = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$|^<!-- local world: (?P<action>.+?) -->$", re.DOTALL | re.MULTILINE)
-#: What differs from run to run, and what it is taken for.
+#: The values that differ from run to run, and their replacements.
 _DIFFERENT_EACH_TIME = [
     (r"\x1b\[[0-9;]*m", ""),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
@@ -33,10 +33,10 @@ _DIFFERENT_EACH_TIME = [
     (r"\bi-[0-9a-f]{17}\b", "<instance>"),
     (r"\bip-\d+-\d+-\d+-\d+\b", "<host>"),
     (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)", "<time>"),
-    # As the command line writes times, and how long it has watched.
+    # Times and durations as the command line writes them.
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\dZ", "<time>"),
     (r"\b\d+:\d\d:\d\d\b", "<clock>"),
-    # kubectl says <invalid> of a virtual time, which the machine's clock has yet to reach.
+    # kubectl prints <invalid> for a virtual time that is in the future of the machine's clock.
     (r"(?<![\w.-])(\d+[dhms])+(?![\w.-])|<invalid>", "<age>"),
     # The alphabet of Kubernetes' random names has no vowels.
     (r"(-[bcdf0-9]{8,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-<random>"),
@@ -86,7 +86,7 @@ def sections(page: Path) -> dict[str, str]:
 
 
 def anchor(heading: str) -> str:
-    """Of a heading: lower case, punctuation gone, spaces are hyphens."""
+    """Returns the anchor of a heading: lower case, no punctuation, hyphens for spaces."""
     plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
     return re.sub(r"[^\w\- ]", "", plain.lower()).strip().replace(" ", "-")
 
@@ -99,7 +99,7 @@ def masked(text: str) -> str:
 
 
 def says(documented: str, printed: str) -> bool:
-    """Checks whether that is what was printed, but for what the page leaves out."""
+    """Checks that the page shows the output, except for omitted parts."""
     parts = [part.strip() for part in masked(documented).split(LEFT_OUT)]
     rest = masked(printed)
     if len(parts) == 1:
@@ -120,7 +120,7 @@ def assert_says(block: Block, printed: str) -> None:
 
 
 class Shell:
-    """Where a page's commands run, one block after the other: variables and the folder stay."""
+    """Runs the commands of a page, one block after the other. Variables and the folder remain."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         """In a folder, with the AWS CLI and kubectl of the local world, and what else the environment says. Files of its own are
@@ -128,7 +128,7 @@ class Shell:
         places = [install_python(Path(__file__).with_name("aws-cli-requirements.txt"), "aws-cli").parent, kube_binaries.find()]
         folder.mkdir(exist_ok=True)
         config = folder.with_name("aws-config")
-        # As version 2 writes times.
+        # The time format of version 2.
         config.write_text("[default]\ncli_timestamp_format = iso8601\n")
         self._after = folder.with_name("environment")
         self._environment = {
@@ -141,7 +141,7 @@ class Shell:
         }
 
     def run(self, script: str) -> str:
-        """What it printed, on either stream. A command that fails ends it."""
+        """Returns the output on both streams. A failing command ends the block."""
         command = ["bash", "-a", "-e", "-o", "pipefail", "-c", f"{script}\nenv -0 > '{self._after}'"]
         folder = Path(self._environment["PWD"])
         done = run_to_its_end(command, folder, environment=self._environment, stderr=subprocess.STDOUT)

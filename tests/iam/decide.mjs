@@ -1,4 +1,4 @@
-// Decides calls by the policies of whoever makes them, with a simulator of IAM: one request in JSON a line, one answer a line, in order.
+// Decides calls by the policies of their callers, with a simulator of IAM: one JSON request per line, one answer per line, in order.
 // node decide.mjs FOLDER-OF-THE-SIMULATOR
 //
 // A request has `principal`, `policies` (texts), `action`, `resource` (an ARN, or "*" where the action knows no resources) and `context`

@@ -1,7 +1,7 @@
 """The same definition, the same scripts, two interpreters that share nothing but the JSONata library: they must agree.
 
-What ministack cannot do yet is asserted, too, below: such a test fails on the day when it can, and the way round it goes.
-docs/second-interpreter.md says what each difference means for us.
+Tests below also assert the features that ministack lacks. When ministack gets one of them, its test fails, and the workaround can
+go. docs/second-interpreter.md explains each difference.
 """
 
 from collections.abc import Iterator
@@ -38,9 +38,9 @@ SCRIPTS: dict[str, dict[str, list[Any]]] = {
     "claim taken over": {"claim_node": ["wait", FunctionFailed("Superseded", "another execution's")]},
     "tried again until it works": {"taint_node": [BUSY, BUSY, "check_pods"]},
     "tried again in vain": {"taint_node": [BUSY] * 3},
-    "put-back that waits": {"taint_node": [REFUSED], "restore_node": ["wait", "wait", "restored"]},
-    "put-back that leaves the node in Standby": {"taint_node": [REFUSED], "restore_node": ["left_in_standby"]},
-    "put-back that fails": {"taint_node": [REFUSED], "restore_node": [FunctionFailed("InternalError", "second")]},
+    "restore that waits": {"taint_node": [REFUSED], "restore_node": ["wait", "wait", "restored"]},
+    "restore that leaves the node in Standby": {"taint_node": [REFUSED], "restore_node": ["left_in_standby"]},
+    "restore that fails": {"taint_node": [REFUSED], "restore_node": [FunctionFailed("InternalError", "second")]},
     "answer without a run": {"claim_node": [{"verdict": "standby"}]},
     "wait without seconds": {"standby_node": [{"verdict": "wait", "run": {}}]},
     "wait that is no number": {"standby_node": [{"verdict": "wait", "run": {}, "wait_seconds": "soon"}]},
@@ -79,7 +79,7 @@ def in_its_words(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 def asked(script: Script) -> list[Any]:
-    """What the functions were asked. How JSONata's complaint is worded, everybody decides by themselves."""
+    """Returns the requests to the functions, without the wording of JSONata errors, which differs between interpreters."""
     calls = script.calls()
     for _, _, request in calls:
         if request.get("failure", {}).get("Error") == "States.QueryEvaluationError":
@@ -134,7 +134,7 @@ def test_ministack_listens_on_loopback_only_and_leaves_nothing_behind():
     assert not emulator.folder.exists()
 
 
-# What ministack does differently from AWS
+# Differences between ministack and AWS
 
 
 def test_ministack_ignores_the_output_of_a_succeed_and_of_a_parallel(ministack):

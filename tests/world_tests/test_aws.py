@@ -158,7 +158,7 @@ def test_parameters_in_a_path_are_recorded_too(account):
 # Virtual time and identifiers
 
 
-def test_moto_tells_virtual_time(account):
+def test_moto_uses_virtual_time(account):
     account.role()
     account.clock.run(limit=3600)
     instance = account.client("ec2").run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)["Instances"][0]
@@ -374,7 +374,7 @@ def test_the_authentication_mode_is_the_one_asked_for(account, asked, mode):
     assert account.client("eks").describe_cluster(name="other")["cluster"]["accessConfig"]["authenticationMode"] == mode
 
 
-def test_access_entries_come_change_and_go_and_the_world_is_told(account):
+def test_access_entries_come_change_and_go_and_listeners_are_called(account):
     account.eks.create_cluster("world", "https://127.0.0.1:1", "PEM")
     told = []
     account.eks.on_access_entries = told.append

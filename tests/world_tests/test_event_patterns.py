@@ -69,7 +69,7 @@ TABLE = [
 
 
 def by_aws(questions: Iterable[Question]) -> list[str]:
-    """What AWS's engine says of each pattern and event: refused, matches or does not match."""
+    """Returns the result of AWS's engine for each pattern and event: refused, matches or does not match."""
     lines = "".join(json.dumps({"pattern": pattern, "event": event}) + "\n" for pattern, event in questions)
     command = ["java", "-cp", f"{install_ruler()}/*", "Rules.java"]
     done = subprocess.run(command, cwd=TESTS / "ruler", input=lines, capture_output=True, text=True, check=False)
@@ -160,7 +160,7 @@ def _value_of(expected: Any) -> Any:
         ("recycle-eks-sweep-untold", [{}, None, "States.Timeout", "ClaimLost", "RotationFailed", "InvalidInput"]),
     ],
 )
-def test_of_a_failed_execution_a_rule_tells_if_its_own_states_cannot(patterns, rule, told):
+def test_a_rule_publishes_a_failed_execution_if_its_own_states_cannot(patterns, rule, told):
     """AWS does not document whether an event without an error has null or no such field."""
     (machine,) = patterns[rule]["detail"]["stateMachineArn"]
     matching = [error for error in ERRORS if event_patterns.matches(patterns[rule], status_change(machine, "FAILED", **error))]

@@ -81,7 +81,7 @@ def test_the_report_has_folders_and_the_slowest_tests(tmp_path):
     assert {test for _, test in report["slowest"]} == {"test_it.py::test_one", "test_it.py::test_two"}
 
 
-def test_what_failed_is_printed_once_more_at_the_end_and_counted(capfd, monkeypatch, tmp_path):
+def test_failures_are_printed_again_at_the_end_and_counted(capfd, monkeypatch, tmp_path):
     monkeypatch.setattr(run, "REPORT", tmp_path / "report.json")
     good = run.Step("Good", [sys.executable, "-c", "print('3 passed, 0 failed')"], "1 s", run.count_terraform)
     bad = run.Step("Bad", [sys.executable, "-c", "print('the reason'); raise SystemExit(1)"], "1 s")
