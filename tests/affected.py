@@ -162,7 +162,7 @@ def _needs(file: str) -> list[str]:
 
 @cache
 def _mentions(file: str) -> set[str]:
-    """Names of files in its texts, such as `guide.md` or `contract.json`; what its descriptions name does not count."""
+    """Returns names of files in its texts, such as `guide.md` or `contract.json`. Names in its docstrings do not count."""
     nodes = list(ast.walk(_tree(file)))
     described = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in described]

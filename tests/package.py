@@ -56,7 +56,7 @@ def build(architectures: list[str], dist: Path) -> None:
         add_targets(architectures)
     for architecture in architectures:
         with steps.step(f"Lambda functions for {architecture}", "about 12 minutes on 2 cores the first time"):
-            # Without the command line: what it asks of crates that they share, the functions would carry, too.
+            # Built without the command line, or the functions would also contain the features that it needs of shared crates.
             functions, command_line = TARGETS[architecture]
             folder = compile_for(functions, ["--workspace", "--exclude", CLI], bin_folder)
             shutil.rmtree(dist / architecture, ignore_errors=True)

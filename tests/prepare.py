@@ -39,7 +39,7 @@ STEPS = [
 ]
 LAMBDAS = [*STEPS, "start-rotation"]
 
-#: command, how to ask for its version, the least version, where it comes from
+#: command, arguments for its version, the least version, its source
 TOOLS = [
     ("cargo", ["cargo", "--version"], (1, 95), "Rust: https://rustup.rs"),
     ("rustc", ["rustc", "--version"], (1, 95), "Rust: https://rustup.rs"),
@@ -112,7 +112,7 @@ def run(command: list[str], what: str, **options) -> None:
 
 @contextlib.contextmanager
 def locked(name: str, folder: Path | None = None) -> Iterator[None]:
-    """Two runs at once, from any clone, do not make the same thing twice. `folder`: where it is made, if not in the cache."""
+    """Keeps two parallel runs, from any clone, from making the same thing twice. `folder` is its place, if not in the cache."""
     folder = folder or cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / f"{name}.lock", "w") as lock:

@@ -23,7 +23,7 @@ EVERY = 30.0
 PATIENCE = 1200.0
 #: Real seconds for pytest's own farewell.
 FAREWELL = 30.0
-#: The environment variable with the file that is written at the end: what `run.py` sums up.
+#: The environment variable with the name of the result file for `run.py`.
 REPORT = "RECYCLE_EKS_REPORT"
 #: The output of this process, which pytest does not capture: plugins are imported before capturing starts.
 OUTPUT = os.fdopen(os.dup(1), "w", buffering=1)

@@ -2,10 +2,10 @@
 
 Commands:
 
-    run.py test [--since REF]    everything, or what the changes since a commit can affect
-    run.py check                 what needs no long scenario: under 90 seconds once built
-    run.py scenario FILE …       scenario files; what begins with a dash, and what follows it, goes to pytest
-    run.py generate              writes again what is generated from the code
+    run.py test [--since REF]    everything, or the tests that changes since a commit can affect
+    run.py check                 everything without long scenarios: under 90 seconds once built
+    run.py scenario FILE …       scenario files; arguments from the first dash on go to pytest
+    run.py generate              writes all generated files again
 """
 
 import json
@@ -81,7 +81,7 @@ def rust() -> list[Step]:
     """Runs Clippy while the tests are built: `cargo clippy` would check the AWS SDK once more, for minutes."""
     environment = {
         "RUSTC_WORKSPACE_WRAPPER": "clippy-driver",
-        # Elsewhere: what is deployed was built without.
+        # In another folder, because the deployed functions were built without it.
         "CARGO_BUILD_BUILD_DIR": str(TARGET),
         "CARGO_TARGET_DIR": str(TARGET / "linted"),
     }
@@ -103,7 +103,7 @@ def others() -> list[Step]:
 
 
 def python_tests(name: str, usually: str, *what: str, workers: int = WORKERS) -> Step:
-    """`what`: files and folders below `tests/`."""
+    """Runs pytest; `what` are files and folders below `tests/`."""
     spread = ["--numprocesses", str(workers), "--dist", "worksteal"] if workers > 1 else []
     report = {progress.REPORT: str(REPORT)}
     return Step(name, [*PYTEST, "-p", "progress", *spread, *what], usually, count_pytest, TESTS, report)
@@ -132,7 +132,7 @@ class Result:
 
 
 def shown(command: list[str]) -> str:
-    """The end of a command, where its sense is."""
+    """Returns the last words of a command, which distinguish it."""
     return " ".join(["pytest", *command[len(PYTEST) :]] if command[: len(PYTEST)] == PYTEST else command[-4:])
 
 

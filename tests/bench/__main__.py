@@ -130,7 +130,7 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
     return [*started, size, *itertools.chain(*checked), *evicted, *commanded, *drained, *rotated], goals
 
 
-# -- what is measured --------------------------------------------------------------------------------------------------
+# -- measurements ------------------------------------------------------------------------------------------------------
 
 #: How often a round of evictions is begun at most.
 ROUND_TRIES = 3
@@ -303,7 +303,7 @@ _numbers = itertools.count(1)
 
 
 def call(sandbox: Sandbox, step: Step) -> Called:
-    """One invocation, whose answer has to be right."""
+    """Makes one invocation, and checks its answer."""
     payload = json.dumps(step.payload).encode()
     cpu = cpu_time(sandbox)
     began = time.perf_counter()

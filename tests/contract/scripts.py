@@ -205,6 +205,6 @@ def rendered(machine: str = "recycle-node") -> dict[str, Any]:
 
 
 def branch(definition: dict[str, Any]) -> dict[str, Any]:
-    """The one branch of the machine as a machine of its own: what the Parallel around it would catch, ends it."""
+    """Returns the only branch of the machine as its own machine. An error that the Parallel would catch ends it."""
     (states,) = definition["States"]["Recycle"]["Branches"]
     return {"QueryLanguage": definition["QueryLanguage"], **states}

@@ -25,7 +25,7 @@ STEP_OF_THE_INSTANCE = STEP | {"aws-config", "ec2"}
 
 
 class Row(NamedTuple):
-    """A crate, what it may depend on among the workspace's and the I/O crates, and why."""
+    """A crate, its allowed dependencies among the crates of the workspace and those for I/O, and the reason."""
 
     crate: str
     allowed: set[str]

@@ -1,4 +1,4 @@
-"""How fast virtual time goes, so that the eye follows: it stands at what happens; where nothing does, it goes ever faster."""
+"""The speed of virtual time for a viewer: it stops at each event, and becomes faster while nothing happens."""
 
 from __future__ import annotations
 

@@ -152,8 +152,8 @@ class Shell:
 
 
 def tell(page: Path, shell: Shell, actions: Mapping[str, Callable[[str], str | None]]) -> None:
-    """Runs every command of a page, in order, and holds the page to what they print. An action is found by its first word; what
-    it returns is what the block below it says."""
+    """Runs every command of a page, in order, and compares the output with the page. The first word of an action selects it, and
+    its result is the content of the block below it."""
     different = []
     for block, below in with_output(page):
         if block.action is not None:

@@ -1,4 +1,4 @@
-"""docs/kept-instances.md: its commands bring back, and end, what was stopped or detached."""
+"""docs/kept-instances.md: its commands restore or terminate stopped and detached instances."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""docs/pods.md: what it says of each kind of workload, and its commands."""
+"""docs/pods.md: its statements on each kind of workload, and its commands."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def node(workers):
 
 
 def asked_to_go(world) -> set[str]:
-    """The pods, by the beginning of their names, whose eviction was asked for."""
+    """Returns the evicted pods, by the start of their names."""
     return {call.parameters["name"].split("-")[0] for call in world.calls("kubernetes:POST pods/eviction")}
 
 

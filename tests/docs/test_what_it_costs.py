@@ -1,4 +1,4 @@
-"""docs/cost.md: what is counted there. With `-s` it prints the table."""
+"""docs/cost.md: its figures. With `-s` the test prints the table."""
 
 from prepare import ROOT
 

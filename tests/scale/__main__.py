@@ -2,8 +2,8 @@
 
     make scale ARGS="[--groups N] [--nodes N] [--at-once N] [--max-parallel N] [--json FILE] [--markdown FILE]"
 
-Shows how far it is, then a table: how long it took beside the least that it could take, which of AWS's quotas it came how near
-to, what grew how large, what it costs. Ends with 1 if anything is not as it should be.
+Shows the progress, then tables: the time and the least possible time, the use of AWS's quotas, the sizes, the cost. Ends with 1
+if there is a failure.
 """
 
 from __future__ import annotations

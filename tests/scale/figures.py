@@ -31,7 +31,7 @@ class Sizes:
 
     @property
     def limits(self) -> dict[str, tuple[int, int]]:
-        """By name: what was reached, what Step Functions allows."""
+        """Returns by name the value that was reached, and the limit of Step Functions."""
         return {
             "events in one history": (self.history_events, HISTORY_LIMIT),
             "bytes of one input, output or result": (self.payload_bytes, PAYLOAD_LIMIT),

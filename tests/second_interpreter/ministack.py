@@ -151,7 +151,7 @@ class Ministack:
         return self._machines[text]
 
     def stop(self) -> None:
-        """Ends the functions, whose processes ministack would leave behind, and then the process itself."""
+        """Ends the functions, whose processes ministack does not end, and then the process itself."""
         try:
             for name in LAMBDAS:
                 self._functions.delete_function(FunctionName=name)

@@ -210,8 +210,8 @@ class World:
         return self.autoscaling.timings
 
     def environment(self) -> dict[str, str]:
-        """For ordinary clients while the scenario stands still: endpoint, region and root's credentials for the AWS CLI and every
-        SDK, and an administrator's KUBECONFIG (straight to the API server, where times are real)."""
+        """Returns the environment for ordinary clients while the scenario stands still: endpoint, region and root's credentials
+        for the AWS CLI and every SDK, and an administrator's KUBECONFIG (directly to the API server, whose times are real)."""
         return {
             **environment(self.aws.endpoint),
             # boto3 and the AWS CLI read this one, the other SDKs and Terraform AWS_REGION.
@@ -225,7 +225,7 @@ class World:
         credentials = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret}
         return {**environment(self.aws.endpoint), "AWS_DEFAULT_REGION": REGION, **credentials}
 
-    # -- what there is -------------------------------------------------------------------------------------------
+    # -- content -------------------------------------------------------------------------------------------------
 
     def group(
         self,
@@ -392,7 +392,7 @@ class World:
         for each in self.metrics:
             client.put_metric_data(Namespace=each.namespace, MetricData=[each.datum()])
 
-    # -- what was called -----------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------
 
     def calls(self, action: str | None = None, succeeded: bool | None = None) -> list[Any]:
         """The functions' calls to AWS and Kubernetes in the order in which they were made, such as `autoscaling:EnterStandby` or
@@ -410,7 +410,7 @@ class World:
         return [call for call in self.calls() if call.write]
 
     def write_points(self) -> list[tuple[str, str, int]]:
-        """(function, action, n-th time) of every call of a function that changed something: where faults may strike."""
+        """Returns (function, action, n-th time) of every call of a function that changed something. Faults may strike there."""
         seen: Counter[tuple[str, str]] = Counter()
         points = []
         for call in self.writes():

@@ -1,4 +1,4 @@
-"""Alarms: what becomes of SetAlarmState on the bus."""
+"""Alarms: the events of SetAlarmState on the bus."""
 
 import json
 

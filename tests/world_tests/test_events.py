@@ -1,4 +1,4 @@
-"""The event bus: what targets get, when, and what may go wrong on the way."""
+"""The event bus: the input of targets, its time, and faults of the delivery."""
 
 from __future__ import annotations
 

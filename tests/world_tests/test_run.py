@@ -1,4 +1,4 @@
-"""`run.py` from outside: what fails is said once more at the end, and what hangs is named and ended."""
+"""`run.py` from outside: failures are repeated at the end, and a hanging test is named and ended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_that_waits_for_ever():
 
 
 def pytest_with(tests: str, folder: Path, *arguments: str, **constants: float) -> subprocess.CompletedProcess[str]:
-    """pytest with the plugin, whose constants are others."""
+    """Runs pytest with the plugin and other constants."""
     (folder / "test_it.py").write_text(tests)
     plugin = folder / "impatient.py"
     settings = "".join(f"progress.{name} = {value}\n" for name, value in constants.items())

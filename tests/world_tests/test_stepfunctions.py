@@ -76,7 +76,7 @@ def retry(*errors: str, **fields: Any) -> dict:
 
 
 def guarded(retriers: list[dict] = (), catch: list[str] = (), function: str = "f", **fields: Any) -> dict:
-    """One Task; each name in `catch` is a catcher of its own, whose name and error become the output."""
+    """Returns one Task. Each name in `catch` is its own catcher, whose name and error become the output."""
     catchers = [
         {"ErrorEquals": [name], "Output": {"by": name, "error": "{% $states.errorOutput.Error %}"}, "Next": "Caught"}
         for name in catch

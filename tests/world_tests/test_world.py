@@ -378,7 +378,7 @@ def test_pods_leave_a_machine_that_is_off_at_once_with_the_out_of_service_taint(
     assert moved.node_name != node.name
 
 
-# -- what a scenario may change, and a reset takes back ------------------------------------------------------------------
+# -- changes of a scenario that a reset takes back -----------------------------------------------------------------------
 
 
 def test_listeners_of_a_scenario_are_gone_after_a_reset(world):

@@ -12,8 +12,8 @@ state away between two scenarios while it keeps what Terraform deployed.
 moto handles one request at a time: code in this process that uses its backends does so `with LOCK`. Times are those of the
 virtual clock. Identifiers depend only on the objects that were created before.
 
-Done elsewhere: Auto Scaling semantics (autoscaling/), what Terraform needs and moto lacks (terraform_gaps.py),
-running functions (lambda_host.py) or state machines (stepfunctions/), deciding whether a principal may make a call (iam.py).
+Done elsewhere: Auto Scaling semantics (autoscaling/), calls of Terraform that moto lacks (terraform_gaps.py),
+running functions (lambda_host.py) or state machines (stepfunctions/), permissions (iam.py).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Aws:
                 action()
 
     def wipe(self) -> None:
-        """An empty account: everything is gone, what was deployed too."""
+        """Empties the account, also of the deployment."""
         with LOCK:
             moto_api_backend.reset()
             # A new account has a network, whose identifiers are drawn. Drawn here, they are the same in every process, whatever

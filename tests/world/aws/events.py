@@ -319,7 +319,7 @@ class Events:
         self._clock.after(self.latency, lambda: self.send(subscription.topic_arn, subscription.endpoint, payload))
 
     def _abandoned(self, function_arn: str, payload: Any) -> None:
-        """Lambda developer guide, "Capturing records of Lambda asynchronous invocations": what a destination gets."""
+        """Lambda developer guide, "Capturing records of Lambda asynchronous invocations": the record for a destination."""
         with self._lock:
             backend = get_backend(self._account, self._region)
             destination = _destination(backend, function_arn.split(":")[6])

@@ -138,7 +138,7 @@ def _listed_executions(parameters: Parameters) -> list[Asked]:
 
 
 def _queue(parameters: Parameters) -> list[Asked]:
-    """By its name, or by its URL, whose last part that is."""
+    """Returns the queue of a name, or of a URL, which ends in the name."""
     name = parameters.get("QueueName") or parameters["QueueUrl"].rpartition("/")[2]
     return [Asked(_arn("sqs", name))]
 

@@ -1,7 +1,7 @@
-"""Makes moto answer in half the time: what it works out anew for each answer, it works out once.
+"""Makes moto answer in half the time, by caching the values that moto computes for each answer.
 
-The answers stay the same, to the byte: world_tests/test_moto_speed.py compares what it replaces with moto's own for a document
-and a shape of each kind.
+The answers stay the same to the byte: world_tests/test_moto_speed.py compares each replacement with moto's own code, for a
+document and a shape of each kind.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests to AWS: what one asks for and who asks, and how one is written to a file to be made again."""
+"""Requests to AWS: their action, their caller, and a file format for repeating them."""
 
 from __future__ import annotations
 

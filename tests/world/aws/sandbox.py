@@ -76,7 +76,7 @@ class Sandbox:
     """One execution environment: a process, its Runtime API, its credentials. It is a `faults.Caller`."""
 
     def __init__(self, aws: Aws, blueprint: Blueprint, log: Path, spawn: Spawn):
-        """`log`: where the process writes."""
+        """`log` gets the output of the process."""
         self.aws = aws
         self.blueprint = blueprint
         self.log = log

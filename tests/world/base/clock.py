@@ -289,7 +289,7 @@ class Clock:
         return timer
 
     def _resume(self, process: Process, value: Any, error: BaseException | None = None) -> None:
-        """Makes a process runnable; what it waited for besides is forgotten. Called with the lock held."""
+        """Makes a process runnable, and forgets its other waits. Called with the lock held."""
         if process.done or process._killed or process._ready:
             return
         self._forget_wait(process)

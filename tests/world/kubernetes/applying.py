@@ -1,4 +1,4 @@
-"""Server-side apply of manifests, whose rights are in force at the end."""
+"""Server-side apply of manifests. At the end their permissions are in force."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Objects that show whether the controllers have caught up.
 
-When a scenario's objects are erased, the controllers learn of it a few milliseconds later, each kind by a watch of its own. A
-new scenario that uses the same names before they have would meet the old one's ghosts (a Deployment that is thought to have
-pods already, say). So after erasing, one object of each kind is created whose treatment shows in its status or on another
-object: what is seen after the erasure is seen after all of it.
+When a scenario's objects are erased, the controllers learn of it a few milliseconds later, each kind by a watch of its own. If a
+new scenario uses the same names before that, it meets the state of the old one (for example, a controller assumes that a
+Deployment has pods already). So after erasing, one object of each kind is created. A controller that has handled its object has
+also seen the erasure.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Kubernetes(RunningCluster):
         return self._create_pod(manifest, name, on, namespace)
 
     def static_pod(self, name: str, on: Node, namespace: str = "kube-system", **how: Any) -> Pod:
-        """A mirror pod: what the API server shows of a pod that the kubelet runs from a file. Made again when deleted."""
+        """Creates a mirror pod, as for a pod that the kubelet runs from a file. It is created again when deleted."""
         manifest = {"apiVersion": "v1", "kind": "Pod", **pod_template(**how)}
         metadata = manifest["metadata"]
         metadata["annotations"]["kubernetes.io/config.mirror"] = "mirror"

@@ -12,7 +12,7 @@ from world.kubernetes.running_cluster import RunningCluster
 
 
 class Node:
-    """A handle on one Node object; what it says is as of the moment it is asked."""
+    """A handle of one Node object. Each property reads the present state."""
 
     def __init__(self, kubernetes: RunningCluster, name: str, uid: str) -> None:
         self._kubernetes = kubernetes

@@ -95,7 +95,7 @@ def _find_go() -> str:
     go = shutil.which("go")
     if go is None:
         raise CannotBuild(f"there is no `go` on the PATH: {advice}")
-    # GOTOOLCHAIN=local: what is installed counts, not what Go would download.
+    # GOTOOLCHAIN=local: use the installed toolchain, without a download.
     printed = subprocess.run(
         [go, "env", "GOVERSION"], env={**os.environ, "GOTOOLCHAIN": "local"}, capture_output=True, text=True, check=True
     )

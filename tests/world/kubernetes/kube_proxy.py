@@ -1,7 +1,7 @@
-"""The TLS proxy in front of the API server: what DescribeCluster names as the cluster's endpoint.
+"""The TLS proxy in front of the API server. DescribeCluster names it as the cluster's endpoint.
 
-It does three things that a real cluster does not: it goes wrong where the fault plan says so, it writes down every call, and
-it translates the times of objects into virtual time. Everything else passes as it is: bearer tokens, status codes, bodies.
+It does three things that a real cluster does not: it applies the faults of the plan, it records every call, and it translates the
+times of objects into virtual time. Everything else passes unchanged: bearer tokens, status codes, bodies.
 (Client certificates cannot pass; the world's own actors go to the API server directly.)
 
 Faults are named `kubernetes:VERB resource`, with the HTTP verb: `kubernetes:PATCH nodes`, `kubernetes:GET pods`,
@@ -84,8 +84,8 @@ class KubeProxy:
         identify: Callable[[str], Identity | None],
         on_write: Callable[[], None],
     ) -> None:
-        """`certificate`: what the proxy shows, the API server's own. `identify`: who holds an access key. `on_write` is called
-        after every write that reached the API server."""
+        """`certificate` is the API server's own. `identify` returns the owner of an access key. `on_write` is called after every
+        write that reached the API server."""
         self.plan = Plan()
         self.calls: list[KubernetesCall] = []
         self.caller_of: Callable[[str], Caller | None] = lambda access_key: None
@@ -245,7 +245,7 @@ def _refusal(fault: Fault) -> _Response:
 
 
 class _Upstream:
-    """Connections to the API server, kept alive and shared: who is calling is in the token, not in the connection."""
+    """Connections to the API server, kept alive and shared: the token identifies the caller, not the connection."""
 
     def __init__(self, port: int, authority_file: str) -> None:
         self._port = port

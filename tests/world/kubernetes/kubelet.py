@@ -1,7 +1,7 @@
 """The kubelets of all nodes, and the controllers that count seconds: everything about pods that takes time.
 
-They live on the virtual clock. `act` does what is due now; what is due later is left with the clock as a timer. A pod's
-manners are annotations, so that a Deployment's replacement pods inherit them from the template:
+They use the virtual clock. `act` does the work that is due now, and sets timers for later work. The behaviour of a pod is in
+annotations, so that the replacement pods of a Deployment inherit it from the template:
 
     world/starts-after: "90"        virtual seconds between being placed on a node and being Ready
     world/exits-after: "3600"       virtual seconds it takes to stop once asked; its grace period cuts that short
@@ -9,10 +9,9 @@ manners are annotations, so that a Deployment's replacement pods inherit them fr
     world/stuck: "true"             it never stops, as on a kubelet that hangs
 
 By default a pod starts and stops at once. Pods on a node that is not Ready do nothing at all, and are not Ready. A static pod is
-made again for as long as its node lives. Besides the kubelets this plays pod garbage collection (pods whose Node is gone
-vanish after a minute, those that are to go from a node that is out of service at once), eviction by NoExecute taints
-(tolerated for as long as the pod says), and what attaches volumes: a node's status has those of its pods that are bound, until
-the pods are gone.
+created again as long as its node lives. This module also simulates pod garbage collection (pods without a Node vanish after a
+minute, terminating pods of an out-of-service node at once), eviction by NoExecute taints (after the pod's toleration), and the
+attachment of volumes: a node's status lists the volumes of its bound pods until the pods are gone.
 """
 
 from __future__ import annotations
@@ -139,7 +138,7 @@ class Kubelet:
             elif change.kind in ("persistentvolumeclaims", "persistentvolumes"):
                 self._nodes_to_look_at.update(node["metadata"]["name"] for node in self._state.all("nodes"))
 
-    # -- what is due ---------------------------------------------------------------------------------------------
+    # -- due work ------------------------------------------------------------------------------------------------
 
     def _due_for_pod(self, pod: Json) -> Callable[[], object] | None:
         node_name = pod["spec"].get("nodeName")

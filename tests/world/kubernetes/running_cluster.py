@@ -236,14 +236,14 @@ class RunningCluster:
         apply(self._admin(), manifest, SETTLE_LIMIT)
 
     def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Answer:
-        """Any request of an administrator, whose answer may be a refusal."""
+        """Makes any request as an administrator. The answer may be a refusal."""
         return self._admin().call(method, path, body, content_type)
 
     def must(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Json:
-        """Any request of an administrator: what no method here has a name for."""
+        """Makes any request as an administrator, for which there is no other method."""
         return self._admin().must(method, path, body, content_type)
 
-    # -- what there is -------------------------------------------------------------------------------------------
+    # -- content -------------------------------------------------------------------------------------------------
 
     def events(self, about: str | None = None) -> list[Json]:
         """The Events about an object (a node's are about its name), or all, as their writers left them, oldest first."""

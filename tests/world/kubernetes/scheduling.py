@@ -1,8 +1,8 @@
-"""Which pod may run on which node: as much of the scheduler's rules as telling "not yet placed" from "cannot be placed" needs.
+"""The part of the scheduler's rules that distinguishes "not yet placed" from "cannot be placed".
 
-The real scheduler decides. This is only how the world knows that there is nothing left to wait for. Modelled: readiness,
-cordon, taints, node selector, required node affinity, where volumes can be used, requests for resources, the number of pods. Not
-modelled: affinity between pods, topology spread, host ports; `knows_all_rules_of` says for which pods that matters.
+The real scheduler decides. With these rules the world knows that there is nothing left to wait for. Modelled: readiness,
+cordon, taints, node selector, required node affinity, the topology of volumes, requests for resources, the number of pods. Not
+modelled: affinity between pods, topology spread, host ports; `knows_all_rules_of` finds the pods for which that matters.
 """
 
 from __future__ import annotations

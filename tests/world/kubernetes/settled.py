@@ -56,7 +56,7 @@ class Settledness:
         return [*found, *_placement(self._state)]
 
     def _note(self, change: Change) -> None:
-        """Doubts what changed and what it has a say in: its controller, what it controls, and the rules that ask for it."""
+        """Marks a changed object for a check, with its controller, the objects that it controls, and the rules that read it."""
         kind, key, before, after = change
         if kind in _RULES:
             self._doubtful.add((kind, key))

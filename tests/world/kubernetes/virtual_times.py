@@ -124,7 +124,7 @@ class _History:
 
 
 class _Stamp(NamedTuple):
-    """One time in an object: where it stands, and which fact it dates (it is as old as `key` has had `value`)."""
+    """One time in an object: its path, and the fact that it dates (since when `key` has had `value`)."""
 
     holder: Json
     field: str

@@ -17,8 +17,8 @@ _NAME = re.compile(r"recycle-eks-[a-z]+-(\d+)-[^-]+")
 
 
 def temporary_folder(purpose: str, in_memory: bool = False) -> Path:
-    """A new folder; `purpose` is a word for its name. `in_memory`: where there is a file system in memory, there. (No program can
-    be started from that one everywhere.)"""
+    """Creates a new folder; `purpose` is a word for its name. `in_memory` puts it into a file system in memory, if there is one.
+    (Some systems start no program from there.)"""
     remove_abandoned()
     base = _MEMORY if in_memory and os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
     return Path(tempfile.mkdtemp(prefix=f"recycle-eks-{purpose}-{os.getpid()}-", dir=base))

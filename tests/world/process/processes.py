@@ -37,7 +37,7 @@ def run_to_its_end(
     environment: Mapping[str, str] = os.environ,
     stderr: int = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command and captures its output. If it hangs, the error has what it printed and, of Python, where each thread is."""
+    """Runs a command and captures its output. If it hangs, the error has its output and the stacks of Python's threads."""
     with subprocess.Popen(
         command,
         cwd=cwd,

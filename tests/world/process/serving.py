@@ -40,7 +40,7 @@ class Server(ThreadingHTTPServer):
 
 
 def read_body(request: BaseHTTPRequestHandler) -> bytes:
-    """The whole body, whose length is said before or chunk by chunk."""
+    """Reads the whole body, with a length in the header or in chunks."""
     if "chunked" not in request.headers.get("Transfer-Encoding", "").lower():
         return request.rfile.read(int(request.headers.get("Content-Length") or 0))
     body = b""

@@ -1,4 +1,4 @@
-"""A real terminal, tmux's: what a person sees of a program there, the keys that they press, and the window that they resize.
+"""A real terminal, that of tmux: the screen of a program, the keys and the size of the window.
 
 terminal = Terminal(["recycle-eks", "status"], environment, folder, columns=104, rows=40)
 terminal.shows("draining")
@@ -55,7 +55,7 @@ class Terminal:
 
     @property
     def written(self) -> str:
-        """The same with what has left the screen at its top; what was too long for a line is one."""
+        """Returns the same text with the lines above the screen. A wrapped line is one line."""
         return self._ask("capture-pane", "-J", "-p", "-S", "-")
 
     @property

@@ -112,7 +112,7 @@ def _unknown_fields(value: dict[str, Json], known: set[str], location: str) -> I
 
 
 def _scope_problems(scope: dict[str, Json], location: str, outer: frozenset[str]) -> Iterator[Problem]:
-    """A scope is the machine itself, a branch of a Parallel or the processor of a Map: what has StartAt and States."""
+    """A scope has StartAt and States: the machine itself, a branch of a Parallel or the processor of a Map."""
     states = scope.get("States")
     if not isinstance(states, dict) or not states:
         yield _schema("States must be an object with at least one state", f"{location}/States")

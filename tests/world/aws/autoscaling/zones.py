@@ -1,4 +1,4 @@
-"""The Availability Zones of a group: where it launches next, which member it gives up, whether it is out of balance."""
+"""The Availability Zones of a group: the zone of the next launch, the next member to terminate, and the balance."""
 
 from __future__ import annotations
 
