@@ -216,7 +216,7 @@ def draw(definition: dict[str, Json]) -> Iterator[str]:
 
 
 def _ends_together(machine: Machine, boxes: list[str]) -> dict[str, str]:
-    """For each box the one that stands for it: ends of one kind to which nothing but the same step leads share a box."""
+    """Returns for each box the box that represents it: ends of one kind after the same step share a box."""
     leading: dict[str, set[str]] = {box: set() for box in boxes}
     for name in machine.states:
         for _, box in machine.ways_from(name):

@@ -39,7 +39,7 @@ LAYERS = {
 HELD = ["crates/recycle/src", "crates/cli/src", "tests/world"]
 #: The longest that a production file may be, in lines, comments included.
 LONGEST_FILE = {"crates": 450, "tests/world": 600}
-#: How many fields a struct may have; `Input` follows the fields of the input.
+#: The maximum number of fields of a struct. `Input` follows the fields of the input.
 MOST_FIELDS = 15
 FOLLOWS_ITS_FIELDS = {"Input"}
 #: Files that hold tests alone, and what they need.

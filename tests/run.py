@@ -51,7 +51,7 @@ class Step:
     name: str
     command: list[str]
     usually: str
-    """How long it takes on two idle cores."""
+    """The duration on two idle cores."""
     count: Callable[[str], tuple[int, int]] | None = None
     cwd: Path = ROOT
     environment: dict[str, str] = field(default_factory=dict)
@@ -111,7 +111,7 @@ def python_tests(name: str, usually: str, *what: str, workers: int = WORKERS) ->
 
 FOLDERS = ["contract", "deployment", "docs", "scenarios", "second_interpreter", "world_tests"]
 
-#: How much of a failed step's output is printed once more at the end.
+#: The part of a failed step's output that is printed again at the end.
 LINES_AGAIN = 400
 
 
@@ -250,7 +250,7 @@ def check() -> int:
 
 
 def test(*arguments: str) -> int:
-    """Everything, or what changes can affect."""
+    """Runs everything, or the tests that changes can affect."""
     if problems := missing_tools(*(name for name, *_ in TEST_TOOLS)):
         print("Something is missing on this machine:", *problems, sep="\n  - ", file=sys.stderr)
         return 1
@@ -285,7 +285,7 @@ VECTORS = "crates/adapters/eks-auth/tests/botocore_vectors.py"
 
 
 def generate() -> int:
-    """Everything that is generated from the code: each has a test that fails on a difference."""
+    """Writes all files that are generated from the code. Each has a test that fails on a difference."""
     for example, file in GENERATED.items():
         (ROOT / file).write_text(printed_by(example))
         print(f"wrote {file}")
@@ -321,7 +321,7 @@ def scenario(arguments: list[str]) -> int:
 
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # On a machine that calls itself a CI, pytest explains a failed comparison by a whole diff, whose time has no bound (difflib):
+    # If CI is set, pytest explains a failed comparison by a whole diff, whose time has no bound (difflib):
     # of two long lists that differ it takes hours.
     for name in ("CI", "BUILD_NUMBER"):
         os.environ.pop(name, None)

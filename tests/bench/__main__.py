@@ -50,7 +50,7 @@ CLUSTER_SIZES = ((20, 5), (1_000, 40), (5_000, 200))
 
 @dataclass(frozen=True)
 class Plan:
-    """How often everything is done. The first of each is done once more before that: caches, and Python's compiled files."""
+    """The numbers of repetitions. One more of each is done before, for caches and Python's compiled files."""
 
     cold_starts: int = 21
     warm_calls_each: int = 5
@@ -132,7 +132,7 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
 
 # -- measurements ------------------------------------------------------------------------------------------------------
 
-#: How often a round of evictions is begun at most.
+#: The maximum number of rounds of evictions.
 ROUND_TRIES = 3
 CPU_TO_READY = "CPU to ready"
 PEAK_MEMORY = "peak memory after these calls"

@@ -78,7 +78,7 @@ def cell(samples: Sequence[float], unit: str) -> str:
 
 
 def rounded(value: float, significant: int) -> str:
-    """To so many significant digits; digits before the point are never dropped."""
+    """Rounds to so many significant digits. Digits before the point are never dropped."""
     return f"{value:,.{digits_after_point(value, significant)}f}"
 
 

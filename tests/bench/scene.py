@@ -22,7 +22,7 @@ LABELS = {"app": "training"}
 SELECTOR = "app=training"
 OTHERS = "app!=training"
 
-#: On the node that is checked. With two more elsewhere they are the smallest cluster.
+#: The pods on the checked node. With two more on other nodes they are the smallest cluster.
 PODS_CHECKED = 18
 #: The usual maximum of pods on a node.
 PODS_EVICTED = 110
@@ -144,7 +144,7 @@ def add_pods(world: World, count: int, app: str, node_of: Callable[[int], str]) 
 
 
 def remove_pods(world: World, app: str) -> None:
-    """At once, without a grace period."""
+    """Deletes pods at once, without a grace period."""
     world.kubernetes.must("DELETE", f"{PODS}?labelSelector=app%3D{app}", {"gracePeriodSeconds": 0})
 
 

@@ -82,7 +82,7 @@ def read_shard(text: str) -> tuple[int, int]:
 
 
 def fingerprint() -> str:
-    """Of everything that decides what is found: functions, state machines, module, this campaign."""
+    """Returns the fingerprint of all code that influences the results: functions, state machines, module, this campaign."""
     digest = hashlib.sha256()
     here = [
         *ROOT.glob("state-machine/*.json"),

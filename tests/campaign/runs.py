@@ -22,7 +22,7 @@ from world.world import World
 
 #: Pairs of faults and seeds of the clock, for each scene.
 PAIRS, SEEDS = 16, 16
-#: How often throttling begins, and for how long it lasts, in virtual minutes.
+#: The interval between starts of throttling, and its duration, in virtual minutes.
 THROTTLED_EVERY, THROTTLED_FOR = 1, 3
 #: The actions that are throttled.
 THROTTLED = ("autoscaling:*", "ec2:*", "eks:*", "elasticloadbalancing:*", "sns:*", "states:*", INVOKE, "kubernetes:*")

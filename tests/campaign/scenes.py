@@ -336,7 +336,7 @@ def neighbour(stage: Stage) -> None:
 
 
 def after(stage: Stage) -> None:
-    """Its group's load balancer has no other healthy target until long after its pods have ended."""
+    """The load balancer of the group has no other healthy target until long after the pods have ended."""
     group = stage.group(minimum=2, maximum=2)
     node, other = group.nodes
     stage.recycles(node, until="2m")

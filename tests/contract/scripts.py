@@ -140,7 +140,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Walk:
-    """How an execution ended, and the states that its history shows as entered."""
+    """Returns the end of an execution, and the states that its history shows as entered."""
 
     path: list[str]
     status: str

@@ -63,7 +63,7 @@ def machine(request) -> str:
 
 @pytest.fixture(scope="module")
 def states(machine) -> dict[str, dict[str, Any]]:
-    """Every state of the machine by name, those of a branch or an iteration too."""
+    """Returns every state of the machine by name, also those of a branch or an iteration."""
     return dict(all_states(definition_of(machine)))
 
 

@@ -133,7 +133,7 @@ def dependencies(package: dict[str, Any], *, of_tests: bool) -> set[str]:
 
 
 def linked(crate: str) -> dict[str, str]:
-    """Every crate that ends in this one, tests aside, with its features."""
+    """Returns every crate that this one links, without tests, with its features."""
     return tree("--package", crate, "--edges", "no-dev")
 
 

@@ -106,7 +106,7 @@ def wait(before: int = 0, seconds: int = 30) -> dict[str, Any]:
 
 PAUSE = {"verdict": "pause", "reason": "wait_between_nodes", "wait_seconds": 600}
 MARKED, UNMARKED = {"verdict": "marked"}, {"verdict": "unmarked"}
-#: In a group's own execution, up to the node and from it on.
+#: The states of a group's own execution before the node and after it.
 BEFORE, AFTER = ["BeginGroup", "SelectNodesOfGroup", "NodesOfGroupSelected", "MarkNodes", "EachNodeOfGroup", "StartWaiting"], [
     "NodeDone", "UnmarkNodes", "GroupDone", "GroupRotated",
 ]  # fmt: skip
@@ -293,7 +293,7 @@ class Patience:
 
 @pytest.mark.parametrize(("nodes", "retries"), [(90, 0), (43, 10)])
 def test_the_worst_group_leaves_room_in_its_history_and_has_a_short_output(nodes, retries):
-    """How many nodes these are, crates/recycle/src/rotation/terms.rs says."""
+    """crates/recycle/src/rotation/terms.rs has these limits of nodes."""
     clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
     functions.update(
         {

@@ -117,7 +117,7 @@ def field(text: str) -> tuple[str, Any]:
 
 
 def deploy(world: World, by_terraform: bool) -> Terraform | None:
-    """By making Terraform's recorded calls again where that does; else by Terraform, which is returned."""
+    """Repeats Terraform's recorded calls if that is enough. Otherwise runs Terraform, and returns it."""
     stage("An AWS account and a Kubernetes cluster on this machine, and recycle-eks deployed into them")
     if not by_terraform:
         world.start()
@@ -190,7 +190,7 @@ def watched(cli: Cli, command: Sequence[str], plain: bool) -> Iterator[subproces
     """Runs the real command line in the terminal of the demo."""
     sys.stdout.flush()
     called = [str(BINARY), *command]
-    # Its output is no terminal then.
+    # Then its output is not a terminal.
     called = ["bash", "-o", "pipefail", "-c", '"$@" | cat', "bash", *called] if plain else called
     with subprocess.Popen(called, env=cli.environment()) as process:
         try:
@@ -240,7 +240,7 @@ def clock_face(seconds: float) -> str:
 
 
 def stand(world: World, terraform: Terraform) -> None:
-    """Until Ctrl-C. Time goes on only while an execution runs."""
+    """Runs until Ctrl-C. Time passes only while an execution runs."""
     alias = world.deployment.outputs["state_machine_alias_arn"]
     settings = {**world.environment(), "TF_CLI_CONFIG_FILE": terraform.environment["TF_CLI_CONFIG_FILE"]}
     (terraform.folder / "terraform.tfvars.json").write_text(json.dumps(variables()))

@@ -65,7 +65,7 @@ def world() -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def planned(world) -> list[Resource]:
-    """Every resource of a plan with all that can be asked for."""
+    """Returns every resource of a plan with all options."""
     subnets = [subnet["SubnetId"] for subnet in world.aws.client("ec2").describe_subnets()["Subnets"]]
     module = {
         "source": "../",

@@ -28,7 +28,7 @@ _STEP = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$|^<!-- local world
 _DIFFERENT_EACH_TIME = [
     (r"\x1b\[[0-9;]*m", ""),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
-    # How the command line names what it starts.
+    # The names of executions that the command line starts.
     (r"\brecycle-eks-\d{19}-\d+\b", "<name>"),
     (r"\bi-[0-9a-f]{17}\b", "<instance>"),
     (r"\bip-\d+-\d+-\d+-\d+\b", "<host>"),
@@ -55,7 +55,7 @@ class Block:
     text: str
     action: str | None
     follows_directly: bool
-    """Nothing but blank lines between the block before and this one."""
+    """Whether only blank lines separate this block from the one before."""
 
     def __str__(self) -> str:
         return f"{self.page.name}:{self.line}"
@@ -123,8 +123,8 @@ class Shell:
     """Runs the commands of a page, one block after the other. Variables and the folder remain."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        """In a folder, with the AWS CLI and kubectl of the local world, and what else the environment says. Files of its own are
-        beside the folder."""
+        """Runs in a folder, with the AWS CLI and kubectl of the local world, and the given environment. Its own files are beside
+        the folder."""
         places = [install_python(Path(__file__).with_name("aws-cli-requirements.txt"), "aws-cli").parent, kube_binaries.find()]
         folder.mkdir(exist_ok=True)
         config = folder.with_name("aws-config")
@@ -167,7 +167,7 @@ def tell(page: Path, shell: Shell, actions: Mapping[str, Callable[[str], str | N
 
 
 def with_output(page: Path) -> Iterator[tuple[Block, Block | None]]:
-    """Every command and action of a page, with the block that says what it prints."""
+    """Returns every command and action of a page, with the block of its output."""
     all_blocks = blocks(page)
     for index, block in enumerate(all_blocks):
         if block.language == "sh" or block.action is not None:

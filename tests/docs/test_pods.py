@@ -136,7 +136,7 @@ def test_a_later_pod_that_tolerates_the_taint_is_evicted_when_nothing_else_holds
     execution = world.recycle(node, label_selector="app=train")
     world.run("10m")
     late = node.job("late", tolerations=EVERYTHING)
-    # It asks for an hour: more than it is given.
+    # The pod requests an hour, more than the limit.
     stays = node.job("stays", tolerations=EVERYTHING, grace=3600, ignores_sigterm=True)
     world.at("20m", train.finishes)
     world.run("19m")

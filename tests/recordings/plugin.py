@@ -43,7 +43,7 @@ MASKS = [
 
 
 class Recorder:
-    """Of one test."""
+    """The recording of one test."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -64,7 +64,7 @@ class Recorder:
             self._blocks.append((round(self._world.clock.elapsed()), "\n".join(lines)))
 
     def text(self) -> str:
-        """Everything, and what the state machines called by themselves."""
+        """Returns all entries, with the calls of the state machines themselves."""
         machines = [call for call in self._world.aws.calls if call.access_key.startswith("step-functions")]
         told = [(round(call.at), f"state machine\n  called   {line_of(call)}") for call in machines]
         return "".join(f"{block}\n" for _, block in sorted([*self._blocks, *told]))

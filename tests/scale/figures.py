@@ -65,12 +65,12 @@ class Figures:
 
     @property
     def ratio(self) -> float:
-        """How many times the least that it could be."""
+        """The ratio of the makespan to the least possible time."""
         return self.makespan / self.bound
 
     @property
     def dollars_per_node(self) -> float:
-        """Of recycle-eks itself, without the instances."""
+        """The cost of recycle-eks itself, without the instances."""
         lambdas = self.invocations * (REQUEST + SECONDS * GIGABYTES * GB_SECOND)
         return (self.transitions * TRANSITION + lambdas) / self.nodes
 
@@ -110,7 +110,7 @@ def _most_at_once(executions: list[EngineExecution]) -> int:
 
 
 def uses_of(world: World, executions: Iterable[EngineExecution]) -> list[Use]:
-    """Of each quota: the functions' and the state machines' calls, and what Step Functions does by itself."""
+    """Returns the use of each quota: calls of functions and state machines, and those of Step Functions itself."""
     moments: dict[str, list[float]] = defaultdict(list)
     for call in world.aws.calls:
         # A call, a state machine or a rule starts an execution. All of them are counted below.
@@ -143,7 +143,8 @@ def transitions_of(executions: Iterable[EngineExecution]) -> int:
 
 
 def functions_of(world: World) -> dict[str, dict[str, float]]:
-    """By function: invocations, milliseconds on this machine (median, longest), and the most memory that one had (MiB)."""
+    """Returns by function: invocations, milliseconds on this machine (median, longest), and the most memory that one had
+    (MiB)."""
     of = defaultdict(list)
     for sample in world.host.samples:
         of[sample.function].append(sample)

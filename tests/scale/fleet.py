@@ -40,7 +40,7 @@ class Fleet:
         """Launches everything, then gives every launch template another version: every node is outdated."""
         self.world = world
         self.kinds: dict[str, Kind] = {}
-        """By instance id."""
+        """The kinds of workload by instance id."""
         self._jobs: dict[str, tuple[Pod, float]] = {}
         zones = [f"eu-west-1{letter}" for letter in "abc"]
         self.groups = [

@@ -89,7 +89,7 @@ class Use:
 
 
 def use_of(quota: Quota, moments: Iterable[float]) -> Use:
-    """How calls at these moments (virtual seconds) fill the bucket."""
+    """Returns the levels of the bucket for calls at these moments (virtual seconds)."""
     ordered = sorted(moments)
     level = highest = 0.0
     most = first = 0

@@ -25,7 +25,7 @@ Tell = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """How large the fleet is, and how it is rotated."""
+    """The size of the fleet, and the terms of the rotation."""
 
     groups: int
     nodes_each: int
@@ -38,7 +38,7 @@ class Plan:
 
 
 FULL = Plan(groups=20, nodes_each=50)
-#: For `make bench`, and for `make test`.
+#: The plans of `make bench` and of `make test`.
 MEDIUM = Plan(groups=3, nodes_each=20, alone=2)
 SMALL = Plan(groups=3, nodes_each=10, alone=2)
 

@@ -88,7 +88,7 @@ def asked(script: Script) -> list[Any]:
 
 
 def ending(walk: Walk) -> dict[str, Any]:
-    """All of a walk but its path."""
+    """Returns a walk without its path."""
     return {name: value for name, value in vars(walk).items() if name != "path"}
 
 
@@ -102,7 +102,7 @@ def test_both_call_the_same_functions_with_the_same_and_end_alike(ministack, ans
 
 @pytest.mark.parametrize("answers", SCRIPTS.values(), ids=SCRIPTS)
 def test_both_enter_the_same_states(ministack, answers):
-    """In the branch alone: of a Parallel's branch ministack writes no history."""
+    """Walks only the branch, because ministack writes no history of a Parallel's branch."""
     own = follow(Script(**answers), branch(rendered()))
     other = ministack.follow(Script(**answers), in_its_words(branch(rendered())))
     assert other.path == own.path

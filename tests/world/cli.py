@@ -79,7 +79,7 @@ class Cli:
         self._looked = 0
 
     def environment(self) -> dict[str, str]:
-        """All of it: nothing of this machine's AWS configuration counts."""
+        """Returns the whole environment, without the AWS configuration of this machine."""
         settings = {"RECYCLE_EKS_CLOCK": str(self._clock), "RECYCLE_EKS_LOOK_AGAIN_SECONDS": str(self._look_again)}
         return {"PATH": os.environ["PATH"], "HOME": str(self._folder), **self._world.operators_environment(), **settings}
 
@@ -102,7 +102,7 @@ class Cli:
         return running
 
     def opens(self, *arguments: str, columns: int = 104, rows: int = 40) -> Terminal:
-        """In a real terminal; time passes by `lets_pass` only."""
+        """Starts the command line in a real terminal. Only `lets_pass` lets time pass."""
         self.tells_time()
         folder = self._folder / f"terminal-{len(self._running)}"
         folder.mkdir()
@@ -125,7 +125,7 @@ class Cli:
         fresh.replace(self._clock)
 
     def _wait_for_a_look(self, by_others: bool) -> None:
-        """Until a call has come that is no function's, or LOST is over: the command line may be about to end."""
+        """Waits for a call from outside the functions, or until LOST is over, because the command line may be about to end."""
         end = time.monotonic() + LOST
         while self._looks() == self._looked and time.monotonic() < end:
             if not by_others and not any(running.is_under_way for running in self._running):
@@ -172,7 +172,7 @@ class Running:
 
     @property
     def is_under_way(self) -> bool:
-        """It has not ended."""
+        """Whether it still runs."""
         return self._process.poll() is None
 
     @property

@@ -98,8 +98,8 @@ class Deployment:
         self.outputs: dict[str, Any] = {}
 
     def deploy(self) -> None:
-        """By making Terraform's calls again if nothing changed since they were recorded, else by Terraform. If several processes
-        find nothing recorded, one calls Terraform, and the others wait for its record."""
+        """Repeats the recorded calls if nothing has changed since, or else runs Terraform. If several processes find no record,
+        one runs Terraform, and the others wait for its record."""
         if not self._repeat():
             with locked("deployment", ZIPS):
                 if not self._repeat():
@@ -130,7 +130,7 @@ class Deployment:
         _write_whole(recorded, lambda file: save_requests(requests, file))
 
     def apply(self) -> Terraform:
-        """By Terraform, in a copy of the example, with this account as all of AWS. The copy stays until `forget`."""
+        """Runs Terraform in a copy of the example, with this account as all of AWS. The copy remains until `forget`."""
         self._folder = temporary_folder("terraform")
         module = copy_of_project(self._folder)
         terraform = Terraform(module / "examples" / "complete", environment(self._aws.endpoint))
@@ -175,7 +175,7 @@ def environment(endpoint: str) -> dict[str, str]:
 
 
 def fingerprint() -> str:
-    """Of everything that a deployment depends on."""
+    """Returns the fingerprint of everything that a deployment depends on."""
     world = Path(__file__).parent
     files = [
         *sorted((ROOT / "terraform").rglob("*.tf")),

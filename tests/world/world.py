@@ -354,12 +354,12 @@ class World:
         return [Execution(self.engine, execution.arn) for execution in every if of_machine in execution.arn]
 
     def let_sweep(self, after_bad_ends: bool = True) -> None:
-        """From now on the sweep comes by itself, as deployed: every 15 minutes, and after executions that ended badly."""
+        """Lets the sweep run as deployed from now on: every 15 minutes, and after executions that ended badly."""
         self.events.silent = "" if after_bad_ends else "*-sweep-ended-badly"
         self.events.run_schedules()
 
     def let_schedules_run(self) -> None:
-        """From now on the schedules of EventBridge Scheduler come at their times, as deployed."""
+        """Lets the schedules of EventBridge Scheduler run as deployed from now on."""
         self.schedules.run()
 
     @property
@@ -443,6 +443,6 @@ class Functions:
         self._kubernetes = kubernetes
 
     def invoke(self, function_arn: str, payload: Any) -> Call:
-        """For the engine to yield."""
+        """Returns a call that the engine yields."""
         self._kubernetes.settle()
         return self._host.invoke(function_arn, json.dumps(payload).encode())

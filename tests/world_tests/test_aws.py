@@ -216,7 +216,7 @@ def test_images_of_another_region_do_not_shift_identifiers(account):
         return made["LaunchTemplate"]["LaunchTemplateId"]
 
     before = template()
-    # It remembers of no region how many identifiers its images take.
+    # The process has not stored the number of identifiers of images for any region.
     Ec2(account.aws, account.clock, lambda *event: None)
     mock_random.seed(0)
     assert moto.backends.get_backend("ec2")["999999999999"]["eu-central-1"].amis
@@ -289,7 +289,7 @@ def test_a_recorded_deployment_can_be_replayed_into_an_empty_account(account, tm
     save_requests(requests, tmp_path / "deployment.json")
 
     account.aws.wipe()
-    # Whatever has drawn identifiers in this process before.
+    # Other tests may have drawn identifiers in this process before.
     account.client("ec2").create_vpc(CidrBlock="10.9.0.0/16")
     told = []
     account.eks.on_access_entries = told.append

@@ -110,7 +110,7 @@ def test_a_rule_with_a_pattern_that_aws_refuses_is_refused(world):
 
 @pytest.fixture
 def patterns(world) -> dict[str, dict[str, Any]]:
-    """Of each rule of the module."""
+    """Returns the pattern of each rule of the module."""
     rules = world.aws.client("events").list_rules()["Rules"]
     return {rule["Name"]: json.loads(rule["EventPattern"]) for rule in rules if "EventPattern" in rule}
 
@@ -130,7 +130,7 @@ def test_every_pattern_of_the_module_is_accepted_and_matches_as_on_aws(world, pa
     machines = [each["stateMachineArn"] for each in world.aws.client("stepfunctions").list_state_machines()["stateMachines"]]
     statuses = ["RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
     events = [status_change(*of, **error) for *of, error in itertools.product(machines, statuses, ERRORS)]
-    # For each pattern an event that was made of it, and one without its detail.
+    # Each pattern is tested with an event that matches it, and one without its detail.
     events += [event_of(pattern) for pattern in patterns.values()]
     events += [{name: value for name, value in event_of(pattern).items() if name != "detail"} for pattern in patterns.values()]
     questions = list(itertools.product(patterns.values(), events))

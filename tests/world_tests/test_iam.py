@@ -201,7 +201,7 @@ def test_a_condition_reads_the_tags_of_the_request(account):
 
     both = [{"Key": "a", "Value": "1"}, {"Key": "c", "Value": "2"}]
     assert account.refuses("ec2", "create_tags", Resources=[instance], Tags=both)[0] == "UnauthorizedOperation"
-    # Every tag at once.
+    # All tags at once.
     assert account.refuses("ec2", "delete_tags", Resources=[instance])[0] == "UnauthorizedOperation"
 
 

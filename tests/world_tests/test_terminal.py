@@ -1,4 +1,4 @@
-"""When a terminal's program counts as hung. The clock and the screen are the test's own: no real time passes."""
+"""A terminal's program that hangs. Clock and screen are those of the test, so no real time passes."""
 
 import types
 

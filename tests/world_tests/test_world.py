@@ -168,7 +168,7 @@ def test_a_reset_leaves_nothing_of_a_scenario(deployed_world):
     assert world.aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"] == []
     machine = world.deployment.outputs["state_machine_alias_arn"]
     assert world.aws.client("stepfunctions").list_executions(stateMachineArn=machine)["executions"] == []
-    # Nothing is left that would go on by itself.
+    # No process remains that would continue by itself.
     assert world.clock.run() == 0
 
 

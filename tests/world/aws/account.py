@@ -65,7 +65,7 @@ class Recorded:
     write: bool
     status: int
     refused: bool = False
-    """No policy of the principal allows it."""
+    """Raised if no policy of the principal allows the call."""
 
 
 class ReplayFailed(Exception):
@@ -104,7 +104,7 @@ class Aws:
         self._principals: dict[str, str] = {}
         self._recording: list[ReplayedRequest] | None = None
         self._moto = DomainDispatcherApplication(create_app)
-        # It lists moto's folders and tries 300 patterns for each request, which took a fifth of a request's time.
+        # moto lists its folders and tries 300 patterns for each request, which took a fifth of a request's time.
         self._moto.get_backend_for_host = functools.cache(self._moto.get_backend_for_host)
         install(clock)
 
@@ -217,7 +217,7 @@ class Aws:
     # Answering one request
 
     def _serve(self, environ: dict[str, Any], body: bytes) -> Answer | None:
-        """None: the connection is closed without an answer."""
+        """Returns the answer. None closes the connection without an answer."""
         call = self._identify(environ, body)
         fault = None if call.action == INVOKE else self.faults.consult(call.action, call.function, call.parameters)
         if call.caller is not None:

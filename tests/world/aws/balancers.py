@@ -42,9 +42,9 @@ class Registration:
     healthy: float
     deregistered: float | None = None
     gone: float | None = None
-    """When its draining is over."""
+    """The end of its draining."""
     ended: float | None = None
-    """When its machine ended, or was stopped."""
+    """The time at which its machine ended or was stopped."""
 
     def state(self, now: float) -> str | None:
         """Returns the state as DescribeTargetHealth shows it, or None if it is not a target."""
@@ -97,11 +97,11 @@ class TargetGroup:
         return gaps if covered >= now else [*gaps, (covered, now)]
 
     def register(self, instances: Iterable[str]) -> None:
-        """As RegisterTargets."""
+        """Registers a target, as RegisterTargets."""
         self._moto.register([{"Id": instance, "Port": self._moto.port} for instance in instances])
 
     def deregister(self, instances: Iterable[str]) -> None:
-        """As DeregisterTargets."""
+        """Deregisters a target, as DeregisterTargets."""
         self._moto.deregister([{"Id": instance} for instance in instances])
 
     def current(self, target: str) -> Registration | None:

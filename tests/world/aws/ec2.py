@@ -277,7 +277,7 @@ def _find_fast(ec2: Ec2) -> None:
 
 
 def _after(owner: type, name: str, then: Callable[[Instance], None]) -> None:
-    """For a method that jumps to its last state: restores the state before, and `then` goes there in virtual time."""
+    """Wraps a method that changes the state at once: restores the previous state, and `then` changes it in virtual time."""
     original = moto_original(owner, name)
 
     def replaced(instance: Instance) -> Any:

@@ -19,7 +19,7 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 class Refused(ValueError):
-    """Why EventBridge refuses a pattern."""
+    """The reason why EventBridge refuses a pattern."""
 
 
 def install() -> Callable[[], None]:

@@ -50,7 +50,7 @@ LARGEST_EVENT_DATA = 248 * 1024
 
 STATUS_CHANGE = "Step Functions Execution Status Change"
 
-# How each kind of target is reached: the action, and the parameter that names the target.
+# The action for each kind of target, and the parameter that names the target.
 _CALLS = {
     "states": ("states:StartExecution", "stateMachineArn"),
     "lambda": ("lambda:InvokeFunction", "FunctionName"),
@@ -114,7 +114,7 @@ class Events:
         self._engine = engine
         self._account, self._region = account, region
         self._lock = lock or contextlib.nullcontext()
-        #: Why a target's role may not make a call, None if it may: (its ARN, the action, the call's parameters).
+        #: Returns the reason why a target's role may not make a call, or None: (its ARN, the action, the call's parameters).
         self.refusal: Callable[[str, str, dict[str, Any]], str | None] = lambda role, action, parameters: None
         self.reset()
         engine.listeners.append(self._status_changed)
@@ -191,7 +191,7 @@ class Events:
     # Rules
 
     def run_schedules(self) -> None:
-        """From now on every rule with a rate runs, the first time after one interval. `reset` ends that."""
+        """Runs every rule with a rate until a `reset`, the first time after one interval."""
         with self._lock:
             rates = [(rule, interval) for rule in self._rules() if (interval := interval_of(rule)) and rule.state == "ENABLED"]
         for rule, interval in rates:
@@ -259,7 +259,8 @@ class Events:
             self._note(sender, arn, payload, "lost")
 
     def _refusal(self, role: str | None, arn: str) -> str | None:
-        """Why a target's role may not reach it; a target without a role goes by a policy of its own, which is not asked."""
+        """Returns the reason why a target's role may not reach it. A target without a role has its own policy, which is not
+        checked."""
         call = _CALLS.get(arn.split(":")[2])
         return self.refusal(role, call[0], {call[1]: arn}) if role and call else None
 

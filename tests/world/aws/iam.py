@@ -88,7 +88,7 @@ class Iam:
         return [decision for decision in self.decisions if not decision.allowed]
 
     def refusal(self, principal: str, action: str, parameters: dict[str, Any]) -> str | None:
-        """Why a role's session, a role or a user may not make a call, as AWS words it; None if it may."""
+        """Returns the reason, in the words of AWS, why a role's session, a role or a user may not make a call; None if it may."""
         action = ACTION.get(action, action)
         if principal == ROOT or action in FREE:
             return None
@@ -168,7 +168,7 @@ class Simulator:
 
     @staticmethod
     def _start() -> subprocess.Popen[str]:
-        # It ends when its standard input does, so also when this process is killed; a Ctrl-C is for this process alone.
+        # It ends with its standard input, also when this process is killed. A Ctrl-C reaches only this process.
         command = ["node", str(TESTS / "iam" / "decide.mjs"), str(install_iam())]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0)
 

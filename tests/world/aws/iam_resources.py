@@ -113,7 +113,7 @@ def _access_entry(parameters: Parameters) -> list[Asked]:
 
 
 def _function(parameters: Parameters) -> list[Asked]:
-    """With the version or alias that is named (Lambda developer guide, "Using Lambda aliases in … permission policies")."""
+    """Includes the named version or alias (Lambda developer guide, "Using Lambda aliases in … permission policies")."""
     name, qualifier = parameters["FunctionName"], parameters.get("Qualifier")
     arn = name if name.startswith("arn:") else _arn("lambda", f"function:{name}")
     return [Asked(f"{arn}:{qualifier}" if qualifier else arn)]
@@ -121,7 +121,8 @@ def _function(parameters: Parameters) -> list[Asked]:
 
 def _machine(field: str) -> Rule:
     def rule(parameters: Parameters) -> list[Asked]:
-        # For a version or an alias the machine's own (Step Functions developer guide, "Authorization for versions and aliases").
+        # For a version or an alias, the ARN of the machine (Step Functions developer guide, "Authorization for versions and
+        # aliases").
         parts = parameters[field].split(":")
         qualifier: Context = {"states:StateMachineQualifier": parts[7]} if len(parts) > 7 else {}
         return [Asked(":".join(parts[:7]), qualifier)]

@@ -52,8 +52,8 @@ from world.stepfunctions.state_errors import ServiceError
 # invocation").
 ASYNC_RETRY_AFTER = (60.0, 120.0)
 
-# How long a function in a VPC is Pending: AWS's blog "Announcing improved VPC networking for AWS Lambda functions" (2019) gives
-# up to 90 seconds for its network interfaces.
+# The time for which a function in a VPC is Pending: AWS's blog "Announcing improved VPC networking for AWS Lambda functions"
+# (2019) gives up to 90 seconds for its network interfaces.
 PENDING_SECONDS = 90.0
 
 
@@ -87,7 +87,7 @@ class LambdaHost:
         self.faults = faults
         # Virtual seconds that an invocation takes, by function name.
         self.duration: dict[str, float] = {}
-        # How many invocations of all functions may run at once, as in a new account; None: as many as come.
+        # The limit of concurrent invocations of all functions, as in a new account. None means no limit.
         self.concurrency: int | None = None
         # Functions that Lambda has set to Inactive, and those that are Pending since they were called then.
         self.inactive: set[str] = set()
@@ -118,9 +118,9 @@ class LambdaHost:
     # Invoking
 
     def invoke(self, function: str, payload: Any) -> Call:
-        """For a process of the clock to yield: answers an Invocation or a ServiceError.
+        """Returns a call that a process of the clock yields. Its result is an Invocation or a ServiceError.
 
-        `function` is a name or an ARN, each with or without version or alias; `payload` is bytes, or what is to become
+        `function` is a name or an ARN, each with or without version or alias; `payload` is bytes, or a value for
         JSON.
         """
         body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
@@ -299,7 +299,7 @@ class LambdaHost:
             sandbox.close()
 
     def reset(self) -> None:
-        """Between scenarios: ends what is still busy or out of date, keeps the warm ones, forgets logs and samples."""
+        """Resets the host between scenarios: ends busy and outdated processes, keeps warm ones, forgets logs and samples."""
         self.variables.clear()
         self.regions.clear()
         with self._lock:
@@ -394,5 +394,5 @@ class LambdaHost:
         return folder
 
     def spawn(self, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        """In a group of its own: a Ctrl-C in the terminal is not for functions."""
+        """Starts a process in its own group, because a Ctrl-C in the terminal must not reach functions."""
         return self._spawner.submit(subprocess.Popen, command, process_group=0, **options).result()

@@ -26,7 +26,7 @@ MOTO_VERSION = "5.2.5"
 # Held while moto handles a request, and by everybody who touches its backends from this process.
 LOCK = threading.RLock()
 
-# Every answer's request id.
+# The request id of every answer.
 REQUEST_ID = "0" * 52
 
 

@@ -41,7 +41,7 @@ class _Methods:
 
 
 def _remembering(original: Callable[..., Any]) -> Callable[[Any, AttributePickerContext], tuple[str, ...]]:
-    """By which names an attribute is looked for depends on its shape and on the object's class."""
+    """The names for the search of an attribute depend on its shape and on the object's class."""
     known: dict[Any, tuple[str, ...]] = {}
 
     def get_possible_keys(self: AttributePicker, context: AttributePickerContext) -> tuple[str, ...]:

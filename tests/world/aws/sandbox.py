@@ -33,7 +33,7 @@ INIT_PATIENCE = 120.0
 # Lambda sets this path. The configuration of a function cannot override it.
 SEARCH_PATH = "/usr/local/bin:/usr/bin/:/bin:/opt/bin"
 
-# How Lambda (a Go program) names the signals that end a process.
+# The names that Lambda (a Go program) gives the signals that end a process.
 SIGNALS = {
     signal.SIGKILL: "killed",
     signal.SIGABRT: "aborted",

@@ -44,7 +44,7 @@ class Schedules:
         self._lock = lock or contextlib.nullcontext()
 
     def run(self) -> None:
-        """From now on every schedule that is enabled comes at its times."""
+        """Runs every enabled schedule at its times from now on."""
         with self._lock:
             groups = scheduler_backends[self._account][self._region].schedule_groups.values()
             enabled = [each for group in groups for each in group.schedules.values() if each.state == "ENABLED"]

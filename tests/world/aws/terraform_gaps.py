@@ -93,8 +93,8 @@ class Eks:
             backend.describe_nodegroup(cluster, name).status = status
 
     def access_entries(self) -> list[AccessEntry]:
-        """All entries of all clusters that are in force, in the order in which they were created: that of a role which was
-        deleted and created again under its ARN "won't work" (EKS user guide, "Create access entries")."""
+        """Returns all working entries of all clusters, in the order of their creation. The entry of a role that was deleted and
+        created again under its ARN "won't work" (EKS user guide, "Create access entries")."""
         with LOCK:
             return [
                 (entry.principal_arn, entry.username, list(entry.kubernetes_groups))
@@ -379,7 +379,7 @@ def _install_ec2() -> None:
 
 
 def logging_config(function: LambdaFunction, given: dict[str, Any] | None) -> dict[str, Any]:
-    """With AWS's defaults."""
+    """Returns the settings with AWS's defaults."""
     return {"LogFormat": "Text", "LogGroup": f"/aws/lambda/{function.function_name}", **(given or {})}
 
 

@@ -35,7 +35,7 @@ START = "2027-01-01T00:00:00Z"
 # Real seconds the driver waits for an outstanding Call before it gives the run up. Longer than any function's real work.
 PATIENCE = 300.0
 
-# At one instant the world's own timers come before sleepers: "at 10 s the pod ends" holds for who wakes up at 10 s.
+# At one instant the world's own timers run before sleepers: "at 10 s the pod ends" holds for a process that wakes up at 10 s.
 _WORLD, _SLEEPER = 0, 1
 
 

@@ -168,7 +168,7 @@ class Plan:
         unknown = set(which) - {"function", "nth", "times", "where", "since", "until"}
         assert not unknown, f"a fault is chosen by function, nth, times, where, since and until, not by {sorted(unknown)}"
         if "until" in which:
-            # It is over when its time is.
+            # The fault ends with its time.
             which = {"times": None, **which}
         which |= {name: seconds(which[name]) for name in ("since", "until") if name in which}
         fault = Fault(action, kind, when, **which, **what)

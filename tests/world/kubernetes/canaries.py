@@ -35,7 +35,7 @@ def create(client: KubeClient, generation: int) -> None:
         ("/apis/apps/v1", "StatefulSet", {"replicas": 0, "serviceName": name, **_ROLLOUT}),
         ("/apis/apps/v1", "DaemonSet", _ROLLOUT),
         ("/apis/batch/v1", "Job", _suspended_job()),
-        # It says that it has a healthy pod once the pod below was placed by the scheduler and started by the kubelet.
+        # It reports a healthy pod once the scheduler has placed the pod below and the kubelet has started it.
         ("/apis/policy/v1", "PodDisruptionBudget", {"minAvailable": 1, "selector": {"matchLabels": {"canary": name}}}),
     ):
         collection = f"{path}/namespaces/{NAMESPACE}/{kind.lower()}s"

@@ -66,7 +66,7 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """Everything that changes from now on, for one reader."""
+    """The changes from now on, for one reader."""
 
     def __init__(self) -> None:
         self._waiting: list[Change] = []
@@ -79,7 +79,7 @@ class Changes:
         return taken
 
     def add(self, change: Change) -> None:
-        """For the one who follows the cluster."""
+        """Used by the thread that follows the cluster."""
         self._waiting.append(change)
 
 
@@ -149,7 +149,7 @@ class ClusterState:
             return reader
 
     def forget(self, reader: Changes) -> None:
-        """For a reader who has read enough."""
+        """Removes a reader."""
         with self._changed:
             self._readers.remove(reader)
 

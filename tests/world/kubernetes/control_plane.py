@@ -38,8 +38,8 @@ CONTROLLERS = (
     "garbage-collector-controller",  # owner references: deleting a Deployment deletes its pods
     "node-lifecycle-controller",  # taints of nodes that are not ready or cordoned
 )
-"""Not run, because they count real seconds: pod garbage collection and eviction by NoExecute taints (`kubelet.py` does
-both on the virtual clock). Not run, because no scenario needs them: endpoints, services, quota, volumes, autoscaling."""
+"""The controllers that do not run. Pod garbage collection and eviction by NoExecute taints count real seconds (`kubelet.py` does
+both on the virtual clock). No scenario needs endpoints, services, quota, volumes, autoscaling."""
 
 FROZEN_BETWEEN_SETTLES = ("kube-controller-manager", "kube-scheduler")
 
@@ -61,13 +61,13 @@ _FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}
 the time. This saves a fifth of the processor time of API server and etcd."""
 
 _MOST_RESTARTS = 3
-"""How often a controller or the scheduler is started again in a scenario. The scheduler ends itself by design when it has missed
+"""The number of restarts of a controller or the scheduler in a scenario. The scheduler ends itself by design when it has missed
 the end of a pod and finds another pod of the same name on another node ("Scheduler cache is corrupted", UpdatePod in
 pkg/scheduler/backend/cache). That happens when it loses its connection while it is frozen. A kubelet starts it again."""
 
 _PATIENT = {"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "0"}
-"""No health checks of connections (readIdleTimeoutSeconds in apimachinery/pkg/util/net): a component that was frozen for 45
-seconds would take its connections for lost, and does not know then what became of its last requests."""
+"""Disables health checks of connections (readIdleTimeoutSeconds in apimachinery/pkg/util/net). A component that was frozen for 45
+seconds would treat its connections as lost, and would not know the results of its last requests."""
 
 
 class ControlPlane:
@@ -228,7 +228,7 @@ class ControlPlane:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             f"--authentication-token-webhook-config-file={webhook}",
-            # No cache of its own for tokens, so that a new access entry counts at once. (Successes are kept for ten
+            # No own cache of tokens, so that a new access entry takes effect at once. (Successes are kept for ten
             # seconds regardless: the API server has a second cache that no flag reaches.)
             "--authentication-token-webhook-cache-ttl=0s",
             "--service-cluster-ip-range=10.96.0.0/16",

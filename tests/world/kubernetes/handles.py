@@ -109,7 +109,7 @@ class Node:
         self.report(status_of_volumes(handles))
 
     def volumes_hang(self) -> None:
-        """From now on no volume is detached from it."""
+        """Keeps all volumes attached from now on."""
         self._kubernetes.volumes_hang_on(self.uid)
 
     def volumes_detach(self) -> None:
@@ -174,19 +174,19 @@ class Pod:
         return self.object["spec"].get("nodeName")
 
     def finishes(self) -> None:
-        """Its containers end well: the phase is Succeeded, and the Job is done."""
+        """Ends its containers successfully: the phase is Succeeded, and the Job is complete."""
         self._end("Succeeded", 0)
 
     def fails(self) -> None:
-        """Its containers end badly: the phase is Failed, and the Job tries again."""
+        """Ends its containers with an error: the phase is Failed, and the Job retries."""
         self._end("Failed", 1)
 
     def becomes_unready(self) -> None:
-        """Its readiness probe fails."""
+        """Makes its readiness probe fail."""
         self._probe("False", "ContainersNotReady")
 
     def becomes_ready(self) -> None:
-        """Its readiness probe succeeds again."""
+        """Makes its readiness probe succeed again."""
         self._probe("True", None)
 
     def deleted(self, grace: float | None = None) -> None:
@@ -249,7 +249,7 @@ class Workload:
         return thing
 
     def pods(self) -> list[Pod]:
-        """Its pods, by name; those on their way out too."""
+        """Its pods, by name, also terminating ones."""
         return [Pod(self._kubernetes, thing) for thing in self.look_at_pods()]
 
     def owns(self, pod: Json) -> bool:
@@ -262,7 +262,7 @@ class Workload:
         return self._kubernetes.look_at_pods(namespace=self.namespace, label=(REPLICA_LABEL, self.name))
 
     def running_pods(self) -> list[Pod]:
-        """Its pods that run and are not on their way out."""
+        """Its running pods that do not terminate."""
         return [pod for pod in self.pods() if pod.phase == "Running" and not pod.is_terminating]
 
     @property
@@ -290,7 +290,7 @@ class Budget:
 
     @property
     def disruptions_allowed(self) -> int:
-        """How many pods may be evicted now."""
+        """The number of pods that may be evicted now."""
         thing = self._kubernetes.look("poddisruptionbudgets", self.name, self.namespace)
         if thing is None:
             raise LookupError(f"there is no budget {self.namespace}/{self.name} any more")

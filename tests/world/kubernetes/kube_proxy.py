@@ -113,7 +113,8 @@ class KubeProxy:
         self._upstream.close()
 
     def forget(self) -> None:
-        """For a new scenario: nothing recorded, no intruder, no latency, reachable. The fault plan is its owner's to clear."""
+        """Resets the proxy for a new scenario: nothing recorded, no other writer, no latency, reachable. The owner of the fault
+        plan clears it."""
         self.calls.clear()
         self._intruders.clear()
         self.latency = _no_latency

@@ -81,7 +81,7 @@ class Kubelet:
         self._writers.shutdown()
 
     def forget_everything(self) -> None:
-        """For a new scenario."""
+        """Resets the kubelets for a new scenario."""
         self._changes.take()
         self._pods_to_look_at.clear()
         self._nodes_to_look_at.clear()
@@ -98,7 +98,7 @@ class Kubelet:
         self._static_pods[metadata["namespace"], metadata["name"]] = static_pod
 
     def keep_volumes(self, node_uid: str) -> None:
-        """From now on nothing is detached from this node."""
+        """Keeps all volumes attached to this node from now on."""
         self._keeping_volumes.add(node_uid)
 
     def release_volumes(self, node: str, node_uid: str) -> None:

@@ -143,7 +143,7 @@ class RunningCluster:
         self._resets += 1
         canaries.create(self._admin(), self._resets)
         self.settle()
-        # Whatever the controllers had sent before they froze: an event of the last scenario is nothing that `settle` waits for.
+        # Requests that controllers sent before they froze, because `settle` does not wait for an Event of the last scenario.
         self._await_idleness()
         self.state.erase(_ERASED_ON_RESET)
         self.state.catch_up()
@@ -223,7 +223,7 @@ class RunningCluster:
         self._entries.set(entries)
 
     def volumes_hang_on(self, node_uid: str) -> None:
-        """From now on no volume is detached from this node."""
+        """Keeps all volumes attached to this node from now on."""
         self._kubelet.keep_volumes(node_uid)
 
     def volumes_detach_from(self, node_name: str, node_uid: str) -> None:

@@ -1,4 +1,4 @@
-"""When things happened to Kubernetes objects, in virtual time.
+"""The times of Kubernetes objects, in virtual time.
 
 The API server stamps objects with the machine's time, cut to whole seconds, while a scenario of twenty hours takes ten of them.
 So nothing can be computed from its stamps. Instead this table keeps, for each object, the virtual moment at which each of
@@ -55,12 +55,12 @@ class VirtualTimes:
         return self._moment(uid, ("taint", key, effect))
 
     def pretend_created(self, uid: str, moment: float) -> None:
-        """From now on the object has existed since `moment` (virtual epoch seconds)."""
+        """Sets the creation time of the object to `moment` (virtual epoch seconds)."""
         with self._lock:
             self._histories[uid].facts["created"] = _Fact(True, moment)
 
     def forget_everything(self) -> None:
-        """For a new scenario."""
+        """Resets the table for a new scenario."""
         with self._lock:
             self._histories.clear()
 

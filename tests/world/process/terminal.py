@@ -34,7 +34,7 @@ class Terminal:
     """One program in a terminal of its own."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, columns: int, rows: int) -> None:
-        """Everything that the program shall know of is in `environment`; the terminal's own files are in the folder."""
+        """`environment` is the whole environment of the program. The terminal's own files are in the folder."""
         settings = folder / "tmux.conf"
         settings.write_text(SETTINGS)
         self._code = folder / "exit-code"
@@ -65,7 +65,7 @@ class Terminal:
 
     @property
     def is_under_way(self) -> bool:
-        """It has not ended, or not everything that it wrote is on the screen."""
+        """Whether it still runs, or some of its output is not on the screen yet."""
         return not self._code.exists() or self._tell("pane_dead") == "0"
 
     def shows(self, *texts: str) -> str:

@@ -107,7 +107,7 @@ def test() -> int:
     """`terraform test` on the module, half of its files beside the other half. (The examples are applied: tests/deployment.)"""
     folder = temporary_folder("terraform")
     try:
-        # Each half has a copy of its own, as `terraform test` keeps its state beside the module.
+        # Each half has its own copy, because `terraform test` keeps its state beside the module.
         halves = [copy_of_project(folder / f"half-{number}") for number in range(2)]
         with ThreadPoolExecutor(2) as pool:
             # A half that a signal ends has a negative exit code.

@@ -49,7 +49,7 @@ class ClusterAutoscaler:
         self._unneeded_since: dict[str, float] = {}
         self._unregistered_since: dict[str, float] = {}
         self.removed: dict[str, str] = {}
-        """Why each instance was removed: `unneeded` or `unregistered`."""
+        """The reason for each removal of an instance: `unneeded` or `unregistered`."""
         self._clock.after(scan, self._look)
 
     def _look(self) -> None:

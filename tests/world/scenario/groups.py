@@ -22,7 +22,7 @@ TEMPLATE = {"ImageId": IMAGE, "InstanceType": "m7i.2xlarge"}
 
 @dataclass
 class Arrival(Launch):
-    """How one launch goes, down to the Node."""
+    """A planned launch, including the Node."""
 
     becomes_ready: bool = True
     startup_taint: str | None = None
@@ -92,7 +92,7 @@ class Group:
         allocatable: Mapping[str, str] | None = None,
         zone: str | None = None,
     ) -> None:
-        """How the next launch goes. `fails` is AWS's message, and all further launches fail, too."""
+        """Plans the next launch. `fails` is the message of AWS; then all further launches also fail."""
         arrival = Arrival(
             seconds=None if takes is None else seconds(takes),
             failure=fails,
@@ -139,7 +139,7 @@ class Group:
         self.aws.client("autoscaling").suspend_processes(AutoScalingGroupName=self.name, ScalingProcesses=processes)
 
     def reserve_capacity(self, instances: int) -> None:
-        """So many machines are there for it, as in a reservation: a launch beyond them fails until one has terminated."""
+        """Limits its machines, as a reservation does: a launch beyond the limit fails until one has terminated."""
         self._autoscaling.reserve_capacity(self.name, instances)
 
     def terminate(self, node: Node) -> None:
@@ -204,13 +204,13 @@ class Node:
         return tuple(name_of(pod) for pod in pods if not is_finished(pod))
 
     def falls_silent(self) -> None:
-        """Its kubelet is not heard of any more; the node controller says so, and gives its pods five minutes."""
+        """Its kubelet falls silent. The node controller marks the Node, and gives its pods five minutes."""
         self.kubernetes.stops_reporting()
         for effect in ("NoSchedule", "NoExecute"):
             self.kubernetes.add_taint(UNREACHABLE_TAINT, effect)
 
     def reports_again(self) -> None:
-        """Its kubelet is back."""
+        """Its kubelet reports again."""
         self.kubernetes.remove_taints(UNREACHABLE_TAINT, "node.cloudprovider.kubernetes.io/shutdown")
         self.kubernetes.becomes_ready()
 

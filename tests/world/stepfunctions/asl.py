@@ -75,7 +75,7 @@ def parse(text: str) -> dict[str, Json]:
 
 
 def problems_of(text: str) -> list[Problem]:
-    """Everything that is wrong with a definition; an empty list if it can be run."""
+    """Returns the errors of a definition; an empty list if it can run."""
     try:
         definition = json.loads(text)
     except ValueError as error:

@@ -81,7 +81,7 @@ class Engine:
         self.faults = Plan()
         #: The services as a state machine's role calls them.
         self.services_of: Callable[[str], Services | None] = lambda role: self.services
-        #: Why a role may not make a call, None if it may: (its ARN, the action, the call's parameters).
+        #: Returns the reason why a role may not make a call, or None: (its ARN, the action, the call's parameters).
         self.refusal: Callable[[str, str, dict[str, Any]], str | None] = lambda role, action, parameters: None
         self._lock = threading.RLock()
         self.reset()
@@ -165,7 +165,7 @@ class Engine:
         return [e for e in reversed(every) if e.map_run_arn == map_run_arn and status in (None, e.status)]
 
     def history(self, arn: str) -> list[dict[str, Any]]:
-        """Every event of an execution, as GetExecutionHistory gives them; `timestamp` in epoch seconds."""
+        """Returns every event of an execution, as GetExecutionHistory does; `timestamp` in epoch seconds."""
         return list(self.execution(arn).events)
 
     def describe(self, arn: str) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class Engine:
         return {name: value for name, value in answer.items() if value is not None}
 
     def redrive_refusal(self, execution: Execution) -> str | None:
-        """Why an execution cannot be redriven (API reference of RedriveExecution), or None."""
+        """Returns the reason why an execution cannot be redriven (API reference of RedriveExecution), or None."""
         if execution.status in ("RUNNING", "SUCCEEDED"):
             return f"Execution is {execution.status} and cannot be redriven"
         if len(execution.events) >= self.history_limit - 1:

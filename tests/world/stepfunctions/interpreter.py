@@ -49,7 +49,7 @@ class Interpreter:
             self.engine.finish(self.execution, "SUCCEEDED", output=output)
 
     def run_scope(self, scope: Scope) -> Steps:
-        """From the scope's current state to its end; the answer is the last state's output."""
+        """Runs from the scope's current state to its end, and returns the last state's output."""
         while True:
             visit = self._enter(scope)
             outcome = getattr(self, "_" + visit.state["Type"].lower())(visit)

@@ -44,7 +44,7 @@ ANSWERED_BY_BOTH = ("create_auto_scaling_group", "update_auto_scaling_group", "r
 
 
 class GroupsApi:
-    """Each operation takes the parameters as AWS names them and returns the answer as AWS names it."""
+    """The operations. Parameters and answers have the names of AWS."""
 
     def __init__(self, groups: AutoScaling):
         self._groups = groups

@@ -77,7 +77,7 @@ class AutoScaling:
         self.supply = Supply(ec2)
         # InstanceRefreshes that DescribeInstanceRefreshes reports, by group.
         self.refreshes: dict[str, list[dict[str, Any]]] = {}
-        # For actors; called with LOCK held.
+        # Listeners of actors, called with LOCK held.
         self.on_launching: list[Callable[[Member], None]] = []
         self.on_in_service: list[Callable[[Member], None]] = []
         self.on_terminated: list[Callable[[Member], None]] = []
@@ -117,7 +117,7 @@ class AutoScaling:
             self.reconcile(self.group(group_name))
 
     def reserve_capacity(self, group_name: str, instances: int) -> None:
-        """So many machines are there for a group, as in a reservation: a launch beyond them fails until one has terminated."""
+        """Limits the machines of a group, as a reservation does: a launch beyond the limit fails until one has terminated."""
         self.supply.reserve(group_name, instances)
 
     def remember_hooks(self) -> None:
@@ -229,7 +229,7 @@ class AutoScaling:
             self.launch_surplus(group)
 
     def zones_of(self, group: Group) -> dict[str, int]:
-        """How many members each of its zones has."""
+        """Returns the number of members in each of its zones."""
         return count_by_zone(group, self.unknowns.standby_counts_for_zone_balance)
 
     # Launching

@@ -60,7 +60,7 @@ class Hooks:
         ]
 
     def wait_for(self, member: Member, transition: str, state: str, then: Callable[[Member, bool], None]) -> None:
-        """All hooks of a transition at once; `then(member, abandoned)` when all are done or one is abandoned."""
+        """Starts all hooks of a transition. Calls `then(member, abandoned)` when all are complete or one is abandoned."""
         member.proceed = then
         hooks = self._of(member.group, transition)
         if not hooks:

@@ -33,7 +33,7 @@ ON_STANDBY = ("EnteringStandby", "Standby")
 
 @dataclass
 class Timings:
-    """How long things take, in virtual seconds."""
+    """Durations in virtual seconds."""
 
     launch: float = 60
     launch_retry: float = 60
@@ -43,9 +43,9 @@ class Timings:
     # "waits 300 seconds by default": the deregistration delay of a target group; only where a load balancer is
     # attached.
     deregistration: float = 300
-    # How late the group notices that a member does not run any more.
+    # The delay until the group notices that a member no longer runs.
     health_check: float = 60
-    # How long zones may be out of balance before the group acts.
+    # The time for which zones may be out of balance before the group acts.
     rebalance: float = 300
 
 
@@ -73,15 +73,15 @@ class Unknowns:
 
 @dataclass
 class Launch:
-    """How one launch goes. A group takes its planned launches first, then the default."""
+    """A planned launch. A group takes its planned launches first, then the default."""
 
-    # From Pending to running, in virtual seconds; None: `Timings.launch`.
+    # The time from Pending to running, in virtual seconds. None means `Timings.launch`.
     seconds: float | None = None
-    # It stays Pending.
+    # The instance stays Pending.
     never_comes_up: bool = False
     # AWS's message; the launch fails, a failed activity appears, the group tries again after `Timings.launch_retry`.
     failure: str | None = None
-    # For the Kubernetes half: whether a Node appears once the instance runs.
+    # Whether a Node appears once the instance runs.
     joins_cluster: bool = True
     # The zone of the launch, even if another zone is emptier: when a zone has no capacity, the group uses another one.
     zone: str | None = None
@@ -128,7 +128,7 @@ class Member(InstanceState):
         return self.auto_scaling_group
 
     def stop_waiting(self) -> None:
-        """No hook and no next step any more."""
+        """Removes its hooks and its next step."""
         for wait in self.waits.values():
             wait.timer.cancel()
         self.waits.clear()

@@ -9,7 +9,7 @@ from world.aws.ec2 import Ec2
 
 
 def count_by_zone(group: Group, with_standby: bool) -> dict[str, int]:
-    """How many members each zone of the group has."""
+    """Returns the number of members in each zone of the group."""
     states = COUNTED + (ON_STANDBY if with_standby else ())
     counts = {zone: 0 for zone in group.availability_zones}
     for member in group.instance_states:
