@@ -23,7 +23,7 @@ class Refused(ValueError):
 
 
 def install() -> Callable[[], None]:
-    """PutRule refuses what EventBridge refuses. The answer puts back what was before."""
+    """PutRule refuses what EventBridge refuses. The returned function restores the previous state."""
 
     def put_rule(backend: EventsBackend, name: str, *arguments: Any, event_pattern: str | None = None, **options: Any) -> Rule:
         if event_pattern is not None:
