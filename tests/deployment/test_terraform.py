@@ -52,7 +52,7 @@ def test_the_role_of_every_step_may_enter_the_cluster_and_no_other(world, applie
     assert all(groups == ["recycle-eks"] for _, _, groups in entries)
 
 
-def test_a_failed_execution_is_told_to_the_topic(world, applied):
+def test_a_failed_execution_is_published_to_the_topic(world, applied):
     world.finish_deployment()
     world.recycle({"instance_id": "nonsense"}).finishes()
     world.clock.run(limit=world.clock.elapsed() + 60)
@@ -130,7 +130,7 @@ def test_the_access_entry_of_a_role_that_was_created_again_is_created_again(worl
     iam.delete_role_policy(RoleName=role, PolicyName="taint-node")
     iam.delete_role(RoleName=role)
     assert arn not in {principal for principal, _, _ in world.eks.access_entries()}
-    # As somebody else does who keeps to the name: to Terraform it is the same role.
+    # Another tool creates a role of the same name. For Terraform it is the same role.
     iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
     assert arn not in {principal for principal, _, _ in world.eks.access_entries()}
 
@@ -147,7 +147,7 @@ def test_destroy_says_what_becomes_of_nodes_and_leaves_nothing(world, applied, h
     rotations = len(world.executions("rotate-nodes"))
     said = applied.destroy(**variables())
     assert len(world.executions("rotate-nodes")) == rotations
-    assert "(local-exec): Executions that still run stop here, and nobody puts their nodes back" in said
+    assert "(local-exec): Executions that still run stop here, and their nodes are not restored" in said
     assert said.index("(local-exec)") < said.index('aws_lambda_function.this["restore-node"]: Destroying')
     assert world.aws.client("lambda").list_functions()["Functions"] == []
     assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []

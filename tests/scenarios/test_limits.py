@@ -30,7 +30,7 @@ def test_a_drain_with_an_eviction_at_every_look_and_a_restore_costs_so_little_th
     polls = len(execution.entered("CheckPods"))
     assert len(execution.entered("EvictPods")) >= polls - 1 > 250
     # Its start, that it is blocked, its end; each further day, that it is blocked.
-    told = len([name for name in execution.path if name.startswith("Tell")])
+    told = len([name for name in execution.path if name.startswith("Notify")])
     assert 3 <= told <= 4 and len(world.told) == told
     assert end.history_events - LOOK * polls - TELL * told < REST
     assert LOOK * LOOKS + TELL * TOLD + REST < ROOM
