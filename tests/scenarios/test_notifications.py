@@ -75,7 +75,7 @@ def test_a_node_that_stays_behind_is_told_with_the_commands(world):
     end = world.recycle(node, label_selector="app=train", drain_timeout=600).finishes()
 
     told = world.told[-1]
-    assert (told["event"], told["severity"], told["outcome"]) == ("left_behind", "critical", end.error)
+    assert (told["event"], told["severity"], told["outcome"]) == ("left_in_standby", "critical", end.error)
     assert told["what_to_do"][0].endswith(":") and "exit-standby" in " ".join(told["what_to_do"])
     assert end.cause.endswith("\n".join(told["what_to_do"]))
 

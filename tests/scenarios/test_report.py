@@ -39,7 +39,7 @@ def test_a_report_has_the_story_of_the_execution(world, cli, finished):
     assert awaited["until"] >= "2027-01-01T02:00:00Z"
     (blocked,) = report["blocked"]
     assert "web" in blocked["what"][0] and blocked["until"] >= "2027-01-01T00:30:00Z"
-    assert [each["event"] for each in report["told"]] == ["started", "blocked", "finished"]
+    assert [each["event"] for each in report["notifications"]] == ["started", "blocked", "finished"]
 
 
 def test_the_page_is_whole_on_a_phone_and_on_a_desk_by_day_and_by_night(cli, finished, tmp_path):
