@@ -1,15 +1,15 @@
-# recycle-eks: one state machine that retires one node of an EKS cluster, its functions, and what they may do.
+# recycle-eks: the state machine that retires one node of an EKS cluster, its functions, and their permissions.
 #
 #   functions.tf      the functions and their logs
-#   iam.tf            what each function and the state machine may do
-#   state-machine.tf  the machine, its versions and the alias to start
-#   hooks.tf          the lifecycle hooks, and what their events start
-#   sweep.tf          the sweep: its machine, and when it runs
-#   triggers.tf       what starts it: alarms, Spot, other events, schedules, terraform apply
-#   access.tf         who the functions are for Kubernetes
-#   notifications.tf  what people are told, and what could not be delivered
-#   observability.tf  dashboard and alarms
-#   vpc.tf            what the functions need in a VPC
+#   iam.tf            the permissions of each function and of the state machines
+#   state-machine.tf  the state machine recycle-node, its versions, and the alias to start
+#   hooks.tf          the lifecycle hooks, and the executions that their events start
+#   sweep.tf          the state machine of the sweep, and when it runs
+#   triggers.tf       alarms, Spot and other events, schedules and terraform apply, which start executions
+#   access.tf         the EKS access entries of the functions
+#   notifications.tf  the topic for notifications, and the queue for events that could not be delivered
+#   observability.tf  the dashboard and the alarms
+#   vpc.tf            the security group of the functions in a VPC
 
 data "aws_partition" "current" {}
 
@@ -23,7 +23,7 @@ data "aws_eks_cluster" "this" {
   lifecycle {
     postcondition {
       condition     = !var.create_access_entries || try(self.access_config[0].authentication_mode, "CONFIG_MAP") != "CONFIG_MAP"
-      error_message = "Cluster ${var.cluster_name} has authentication mode CONFIG_MAP, which cannot have access entries: switch it with `aws eks update-cluster-config --name ${var.cluster_name} --access-config authenticationMode=API_AND_CONFIG_MAP`."
+      error_message = "Cluster ${var.cluster_name} has authentication mode CONFIG_MAP, which cannot have access entries: change the mode with `aws eks update-cluster-config --name ${var.cluster_name} --access-config authenticationMode=API_AND_CONFIG_MAP`."
     }
   }
 }
@@ -33,54 +33,59 @@ locals {
   region    = data.aws_region.current.id
   account   = data.aws_caller_identity.current.account_id
 
-  # The machine's definition is kept beside the module, where the tests of the whole project read it too. A module source that
-  # ends in //terraform brings the whole repository along; the folder alone is not enough.
+  # The definitions of the state machines are beside the module, because the tests of the whole project read them too. A module
+  # source that ends in //terraform contains the whole repository. A copy of this folder alone is not enough.
   definitions = "${path.module}/../state-machine"
 
   machine_name = "${var.name}-recycle-node"
   sweep_name   = "${var.name}-sweep"
   rotate_name  = "${var.name}-rotate-nodes"
 
-  # By name: the sweep's definition needs the one before the alias is there, a function the other before its machine is.
+  # These ARNs are built from names. The sweep's definition needs the first before the alias exists, and a function needs the second
+  # before its state machine exists.
   live   = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}:live"
   rotate = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.rotate_name}"
 
   # The fields of an execution's input that may have a default, and the kind of their values.
   input_fields = {
-    label_selector              = "string"
-    namespaces                  = "list"
-    evict                       = "string"
-    replacement                 = "string"
-    dispose                     = "string"
-    replacement_timeout = "number"
-    drain_timeout       = "number"
-    on_drain_timeout            = "string"
-    node_lost_after     = "number"
-    load_balancer_grace = "number"
-    grace_period        = "number"
-    dry_run                     = "boolean"
-    force                       = "list"
+    label_selector      = "string"
+    namespaces          = "list"
+    evict               = "string"
+    replacement         = "string"
+    dispose             = "string"
+    replacement_timeout = "duration"
+    drain_timeout       = "duration"
+    on_drain_timeout    = "string"
+    node_lost_after     = "duration"
+    load_balancer_grace = "duration"
+    grace_period        = "duration"
+    dry_run             = "boolean"
+    override            = "list"
   }
 
-  # The terms of a rotation (docs/rotations.md), and how the value of each looks as JSON.
-  rotation_terms = {
-    at_once                    = "^([1-9][0-9]*|\"([1-9][0-9]?|100)%\")$"
-    wait_between_nodes = "^[0-9]+$"
-    start_no_new_node_after    = "^\""
-    on_failure                 = "^\"(stop|continue)\"$"
-    failure_budget             = "^[0-9]+$"
-    retries                    = "^([0-9]|10)$"
-    wait_for_pending_pods      = "^(true|false)$"
-    mark                       = "^\"(soft|hard|none)\"$"
-    dry_run                    = "^(true|false)$"
-  }
-
-  # How a value of each kind looks as JSON.
+  # The kinds of values: the form of the value as JSON, and the words for it in an error message.
   input_kinds = {
-    string  = "^\""
-    list    = "^\\["
-    number  = "^[0-9]"
-    boolean = "^(true|false)$"
-    any     = ""
+    string   = { form = "^\"", words = "a string" }
+    list     = { form = "^\\[", words = "a list" }
+    duration = { form = "^${local.duration}$", words = "a duration such as 20h, 10d or a number of seconds" }
+    boolean  = { form = "^(true|false)$", words = "true or false" }
+    any      = { form = "", words = "" }
+  }
+
+  # The form of a duration as JSON: a whole number of seconds, as a number or a string, or a string of days, hours, minutes and
+  # seconds in this order, such as "1d12h". The functions read the same grammar, and also check the range.
+  duration = "([0-9]+|\"[0-9]+(d([0-9]+h)?([0-9]+m)?([0-9]+s)?|h([0-9]+m)?([0-9]+s)?|m([0-9]+s)?|s)?\")"
+
+  # The terms of a rotation (docs/rotations.md): the form of the value as JSON, and the words for it in an error message.
+  rotation_terms = {
+    at_once                 = { form = "^([1-9][0-9]*|\"([1-9][0-9]?|100)%\")$", words = "a whole number from 1, or a percentage such as \"25%\"" }
+    wait_between_nodes      = local.input_kinds.duration
+    start_no_new_node_after = { form = "^(${local.duration}|\"[0-9]{4}-[^\"]+\")$", words = "a time such as 2027-01-31T05:00:00Z, or a duration such as 4h or a number of seconds" }
+    on_failure              = { form = "^\"(stop|continue)\"$", words = "stop or continue" }
+    failure_budget          = { form = "^[0-9]+$", words = "a whole number" }
+    retries                 = { form = "^([0-9]|10)$", words = "a whole number from 0 to 10" }
+    wait_for_pending_pods   = { form = "^(true|false)$", words = "true or false" }
+    mark                    = { form = "^\"(soft|hard|none)\"$", words = "soft, hard or none" }
+    dry_run                 = { form = "^(true|false)$", words = "true or false" }
   }
 }

@@ -77,10 +77,10 @@ run "who_counts_nodes_of_a_group_or_starts_rotations_has_an_environment" {
 
   variables {
     input_defaults = {
-      label_selector        = "app=batch"
-      namespaces            = ["batch"]
-      drain_timeout = 259200
-      dry_run               = true
+      label_selector = "app=batch"
+      namespaces     = ["batch"]
+      drain_timeout  = "3d"
+      dry_run        = true
     }
   }
 
@@ -97,7 +97,7 @@ run "who_counts_nodes_of_a_group_or_starts_rotations_has_an_environment" {
   assert {
     condition = (
       aws_lambda_function.this["claim-node"].environment[0].variables["INPUT_DEFAULTS"]
-      == "{\"drain_timeout\":259200,\"dry_run\":true,\"label_selector\":\"app=batch\",\"namespaces\":[\"batch\"]}"
+      == "{\"drain_timeout\":\"3d\",\"dry_run\":true,\"label_selector\":\"app=batch\",\"namespaces\":[\"batch\"]}"
     )
     error_message = "INPUT_DEFAULTS holds the defaults as JSON, each with its own type"
   }

@@ -27,7 +27,7 @@ run "alarms_events_and_spot_are_rules_that_start_rotations" {
     }
     event_triggers = {
       sick = { event_pattern = { source = ["my.monitoring"], detail = { severe = [true] } }, instance_id_path = "$.detail.machine" }
-      old  = { event_pattern = { source = ["mine"] }, instance_id_path = "$.resources[0]", recycle = { force = ["last_target"] } }
+      old  = { event_pattern = { source = ["mine"] }, instance_id_path = "$.resources[0]", recycle = { override = ["last_target"] } }
     }
     spot = true
   }
@@ -140,9 +140,9 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
       }
       old = {
         schedule_expression     = "rate(1 day)"
-        selection               = { outdated = { groups = ["a", "b"], older_than = 336 } }
+        selection               = { outdated = { groups = ["a", "b"], older_than = "14d" } }
         at_once                 = "25%"
-        start_no_new_node_after = "PT4H"
+        start_no_new_node_after = "4h"
       }
     }
     permissions_boundary = "arn:aws-us-gov:iam::123456789012:policy/boundary"
@@ -168,7 +168,7 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
   assert {
     condition = (
       jsondecode(aws_scheduler_schedule.rotation["old"].target[0].input).at_once == "25%"
-      && jsondecode(aws_scheduler_schedule.rotation["old"].target[0].input).start_no_new_node_after == "PT4H"
+      && jsondecode(aws_scheduler_schedule.rotation["old"].target[0].input).start_no_new_node_after == "4h"
     )
     error_message = "and the terms that are given"
   }
@@ -306,10 +306,11 @@ run "refuses_a_term_with_a_value_that_it_cannot_have" {
   command = plan
 
   variables {
-    schedules = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, mark = "dark" } }
+    schedules        = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, mark = "dark" } }
+    rotate_on_change = { workers = { value = 1, selection = { outdated = { ami = true } }, wait_between_nodes = "10 minutes" } }
   }
 
-  expect_failures = [var.schedules]
+  expect_failures = [var.schedules, var.rotate_on_change]
 }
 
 run "refuses_alarm_triggers_that_do_not_fit_into_an_environment" {

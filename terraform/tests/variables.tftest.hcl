@@ -31,18 +31,19 @@ run "accepts_every_field_as_a_default" {
 
   variables {
     input_defaults = {
-      label_selector              = "app=batch"
-      namespaces                  = ["batch", "reports"]
-      evict                       = "none"
-      replacement                 = "before"
-      dispose                     = "stop"
-      replacement_timeout = 840
-      node_lost_after     = 1800
-      drain_timeout       = 259200
-      on_drain_timeout            = "restore"
+      label_selector      = "app=batch"
+      namespaces          = ["batch", "reports"]
+      evict               = "none"
+      replacement         = "before"
+      dispose             = "stop"
+      replacement_timeout = "14m"
+      node_lost_after     = "1800"
+      drain_timeout       = "1d12h"
+      on_drain_timeout    = "restore"
       load_balancer_grace = 60
-      dry_run                     = false
-      force                       = []
+      grace_period        = "45s"
+      dry_run             = false
+      override            = []
     }
   }
 }
@@ -103,8 +104,8 @@ run "refuses_the_third_bad_value_of_each" {
   command = plan
 
   variables {
-    # A number given as a string.
-    input_defaults         = { drain_timeout = "3600" }
+    # A duration with a word for its unit.
+    input_defaults         = { drain_timeout = "2 days" }
     max_parallel_per_group = 3
     # Smaller than what runs at a time.
     max_surge_per_group = 2

@@ -5,7 +5,7 @@ Any field of an execution's input may be given as FIELD=VALUE:
 
     make demo
     make demo ARGS="label_selector=app=web evict=none"
-    make demo ARGS="--cluster budgets drain_timeout=3600"
+    make demo ARGS="--cluster budgets drain_timeout=1h"
     make demo ARGS=--rotation
     make demo ARGS=--keep
 """

@@ -38,7 +38,7 @@ def test_the_last_target_is_refused_and_force_takes_it(world):
     assert end.cause.startswith("last_target: ") and "target group ingress" in end.cause
     assert world.writes() == [] and ingress.unserved() == []
 
-    end = world.recycle(node, force=["last_target"]).finishes()
+    end = world.recycle(node, override=["last_target"]).finishes()
     assert end.outcome == "recycled", end.cause
     assert ingress.cut_off == []
     assert len(ingress.unserved()) == 1, "from EnterStandby until the replacement is healthy"

@@ -63,9 +63,9 @@ def test_a_terminal_gets_a_picture(world, cli, node):
     assert "\x1b[" in watching.raw
 
 
-def test_detached_it_comes_back_at_once_and_ctrl_c_leaves_the_execution_running(world, cli, node):
+def test_with_no_wait_it_returns_at_once_and_ctrl_c_leaves_the_execution_running(world, cli, node):
     job = node.job("train", labels={"app": "train"})
-    told = cli("recycle", node.name, "--label-selector", "app=train", "--detach")
+    told = cli("recycle", node.name, "--label-selector", "app=train", "--no-wait")
     assert told.code == 0 and f"recycle-eks status --watch {node.instance_id}" in told.text
     (execution,) = world.executions()
 
@@ -202,13 +202,19 @@ def test_a_plan_says_everything_and_touches_nothing(world, cli, node):
     ("arguments", "words"),
     [
         (["recycle", "i-0123456789abcdef0", "--evict", "all"], "invalid value 'all' for '--evict <WHAT>'"),
-        (["recycle", "i-0123456789abcdef0", "--drain-timeout", "5"], "5 is not in 60..=2592000"),
+        (
+            ["recycle", "i-0123456789abcdef0", "--drain-timeout", "5"],
+            'must be a duration from 60s to 30d, such as 20h, 10d or a number of seconds, but is "5"',
+        ),
         (["recycle", "nowhere"], 'there is no instance and no node "nowhere" in cluster world'),
         (["recycle", "i-0123456789abcdef0", "--name", "other"], 'there is no installation "other" in eu-west-1'),
         (["recycle", "i-0123456789abcdef0", "--cluster", "other"], '--cluster must be "world"'),
         (["rotate"], "the selection needs one of --launch-template"),
         (["extend", "i-0123456789abcdef0"], "--until <TIME>|--by <DURATION>"),
-        (["extend", "i-0123456789abcdef0", "--by", "soon"], '--by must be a duration such as 6h or 1d, but is "soon"'),
+        (
+            ["extend", "i-0123456789abcdef0", "--by", "soon"],
+            "'--by <DURATION>': must be a duration of at least 1s, such as 20h, 10d or a number of seconds",
+        ),
         (["finish", "i-0123456789abcdef0"], "there is no instance and no node"),
         (["abort", "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:no"], "there is no execution"),
     ],

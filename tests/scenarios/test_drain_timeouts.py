@@ -129,15 +129,15 @@ def test_restore_evicts_nobody_who_is_waited_for(world, node):
     assert asked_at(world) == {} and train.phase == "Running" and is_restore(node)
 
 
-# -- terminate: only with force
+# -- terminate: only with override
 
 
 def terminate(world, node, **fields):
-    force = {"on_drain_timeout": "terminate", "override": ["running_pods"]}
-    return world.recycle(node, label_selector="app=train", drain_timeout=HOUR, **force, **fields)
+    terminate = {"on_drain_timeout": "terminate", "override": ["running_pods"]}
+    return world.recycle(node, label_selector="app=train", drain_timeout=HOUR, **terminate, **fields)
 
 
-def test_without_force_no_pod_is_ended(world, node):
+def test_without_override_no_pod_is_ended(world, node):
     node.job("train", labels={"app": "train"})
 
     end = world.recycle(node, on_drain_timeout="terminate").finishes()
@@ -200,10 +200,10 @@ def test_a_cluster_that_is_away_at_the_deadline_ends_no_pod(world, node):
 def test_the_end_is_the_same_under_either_reading_of_awss_documentation(world, workers, node, on_drain_timeout, switch):
     setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
     node.job("train", labels={"app": "train"}, grace=60, exits_after=40)
-    force = ["running_pods"] if on_drain_timeout == "terminate" else []
+    override = ["running_pods"] if on_drain_timeout == "terminate" else []
 
     end = world.recycle(
-        node, label_selector="app=train", drain_timeout=HOUR, on_drain_timeout=on_drain_timeout, force=force
+        node, label_selector="app=train", drain_timeout=HOUR, on_drain_timeout=on_drain_timeout, override=override
     ).finishes()
     world.run(end.at + 1200)
 

@@ -237,7 +237,7 @@ def an_operator(world, cli):
     assert cli("doctor", "--output", "json", pace=0).code in (0, 7)
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
-    assert cli("recycle", node.name, "--label-selector", "app=train", "--detach").code == 0
+    assert cli("recycle", node.name, "--label-selector", "app=train", "--no-wait").code == 0
     world.run("30m")
     assert cli("status").code == 0
     assert cli("extend", node.name, "--by", "1d").code == 0

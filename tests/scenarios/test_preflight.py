@@ -190,14 +190,14 @@ def test_all_refusals_are_told_at_once(world, node, dry_run):
     assert world.writes() == []
 
 
-def test_what_force_overrides_is_said_in_the_plan(world, node):
+def test_the_plan_lists_the_refusals_that_the_input_overrides(world, node):
     node.group.protect(node)
     world.forget_calls()
 
-    end = world.recycle(node, dry_run=True, force=["scale_in_protection"]).finishes()
+    end = world.recycle(node, dry_run=True, override=["scale_in_protection"]).finishes()
 
     assert end.outcome == "planned"
-    assert [note for note in end.output["plan"]["notes"] if note.startswith("forced although scale_in_protection: ")]
+    assert [note for note in end.output["plan"]["notes"] if note.startswith("the input overrides scale_in_protection: ")]
 
 
 @pytest.mark.parametrize("status", ACTIVE_REFRESHES)

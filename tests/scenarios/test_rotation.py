@@ -77,7 +77,7 @@ def test_what_is_outdated_is_replaced_group_by_group_and_leaves_no_mark(world, g
 
 def test_nodes_come_one_after_the_other_with_the_time_between_that_the_input_asks_for(world, workers):
     order = sorted(workers.instances)
-    end = world.rotate(at_once=1, wait_between_nodes=7200).finishes()
+    end = world.rotate(at_once=1, wait_between_nodes="2h").finishes()
 
     assert only(end)["recycled"] == 3
     assert started(world) == order
@@ -168,7 +168,7 @@ def test_a_group_that_is_paused_for_a_day_is_left(world, workers):
 def test_after_the_window_no_new_node_is_started_and_the_next_rotation_goes_on(world, workers):
     job = min(workers.nodes, key=lambda node: node.instance_id).job("train", labels={"app": "train"})
     world.at("2h", job.finishes)
-    end = world.rotate(at_once=1, start_no_new_node_after="PT1H", recycle={"label_selector": "app=train"}).finishes()
+    end = world.rotate(at_once=1, start_no_new_node_after="1h", recycle={"label_selector": "app=train"}).finishes()
 
     assert end.outcome == "rotated" and job.phase == "Succeeded"
     assert (only(end)["recycled"], only(end)["left"]) == (1, 2)

@@ -80,7 +80,7 @@ TRIGGERS: dict[str, object] = {
             "recycle": {"drain_timeout": 7200},
         },
         "ami": {"schedule_expression": "rate(1 day)", "selection": {"outdated": {"groups": ["workers"], "ami": True}}},
-        "age": {"schedule_expression": "at(2027-01-04T03:00:00)", "selection": {"outdated": {"older_than": 72}}},
+        "age": {"schedule_expression": "at(2027-01-04T03:00:00)", "selection": {"outdated": {"older_than": "3d"}}},
     },
     "rotate_on_change": {
         "workers": {"value": "1", "selection": {"outdated": {"groups": ["workers"], "launch_template": True}}},

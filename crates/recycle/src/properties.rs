@@ -161,13 +161,13 @@ fn rotation() -> Value {
     json!({
         "trigger": "manual",
         "selection": {"outdated": {"groups": ["workers"], "node_labels": "pool=batch", "launch_template": true, "ami": true,
-            "kubelet": true, "older_than": 72, "launched_before": at(0)}},
+            "kubelet": true, "older_than": "3d", "launched_before": at(0)}},
         "recycle": {"drain_timeout": 600},
         "event": null,
         "dry_run": false,
         "at_once": "25%",
-        "wait_between_nodes": 60,
-        "start_no_new_node_after": "PT4H",
+        "wait_between_nodes": "60s",
+        "start_no_new_node_after": "4h",
         "on_failure": "stop",
         "failure_budget": 1,
         "retries": 2,
@@ -513,9 +513,9 @@ proptest! {
         if let Ok(asked) = asked {
             prop_assert_eq!(DrainEnd::try_from(asked.to_string()).ok(), Some(asked));
         }
-        let forced = input(json!({"on_drain_timeout": timeouts, "override": ["running_pods"], "label_selector": "*"}));
+        let overriding = input(json!({"on_drain_timeout": timeouts, "override": ["running_pods"], "label_selector": "*"}));
         let old = annotated(DRAIN_UNTIL_ANNOTATION, &text);
-        let (terms, _) = Terms::find(&forced, Some(&old), Some(since), Some(since), now);
+        let (terms, _) = Terms::find(&overriding, Some(&old), Some(since), Some(since), now);
         let mut late = job_pod("late");
         late.grace_seconds = drain_timeout;
         late.created_at = Some(now);

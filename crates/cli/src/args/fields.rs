@@ -2,6 +2,7 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use recycle::base::duration::Duration;
 use recycle::input::fields::{Choice, FIELDS, Field, Kind};
 use serde_json::{Map, Value};
 
@@ -62,9 +63,9 @@ fn flag_of(field: &'static Field) -> Arg {
             .value_name("NAMESPACE")
             .value_delimiter(',')
             .action(ArgAction::Append),
-        Kind::Seconds { least, most } => arg
-            .value_name("SECONDS")
-            .value_parser(clap::value_parser!(u32).range(i64::from(least)..=i64::from(most))),
+        Kind::Duration(range) => arg
+            .value_name("DURATION")
+            .value_parser(move |text: &str| range.parse(text)),
         Kind::Selector => arg.value_name("SELECTOR"),
         Kind::Identifier | Kind::Time | Kind::Hook => arg.value_name("VALUE"),
     }
@@ -95,7 +96,7 @@ fn value_of(field: &Field, matches: &ArgMatches) -> Option<Value> {
             let given = matches.get_many::<String>(field.name)?;
             Some(given.map(String::as_str).collect())
         }
-        Kind::Seconds { .. } => Some((*matches.get_one::<u32>(field.name)?).into()),
+        Kind::Duration(_) => Some(matches.get_one::<Duration>(field.name)?.to_string().into()),
         Kind::OneOf(_) | Kind::Selector | Kind::Identifier | Kind::Time | Kind::Hook => {
             Some(matches.get_one::<String>(field.name)?.as_str().into())
         }
@@ -128,7 +129,10 @@ mod tests {
                 vec!["--evict", "none", "--dispose=stop"],
                 json!({"evict": "none", "dispose": "stop"}),
             ),
-            (vec!["--drain-timeout", "3600"], json!({"drain_timeout": 3600})),
+            (
+                vec!["--drain-timeout", "20h", "--load-balancer-grace", "300"],
+                json!({"drain_timeout": "20h", "load_balancer_grace": "5m"}),
+            ),
             (
                 vec!["--override", "last_target", "--override=running_pods"],
                 json!({"override": ["last_target", "running_pods"]}),
@@ -146,7 +150,7 @@ mod tests {
             (["--evict", "all"], ["--evict", "others", "'all'"]),
             (
                 ["--drain-timeout", "30"],
-                ["--drain-timeout", "60..=2592000", "'30'"],
+                ["--drain-timeout", "from 60s to 30d", "'30'"],
             ),
             (
                 ["--override", "everything"],

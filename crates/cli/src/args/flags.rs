@@ -2,6 +2,8 @@
 
 use clap::{Arg, Args, Id, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use recycle::base::duration::{Duration, DurationRange, InvalidDuration};
+use recycle::rotation::terms::End;
 use serde::Serialize;
 
 use crate::args::fields::{NodeFields, RotationFields};
@@ -102,10 +104,10 @@ impl Command {
     pub(crate) fn exit_unread(&self) -> Exit {
         let watches = matches!(
             self,
-            Self::Recycle(Recycle { detach: false, .. })
-                | Self::Rotate(Rotate { detach: false, .. })
-                | Self::Abort(Abort { detach: false, .. })
-                | Self::Restore(Restore { detach: false, .. })
+            Self::Recycle(Recycle { no_wait: false, .. })
+                | Self::Rotate(Rotate { no_wait: false, .. })
+                | Self::Abort(Abort { no_wait: false, .. })
+                | Self::Restore(Restore { no_wait: false, .. })
                 | Self::Status(Status { watch: true, .. })
         );
         if watches { Exit::Unwatched } else { Exit::Done }
@@ -121,7 +123,7 @@ pub(crate) struct Recycle {
     pub fields: NodeFields,
     /// Start it and come back
     #[arg(long)]
-    pub detach: bool,
+    pub no_wait: bool,
 }
 
 #[derive(Debug, Args)]
@@ -130,7 +132,7 @@ pub(crate) struct Rotate {
     pub rotation: Rotation,
     /// Start it and come back
     #[arg(long)]
-    pub detach: bool,
+    pub no_wait: bool,
 }
 
 #[derive(Debug, Args)]
@@ -169,9 +171,9 @@ pub(crate) struct Selection {
     /// Its kubelet is older than the control plane, by a minor version
     #[arg(long)]
     pub kubelet: bool,
-    /// Launched longer ago
-    #[arg(long, value_name = "HOURS")]
-    pub older_than: Option<u32>,
+    /// Nodes older than this duration, such as 14d
+    #[arg(long, value_name = "DURATION")]
+    pub older_than: Option<Duration>,
     /// Launched before this time, such as 2027-01-31T18:00:00Z
     #[arg(long, value_name = "TIME")]
     pub launched_before: Option<String>,
@@ -195,6 +197,19 @@ fn selection_flags() -> Vec<Id> {
     flags.cloned().collect()
 }
 
+/// Checks an end of a rotation, and returns it as it was written.
+fn parse_end(text: &str) -> Result<String, String> {
+    match End::read(&text.into()) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(format!("must be {}, but is {text:?}", End::EXPECTED)),
+    }
+}
+
+/// Parses the duration by which a drain becomes longer.
+fn parse_extension(text: &str) -> Result<Duration, InvalidDuration> {
+    DurationRange::new(1, u32::MAX).parse(text)
+}
+
 /// How a rotation goes about it.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Pace")]
@@ -202,11 +217,11 @@ pub(crate) struct Pace {
     /// How many nodes of a group at once: a number, or a percentage of its members such as 25%. Default: the module's max_surge_per_group
     #[arg(long, value_name = "NUMBER|PERCENT")]
     pub at_once: Option<String>,
-    /// Seconds between two nodes of a group
-    #[arg(long, value_name = "SECONDS")]
-    pub wait_between_nodes: Option<u32>,
-    /// Begin no node after this time, or so long after the start: 2027-01-31T18:00:00Z, or PT4H
-    #[arg(long, value_name = "TIME|DURATION")]
+    /// Pause between two nodes of a group, such as 10m [default: none]
+    #[arg(long, value_name = "DURATION")]
+    pub wait_between_nodes: Option<Duration>,
+    /// Start no node after this time (2027-01-31T18:00:00Z), or this long after the rotation began (4h)
+    #[arg(long, value_name = "TIME|DURATION", value_parser = parse_end)]
     pub start_no_new_node_after: Option<String>,
     /// Whether a group goes on after nodes of it have failed [default: stop]
     #[arg(long, value_enum, value_name = "WHAT")]
@@ -264,9 +279,9 @@ pub(crate) struct Extend {
     /// Until this time, such as 2027-01-31T18:00:00Z
     #[arg(long, group = "end", value_name = "TIME")]
     pub until: Option<String>,
-    /// So much longer than its end now, such as 6h or 1d
-    #[arg(long, group = "end", value_name = "DURATION")]
-    pub by: Option<String>,
+    /// Move the end back by this duration, such as 6h or 1d
+    #[arg(long, group = "end", value_name = "DURATION", value_parser = parse_extension)]
+    pub by: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -286,7 +301,7 @@ pub(crate) struct Abort {
     pub what: String,
     /// Stop it and come back: the sweep puts the node back by itself
     #[arg(long)]
-    pub detach: bool,
+    pub no_wait: bool,
 }
 
 #[derive(Debug, Args)]
@@ -300,7 +315,7 @@ pub(crate) struct Restore {
     pub all: bool,
     /// Start the sweep and come back
     #[arg(long)]
-    pub detach: bool,
+    pub no_wait: bool,
 }
 
 /// `pause` and `resume`.
@@ -335,10 +350,10 @@ mod tests {
     fn who_has_stopped_reading_what_is_watched_has_not_seen_its_end() {
         for (line, exit) in [
             ("recycle i-1", Exit::Unwatched),
-            ("recycle i-1 --detach", Exit::Done),
+            ("recycle i-1 --no-wait", Exit::Done),
             ("rotate --all", Exit::Unwatched),
             ("abort i-1", Exit::Unwatched),
-            ("restore --all --detach", Exit::Done),
+            ("restore --all --no-wait", Exit::Done),
             ("status --watch", Exit::Unwatched),
             ("status", Exit::Done),
             ("doctor", Exit::Done),

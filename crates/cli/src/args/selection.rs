@@ -125,14 +125,14 @@ mod tests {
                     "at_once": "25%", "retries": 2, "on_failure": "continue", "mark": "none"}),
             ),
             (
-                "--older-than 336 --ami --group-tag team=a=b --node-labels pool=x --ignore-pending-pods --at-once 3",
-                json!({"trigger": "manual", "selection": {"outdated": {"ami": true, "older_than": 336,
+                "--older-than 14d --ami --group-tag team=a=b --node-labels pool=x --ignore-pending-pods --at-once 3",
+                json!({"trigger": "manual", "selection": {"outdated": {"ami": true, "older_than": "14d",
                     "group_tag": {"key": "team", "value": "a=b"}, "node_labels": "pool=x"}}, "wait_for_pending_pods": false, "at_once": 3}),
             ),
             (
-                "--launched-before 2027-01-31T18:00:00Z --start-no-new-node-after PT4H --drain-timeout 3600",
+                "--launched-before 2027-01-31T18:00:00Z --start-no-new-node-after 4h --wait-between-nodes 600 --drain-timeout 1h",
                 json!({"trigger": "manual", "selection": {"outdated": {"launched_before": "2027-01-31T18:00:00Z"}},
-                    "start_no_new_node_after": "PT4H", "recycle": {"drain_timeout": 3600}}),
+                    "start_no_new_node_after": "4h", "wait_between_nodes": "10m", "recycle": {"drain_timeout": "1h"}}),
             ),
         ] {
             assert_eq!(input_of(flags), Ok(input), "{flags}");
@@ -155,6 +155,15 @@ mod tests {
             ),
             ("--ami --at-once 101%", "but is \"101%\""),
             ("--launched-before friday", "--launched-before must be a time"),
+            (
+                "--older-than two-weeks",
+                "'--older-than <DURATION>': must be a duration such as 20h, 10d or a number of seconds, but is \"two-weeks\"",
+            ),
+            (
+                "--ami --start-no-new-node-after PT4H",
+                "must be a time such as 2027-01-31T05:00:00Z, or a duration of at least 1s, such as 4h or a number of seconds, \
+                 but is \"PT4H\"",
+            ),
             ("--ami --mark maybe", "'maybe'"),
             ("--ami --group a --group-tag b=c", "cannot be used with"),
         ] {

@@ -12,7 +12,7 @@ use crate::views::output::Output;
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Recycle) -> Result<Exit> {
     let input = node_input(installation, &wanted.node, &wanted.fields.0).await?;
     let (arn, mut watch) = start(installation, output, &installation.live(), &input).await?;
-    if wanted.detach {
+    if wanted.no_wait {
         let instance = input["instance_id"].as_str().unwrap_or_default();
         output.say(format!("to watch it: recycle-eks status --watch {instance}"))?;
         output.document(&json!({"execution_arn": arn, "instance_id": instance}))?;

@@ -39,16 +39,16 @@ pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: 
             node.instance_id
         );
     }
-    abort_claimed(installation, output, &node, claim, wanted.detach).await
+    abort_claimed(installation, output, &node, claim, wanted.no_wait).await
 }
 
-/// Stops the execution that holds the node, and watches until the node is put back, unless `detach` is set.
+/// Stops the execution that holds the node, and watches until the node is put back, unless `no_wait` is set.
 async fn abort_claimed(
     installation: &Installation,
     output: &Output,
     node: &NodeStatus,
     claim: &Claim,
-    detach: bool,
+    no_wait: bool,
 ) -> Result<Exit> {
     check_abortable(node, claim)?;
     let arn = claim.fence.execution.as_str();
@@ -56,7 +56,7 @@ async fn abort_claimed(
     output.say(format!(
         "stopped {arn}; the sweep puts the node back, about five minutes later"
     ))?;
-    if detach {
+    if no_wait {
         output.document(&json!({"stopped": arn, "instance_id": node.instance_id.as_str()}))?;
         return Ok(Exit::Done);
     }
@@ -102,7 +102,7 @@ async fn abort_execution(installation: &Installation, output: &Output, wanted: &
         let node = find_node(installation, instance).await?;
         let claim = node.claim.as_ref();
         if let Some(claim) = claim.filter(|claim| claim.fence.execution.as_str() == arn) {
-            return abort_claimed(installation, output, &node, claim, wanted.detach).await;
+            return abort_claimed(installation, output, &node, claim, wanted.no_wait).await;
         }
     }
     installation.states.stop(arn, WHY).await?;
@@ -124,7 +124,7 @@ pub(crate) async fn restore(installation: &Installation, output: &Output, wanted
     };
     let input = json!({"started_by": "recycle-eks restore"});
     let (arn, mut watch) = start(installation, output, &installation.machine("sweep"), &input).await?;
-    if wanted.detach {
+    if wanted.no_wait {
         output.document(&json!({"execution_arn": arn}))?;
         return Ok(Exit::Done);
     }

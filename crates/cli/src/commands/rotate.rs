@@ -38,7 +38,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &R
     let input = rotation_input(&wanted.rotation, false)?;
     let machine = installation.machine("rotate-nodes");
     let (arn, mut watching) = start(installation, output, &machine, &input).await?;
-    if wanted.detach {
+    if wanted.no_wait {
         output.say(format!("to watch it: recycle-eks status --watch {arn}"))?;
         output.document(&json!({"execution_arn": arn}))?;
         return Ok(Exit::Done);

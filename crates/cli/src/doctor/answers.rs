@@ -3,6 +3,7 @@
 use aws_sdk_autoscaling::types::{AutoScalingGroup, LifecycleHook, RetentionAction};
 use aws_sdk_eventbridge::types::{Rule as EventRule, RuleState};
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
+use recycle::base::duration::Duration;
 use recycle::doctor::facts::{Function, Group, Hook, Rule, Seen};
 use recycle::input::fields::FIELDS;
 use serde_json::Value;
@@ -36,8 +37,7 @@ pub(crate) fn to_function(found: &GetFunctionConfigurationOutput) -> Function {
     let environment = found.environment();
     let defaults = environment.and_then(|each| each.variables()?.get("INPUT_DEFAULTS"));
     let defaults: Option<Value> = defaults.and_then(|text| serde_json::from_str(text).ok());
-    let drain = defaults.and_then(|defaults| defaults.get("drain_timeout")?.as_u64());
-    let drain = drain.and_then(|seconds| u32::try_from(seconds).ok());
+    let drain = defaults.and_then(|defaults| Duration::read(defaults.get("drain_timeout")?));
     let logs = found.logging_config();
     let last_update = found.last_update_status();
     Function {
@@ -45,15 +45,15 @@ pub(crate) fn to_function(found: &GetFunctionConfigurationOutput) -> Function {
         last_update: last_update.map_or("", |status| status.as_str()).to_owned(),
         version: version.map(str::to_owned),
         log_level: logs.and_then(|config| Some(config.application_log_level()?.as_str().to_owned())),
-        drain_timeout: drain.unwrap_or_else(longest_drain),
+        drain_timeout: drain.unwrap_or_else(default_drain).as_seconds(),
     }
 }
 
 /// Returns the default of `drain_timeout`, for executions whose module sets nothing else.
-fn longest_drain() -> u32 {
+fn default_drain() -> Duration {
     let field = FIELDS.iter().find(|field| field.name == "drain_timeout");
-    let longest = field.and_then(|field| field.default.parse().ok());
-    longest.unwrap_or_default()
+    let default = field.and_then(|field| serde_json::from_str(field.default).ok());
+    default.unwrap_or_default()
 }
 
 pub(crate) async fn find_group(scaling: &aws_sdk_autoscaling::Client, group: &AutoScalingGroup) -> Group {

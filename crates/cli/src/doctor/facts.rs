@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn a_function_tells_its_version_and_how_long_drains_take() {
         let environment = aws_sdk_lambda::types::EnvironmentResponse::builder()
-            .variables("INPUT_DEFAULTS", r#"{"drain_timeout": 7200}"#)
+            .variables("INPUT_DEFAULTS", r#"{"drain_timeout": "2h"}"#)
             .build();
         let found = GetFunctionConfigurationOutput::builder()
             .description("recycle-eks 1.2.3: the step claim-node")

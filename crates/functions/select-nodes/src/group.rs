@@ -247,7 +247,7 @@ mod tests {
             panic!("{dry:?}")
         };
         assert!(start.name.starts_with(&format!("manual-{NODE}-")));
-        let late = ask(&nobody, json!({"start_no_new_node_after": "PT1H"}), json!({})).await;
+        let late = ask(&nobody, json!({"start_no_new_node_after": "1h"}), json!({})).await;
         assert_eq!(late.unwrap().verdict, SelectVerdict::Stop);
         assert!(nobody.calls().is_empty());
         let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", &group("recycle-eks:paused"));

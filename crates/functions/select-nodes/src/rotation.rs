@@ -314,7 +314,7 @@ mod tests {
                 "DescribeLaunchTemplateVersions",
                 "<launchTemplateVersionSet><item><versionNumber>1</versionNumber></item></launchTemplateVersionSet>",
             );
-        let selection = json!({"outdated": {"ami": true, "older_than": 48}});
+        let selection = json!({"outdated": {"ami": true, "older_than": "2d"}});
         let answer = step(&aws)
             .select_rotation(request(&json!({"trigger": "schedule", "selection": selection})))
             .await

@@ -1,5 +1,6 @@
-//! Identifiers, names, texts, JSON, waiting and failures: what every other room uses.
+//! The types and helpers that every other module uses: identifiers, names, durations, texts, JSON, polling and failures.
 
+pub mod duration;
 pub mod failure;
 pub mod ids;
 pub mod names;

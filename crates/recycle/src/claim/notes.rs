@@ -13,8 +13,8 @@ pub(crate) fn write_notes(facts: &PreflightFacts<'_>, overridden: &[Refusal]) ->
     let PreflightFacts {
         input, group, node, ..
     } = *facts;
-    let forced = |refusal| format!("forced although {refusal}");
-    let mut notes: Vec<String> = overridden.iter().map(forced).collect();
+    let overrides = |refusal| format!("the input overrides {refusal}");
+    let mut notes: Vec<String> = overridden.iter().map(overrides).collect();
     if let Some(group) = group {
         notes.extend(note_limits(input, group));
         notes.extend(note_balancers(input, group, &facts.group_state.balancers));

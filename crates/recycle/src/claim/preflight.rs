@@ -54,13 +54,14 @@ pub fn check_preflight(facts: &PreflightFacts<'_>) -> Preflight {
         return Preflight::AlreadyGone(gone);
     }
     let overrides = &facts.input.overrides;
-    let is_forced = |refusal: &Refusal| {
+    let is_overridden = |refusal: &Refusal| {
         overrides
             .iter()
             .any(|overrides| refusal.obstacle.is_overridden_by(*overrides))
     };
-    let (overridden, refusals): (Vec<Refusal>, Vec<Refusal>) =
-        find_refusals(facts, instance).into_iter().partition(is_forced);
+    let (overridden, refusals): (Vec<Refusal>, Vec<Refusal>) = find_refusals(facts, instance)
+        .into_iter()
+        .partition(is_overridden);
     if !refusals.is_empty() {
         return Preflight::Refused(refusals);
     }
@@ -699,7 +700,7 @@ mod tests {
     }
 
     #[test]
-    fn force_overrides_what_it_names_and_is_told() {
+    fn the_notes_list_the_refusals_that_the_input_overrides() {
         let all = World::behind(
             json!({"override": ["scale_in_protection", "suspended_process", "last_target"]}),
             0,
@@ -707,18 +708,20 @@ mod tests {
         let Preflight::Go { notes } = all.protected().suspending(&["Launch"]).check() else {
             panic!()
         };
-        let forced = notes.iter().filter(|note| note.starts_with("forced although "));
-        assert_eq!(forced.count(), 3, "{notes:?}");
-        let all_forces = input(json!({"override": [
+        let overridden = notes
+            .iter()
+            .filter(|note| note.starts_with("the input overrides "));
+        assert_eq!(overridden.count(), 3, "{notes:?}");
+        let all_overrides = input(json!({"override": [
             "scale_in_protection", "last_target", "running_pods", "suspended_process",
         ]}))
         .overrides;
         for obstacle in Obstacle::ALL {
-            let is_forced = all_forces
+            let is_overridden = all_overrides
                 .iter()
                 .any(|overrides| obstacle.is_overridden_by(*overrides));
             let names = ["scale_in_protection", "suspended_process", "last_target"];
-            assert_eq!(is_forced, names.contains(&obstacle.name()), "{obstacle:?}");
+            assert_eq!(is_overridden, names.contains(&obstacle.name()), "{obstacle:?}");
         }
     }
 

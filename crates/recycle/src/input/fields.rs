@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use crate::base::duration::DurationRange;
 use crate::base::ids::ClusterName;
 use crate::input::limits::Limits;
 use crate::input::model::LONGEST_DRAIN;
@@ -35,8 +36,8 @@ pub enum Kind {
     Selector,
     /// A list of namespaces.
     Namespaces,
-    /// A whole number of seconds within limits, both of which are allowed.
-    Seconds { least: u32, most: u32 },
+    /// A text such as `20h`, or a number of seconds.
+    Duration(DurationRange),
     /// `true` or `false`.
     Flag,
     /// One value of a closed list.
@@ -66,8 +67,9 @@ const fn choice(value: &'static str, meaning: &'static str) -> Choice {
     Choice { value, meaning }
 }
 
-const fn seconds(least: u32, most: u32) -> Kind {
-    Kind::Seconds { least, most }
+/// Creates the kind of a duration from its bounds in seconds, both of which are allowed.
+const fn duration(least: u32, most: u32) -> Kind {
+    Kind::Duration(DurationRange::new(least, most))
 }
 
 const fn required(name: &'static str, meaning: &'static str) -> Field {
@@ -161,8 +163,8 @@ pub(crate) const DISPOSE: Field = setting(
 /// Longer polling would also cost history events that a drain of 30 days needs ([`crate::base::poll`]).
 pub(crate) const REPLACEMENT_TIMEOUT: Field = setting(
     "replacement_timeout",
-    seconds(60, 3_600),
-    "840",
+    duration(60, 3_600),
+    "\"14m\"",
     "how long to wait for a usable replacement; the default is under Cluster Autoscaler's 15 minutes",
 );
 
@@ -170,8 +172,8 @@ pub(crate) const REPLACEMENT_TIMEOUT: Field = setting(
 /// A restart of the kubelet takes one or two minutes. The greatest value is a day.
 pub(crate) const NODE_LOST_AFTER: Field = setting(
     "node_lost_after",
-    seconds(300, 86_400),
-    "1800",
+    duration(300, 86_400),
+    "\"30m\"",
     "how long a node may be not Ready until it counts as lost, and is disposed of with its pods; never less than the pods' own `tolerationSeconds`; at once if its machine is off",
 );
 
@@ -179,8 +181,8 @@ pub(crate) const NODE_LOST_AFTER: Field = setting(
 /// ([`crate::base::poll`]).
 pub(crate) const DRAIN_TIMEOUT: Field = setting(
     "drain_timeout",
-    seconds(60, LONGEST_DRAIN),
-    "172800",
+    duration(60, LONGEST_DRAIN),
+    "\"2d\"",
     "how long the pods may need, up to 30 days; the Node annotation `recycle-eks/drain-until` changes a running drain",
 );
 
@@ -204,15 +206,15 @@ pub(crate) const ON_DRAIN_TIMEOUT: Field = setting(
 /// The greatest value is an hour, the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
 pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
     "load_balancer_grace",
-    seconds(0, 3_600),
-    "60",
+    duration(0, 3_600),
+    "\"60s\"",
     "between leaving the load balancers and disposal",
 );
 
 /// The least value is a second: with 0, pods would end without warning. The greatest is 30 days, like that of a drain.
 pub(crate) const GRACE_PERIOD: Field = setting(
     "grace_period",
-    seconds(1, LONGEST_DRAIN),
+    duration(1, LONGEST_DRAIN),
     "",
     "the grace period that evictions ask for; absent: each pod's own",
 );
@@ -235,7 +237,7 @@ pub(crate) const DRY_RUN: Field = setting(
     "every read, no write; the plan is the output",
 );
 
-pub(crate) const FORCE: Field = setting(
+pub(crate) const OVERRIDE: Field = setting(
     "override",
     Kind::SomeOf(&[
         choice(
@@ -287,7 +289,7 @@ pub const FIELDS: [Field; 18] = [
     GRACE_PERIOD,
     URGENCY,
     DRY_RUN,
-    FORCE,
+    OVERRIDE,
     INTERRUPTED_AT,
     HOOK,
 ];

@@ -197,13 +197,17 @@ mod tests {
     fn every_value_is_taken() {
         let input = input(json!({
             "label_selector": "*", "namespaces": ["jobs"], "evict": "none", "replacement": "before", "dispose": "stop",
-            "replacement_timeout": 60, "drain_timeout": 2_592_000, "on_drain_timeout": "terminate",
-            "load_balancer_grace": 0, "grace_period": 5, "urgency": "planned", "dry_run": true,
+            "replacement_timeout": "60s", "drain_timeout": "30d", "on_drain_timeout": "terminate",
+            "load_balancer_grace": 0, "grace_period": "5", "urgency": "planned", "dry_run": true,
             "override": ["scale_in_protection", "running_pods", "suspended_process"],
         }));
         assert_eq!(input.awaited.selector, Some("*".parse().unwrap()));
         assert_eq!(input.awaited.namespaces, BTreeSet::from(["jobs".to_owned()]));
-        assert_eq!(input.grace_period, Some(5));
+        assert_eq!(
+            (input.replacement_timeout, input.drain_timeout),
+            (60, LONGEST_DRAIN)
+        );
+        assert_eq!((input.load_balancer_grace, input.grace_period), (0, Some(5)));
         assert_eq!(
             (input.evict, input.dispose, input.dry_run),
             (Evict::None, Dispose::Stop, true)
@@ -318,23 +322,25 @@ mod tests {
             ),
             (
                 json!({"replacement_timeout": 59}),
-                "replacement_timeout must be a whole number from 60 to 3600, but is 59",
+                "replacement_timeout must be a duration from 60s to 1h, such as 10m or a number of seconds, but is 59",
             ),
             (
                 json!({"drain_timeout": "2 days"}),
-                "drain_timeout must be a whole number from 60 to 2592000, but is \"2 days\"",
+                "drain_timeout must be a duration from 60s to 30d, such as 20h, 10d or a number of seconds, but is \"2 days\"",
             ),
             (json!({"drain_timeout": 2_592_001}), "but is 2592001"),
             (json!({"drain_timeout": 3_600.5}), "but is 3600.5"),
             (json!({"drain_timeout": -1}), "but is -1"),
             (json!({"drain_timeout": u64::MAX}), "but is 18446744073709551615"),
+            (json!({"drain_timeout": "31d"}), "but is \"31d\""),
+            (json!({"drain_timeout": null}), "but is null"),
             (
                 json!({"grace_period": 0}),
-                "grace_period must be a whole number from 1 to 2592000, but is 0",
+                "grace_period must be a duration from 1s to 30d, such as 20h, 10d or a number of seconds, but is 0",
             ),
             (
                 json!({"load_balancer_grace": 3_601}),
-                "load_balancer_grace must be a whole number from 0 to 3600, but is 3601",
+                "load_balancer_grace must be a duration from 0s to 1h, such as 10m or a number of seconds, but is 3601",
             ),
             (
                 json!({"on_drain_timeout": "kill"}),
@@ -350,7 +356,7 @@ mod tests {
             ),
             (
                 json!({"override": "scale_in_protection"}),
-                "force must be a list of \"scale_in_protection\", \"last_target\", \"running_pods\", \"suspended_process\", but is \
+                "override must be a list of \"scale_in_protection\", \"last_target\", \"running_pods\", \"suspended_process\", but is \
                  \"scale_in_protection\"",
             ),
             (
@@ -359,7 +365,7 @@ mod tests {
             ),
             (
                 json!({"override": ["suspended_process", "suspended_process"]}),
-                "force must name each value once, but has \"suspended_process\" twice",
+                "override must name each value once, but has \"suspended_process\" twice",
             ),
             (
                 json!({"hook": {"name": "drain", "auto_scaling_group_name": "workers", "destination": "EC2"}}),
@@ -397,8 +403,8 @@ mod tests {
             "cluster_name is required, but is missing"
         );
         assert_eq!(
-            refusal(json!({"drain_timeout_second": 60})),
-            "drain_timeout_second is no field of the input; did you mean drain_timeout?"
+            refusal(json!({"drain_timeouts": 60})),
+            "drain_timeouts is no field of the input; did you mean drain_timeout?"
         );
         assert_eq!(
             refusal(json!({"label_selectors": ""})),
@@ -557,15 +563,20 @@ mod tests {
             ),
             (
                 json!({"override": [1]}),
-                "the module setting force must be a list of",
+                "the module setting override must be a list of",
             ),
             (
                 json!({"dry_run": 1}),
                 "the module setting dry_run must be true or false, but is 1",
             ),
             (
-                json!({"drain_timeout": 60}),
-                "the module has no setting drain_timeout; ",
+                json!({"drain_timeout": "59s"}),
+                "the module setting drain_timeout must be a duration from 60s to 30d, such as 20h, 10d or a number of seconds, \
+                 but is \"59s\"",
+            ),
+            (
+                json!({"drain_timeout_seconds": 60}),
+                "the module has no setting drain_timeout_seconds; ",
             ),
             (
                 json!({"evicts": "none"}),
@@ -642,6 +653,8 @@ mod tests {
                 "stop",
                 "last_target",
                 "prod",
+                "20h",
+                "600",
                 "Ü"
             ])
             .prop_map(Value::from),

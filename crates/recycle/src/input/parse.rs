@@ -13,9 +13,9 @@ use crate::base::names::LIFECYCLE_HOOK;
 use crate::base::selector::{Selector, is_dns_label};
 use crate::base::text::cut_given;
 use crate::input::fields::{
-    CLUSTER_NAME, DISPOSE, DRAIN_TIMEOUT, DRY_RUN, EVICT, FIELDS, FORCE, Field, GRACE_PERIOD, HOOK,
-    INSTANCE_ID, INTERRUPTED_AT, Kind, LABEL_SELECTOR, LOAD_BALANCER_GRACE, NAMESPACES, NODE_LOST_AFTER,
-    ON_DRAIN_TIMEOUT, REPLACEMENT, REPLACEMENT_TIMEOUT, Settings, URGENCY, choices,
+    CLUSTER_NAME, DISPOSE, DRAIN_TIMEOUT, DRY_RUN, EVICT, FIELDS, Field, GRACE_PERIOD, HOOK, INSTANCE_ID,
+    INTERRUPTED_AT, Kind, LABEL_SELECTOR, LOAD_BALANCER_GRACE, NAMESPACES, NODE_LOST_AFTER, ON_DRAIN_TIMEOUT,
+    OVERRIDE, REPLACEMENT, REPLACEMENT_TIMEOUT, Settings, URGENCY, choices,
 };
 use crate::input::model::{
     Awaited, Dispose, Hook, Input, InvalidInput, OnDrainTimeout, Override, Replacement,
@@ -164,14 +164,14 @@ impl Reader<'_> {
             evict: self.read_choice(&EVICT)?,
             replacement,
             dispose,
-            node_lost_after: self.read_seconds(&NODE_LOST_AFTER)?,
-            replacement_timeout: self.read_seconds(&REPLACEMENT_TIMEOUT)?,
-            drain_timeout: self.read_seconds(&DRAIN_TIMEOUT)?,
+            node_lost_after: self.read_duration(&NODE_LOST_AFTER)?,
+            replacement_timeout: self.read_duration(&REPLACEMENT_TIMEOUT)?,
+            drain_timeout: self.read_duration(&DRAIN_TIMEOUT)?,
             on_drain_timeout: self.read_choice(&ON_DRAIN_TIMEOUT)?,
-            load_balancer_grace: self.read_seconds(&LOAD_BALANCER_GRACE)?,
+            load_balancer_grace: self.read_duration(&LOAD_BALANCER_GRACE)?,
             grace_period: self
                 .find(&GRACE_PERIOD)
-                .map(|_| self.read_seconds(&GRACE_PERIOD))
+                .map(|_| self.read_duration(&GRACE_PERIOD))
                 .transpose()?,
             urgency: match (urgency, interrupted_at) {
                 (Urgency::Spot, Some(_)) => Urgency::Interruption,
@@ -218,20 +218,19 @@ impl Reader<'_> {
             })
     }
 
-    fn read_seconds(&self, field: &Field) -> Result<u32, InvalidInput> {
-        let Kind::Seconds { least, most } = field.kind else {
-            return Err(InvalidInput(format!("{} is no number of seconds", field.name)));
+    /// Returns seconds.
+    fn read_duration(&self, field: &Field) -> Result<u32, InvalidInput> {
+        let Kind::Duration(range) = field.kind else {
+            return Err(InvalidInput(format!("{} is no duration", field.name)));
         };
-        self.require(field)?
-            .read(&format!("a whole number from {least} to {most}"), |value| {
-                let seconds = u32::try_from(value.as_u64()?).ok();
-                seconds.filter(|seconds| (least..=most).contains(seconds))
-            })
+        let given = self.require(field)?;
+        let duration = range.read(&given.value).map_err(|error| given.refuse(error))?;
+        Ok(duration.as_seconds())
     }
 
     fn read_override(&self) -> Result<BTreeSet<Override>, InvalidInput> {
-        let expected = format!("a list of {}", list_choices(&FORCE));
-        self.require(&FORCE)?
+        let expected = format!("a list of {}", list_choices(&OVERRIDE));
+        self.require(&OVERRIDE)?
             .read_list(&expected, |value| serde_json::from_value(value.clone()).ok())
     }
 

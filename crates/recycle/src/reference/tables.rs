@@ -123,7 +123,7 @@ fn render_allowed(field: &Field) -> String {
         Kind::Identifier => "a text".to_owned(),
         Kind::Selector => "a label selector, `\"\"` or `*`".to_owned(),
         Kind::Namespaces => "a list of names".to_owned(),
-        Kind::Seconds { least, most } => format!("{least} to {most}"),
+        Kind::Duration(range) => format!("{} to {}", range.least(), range.most()),
         Kind::Flag => "`true` or `false`".to_owned(),
         Kind::Time => "a time".to_owned(),
         Kind::Hook => "an object".to_owned(),

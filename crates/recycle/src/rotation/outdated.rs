@@ -8,6 +8,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::base::duration::Duration;
 use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, short_hash};
 use crate::base::selector::Selector;
 use crate::base::text::cut_text;
@@ -33,7 +34,8 @@ pub struct Outdated {
     pub ami: bool,
     /// The kubelet has an older minor version than the control plane.
     pub kubelet: bool,
-    pub older_than: Option<u32>,
+    /// Launched longer ago than this.
+    pub older_than: Option<Duration>,
     pub launched_before: Option<Timestamp>,
     pub all: bool,
 }
@@ -156,7 +158,7 @@ pub enum Criterion {
     LaunchTemplate,
     Ami,
     Kubelet,
-    OlderThanHours,
+    OlderThan,
     LaunchedBefore,
     All,
 }
@@ -197,15 +199,15 @@ pub(crate) fn find_criteria(
     let versions = kubelet.zip(known.control_plane);
     let is_older = versions.is_some_and(|(kubelet, plane)| kubelet < plane);
     let launched = machine.launched_at;
-    let is_old = outdated.older_than.is_some_and(|hours| {
-        known.now.duration_since(launched) > SignedDuration::from_hours(i64::from(hours))
+    let is_old = outdated.older_than.is_some_and(|age| {
+        known.now.duration_since(launched) > SignedDuration::from_secs(i64::from(age.as_seconds()))
     });
     let is_from_before = outdated.launched_before.is_some_and(|moment| launched < moment);
     [
         (Criterion::LaunchTemplate, outdated.launch_template && is_behind),
         (Criterion::Ami, outdated.ami && has_another),
         (Criterion::Kubelet, outdated.kubelet && is_older),
-        (Criterion::OlderThanHours, is_old),
+        (Criterion::OlderThan, is_old),
         (Criterion::LaunchedBefore, is_from_before),
         (Criterion::All, outdated.all),
     ]

@@ -4,17 +4,19 @@
 
 use std::collections::BTreeSet;
 
-use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::base::duration::{Duration, DurationRange};
 use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId};
 use crate::base::strict::read_value;
 use crate::base::text::cut_given;
+use crate::base::time::later;
 use crate::input::model::InvalidInput;
 
-/// The most seconds between the nodes of a group: a day.
-const LONGEST_PAUSE_BETWEEN: u32 = 86_400;
+/// The pause between the nodes of a group: at most a day.
+const PAUSES: DurationRange = DurationRange::new(0, 86_400);
 const MOST_RETRIES: u32 = 10;
 /// The most nodes of a group that a rotation works on at once.
 /// Step Functions runs at most 40 iterations of an inline Map at once (developer guide, "Map state").
@@ -71,7 +73,20 @@ pub enum AtOnce {
 pub enum End {
     At(Timestamp),
     /// Time since the rotation began.
-    After(SignedDuration),
+    After(Duration),
+}
+
+impl End {
+    /// The values that [`End::read`] accepts, for an error message.
+    pub const EXPECTED: &str = "a time such as 2027-01-31T05:00:00Z, or a duration of at least 1s, such as 4h or a number of seconds";
+
+    /// Reads a time in RFC 3339, or a duration. None if the value is neither, or a duration of zero.
+    #[must_use]
+    pub fn read(value: &Value) -> Option<Self> {
+        let moment = value.as_str().and_then(|text| text.parse().ok());
+        let duration = || Duration::read(value).filter(|duration| *duration > Duration::default());
+        moment.map(Self::At).or_else(|| duration().map(Self::After))
+    }
 }
 
 /// The mark that a rotation sets on the nodes that it is about to recycle.
@@ -100,8 +115,8 @@ impl Mark {
 #[serde(deny_unknown_fields)]
 struct Given {
     at_once: Option<Value>,
-    wait_between_nodes: Option<u32>,
-    start_no_new_node_after: Option<String>,
+    wait_between_nodes: Option<Value>,
+    start_no_new_node_after: Option<Value>,
     on_failure: Option<OnFailure>,
     failure_budget: Option<u32>,
     retries: Option<u32>,
@@ -121,13 +136,12 @@ pub(crate) fn read_terms(fields: Map<String, Value>, dry_run: bool) -> Result<Te
     let given: Given = read_value(&Value::Object(fields))
         .map_err(|error| InvalidInput(format!("the input of a rotation: {error}")))?;
     let retries = read_up_to("retries", given.retries, MOST_RETRIES)?;
-    let between = given.wait_between_nodes;
-    let between = read_up_to("wait_between_nodes", between, LONGEST_PAUSE_BETWEEN)?;
-    let end = given.start_no_new_node_after.as_deref();
+    let between = given.wait_between_nodes.as_ref().map(read_pause).transpose()?;
+    let end = given.start_no_new_node_after.as_ref().map(read_end);
     Ok(Terms {
         at_once: given.at_once.as_ref().map(read_at_once).transpose()?,
-        wait_between_nodes: between,
-        start_no_new_node_after: end.map(read_end).transpose()?,
+        wait_between_nodes: between.unwrap_or_default().as_seconds(),
+        start_no_new_node_after: end.transpose()?,
         failure_budget: match (given.on_failure.unwrap_or(OnFailure::Stop), given.failure_budget) {
             (OnFailure::Stop, budget) => Some(budget.unwrap_or_default()),
             (OnFailure::Continue, None) => None,
@@ -149,7 +163,7 @@ fn read_up_to(field: &str, given: Option<u32>, most: u32) -> Result<u32, Invalid
     let given = given.unwrap_or_default();
     if given > most {
         return Err(InvalidInput(format!(
-            "{field} must be from 0 to {most}, and is {given}"
+            "{field} must be from 0 to {most}, but is {given}"
         )));
     }
     Ok(given)
@@ -164,25 +178,26 @@ fn read_at_once(given: &Value) -> Result<AtOnce, InvalidInput> {
     match read() {
         Some(at_once @ (AtOnce::Nodes(1..) | AtOnce::Percent(1..=100))) => Ok(at_once),
         Some(AtOnce::Nodes(_) | AtOnce::Percent(_)) | None => Err(InvalidInput(format!(
-            "at_once must be a number from 1 on, or a text such as \"25%\" up to \"100%\", and is {}",
+            "at_once must be a number from 1 on, or a text such as \"25%\" up to \"100%\", but is {}",
             cut_given(&given.to_string())
         ))),
     }
 }
 
-fn read_end(given: &str) -> Result<End, InvalidInput> {
-    if let Ok(moment) = given.parse() {
-        return Ok(End::At(moment));
-    }
-    let days = SpanRelativeTo::days_are_24_hours();
-    let length = given.parse::<Span>().and_then(|span| span.to_duration(days));
-    match length {
-        Ok(length) if length.is_positive() => Ok(End::After(length)),
-        Ok(_) | Err(_) => Err(InvalidInput(format!(
-            "start_no_new_node_after must be a time such as 2027-01-31T05:00:00Z or a duration such as PT4H, and is {:?}",
-            cut_given(given)
-        ))),
-    }
+fn read_pause(given: &Value) -> Result<Duration, InvalidInput> {
+    PAUSES
+        .read(given)
+        .map_err(|error| InvalidInput(format!("wait_between_nodes {error}")))
+}
+
+fn read_end(given: &Value) -> Result<End, InvalidInput> {
+    End::read(given).ok_or_else(|| {
+        InvalidInput(format!(
+            "start_no_new_node_after must be {}, but is {}",
+            End::EXPECTED,
+            cut_given(&given.to_string())
+        ))
+    })
 }
 
 impl Terms {
@@ -224,7 +239,7 @@ impl Terms {
     pub fn end(&self, began_at: Timestamp) -> Option<Timestamp> {
         self.start_no_new_node_after.map(|end| match end {
             End::At(moment) => moment,
-            End::After(length) => began_at.checked_add(length).unwrap_or(Timestamp::MAX),
+            End::After(duration) => later(began_at, duration.as_seconds()),
         })
     }
 }
@@ -299,17 +314,27 @@ mod tests {
     fn what_makes_no_sense_is_refused_by_name() {
         for (given, words) in [
             (json!({"at_once": 0}), "at_once must be a number from 1 on"),
-            (json!({"at_once": "0%"}), "and is \"0%\""),
+            (json!({"at_once": "0%"}), "but is \"0%\""),
             (json!({"at_once": "101%"}), "up to \"100%\""),
-            (json!({"at_once": "many"}), "and is \"many\""),
-            (json!({"at_once": true}), "and is true"),
-            (json!({"retries": 11}), "retries must be from 0 to 10, and is 11"),
-            (json!({"wait_between_nodes": 86_401}), "must be from 0 to 86400"),
-            (json!({"start_no_new_node_after": "soon"}), "and is \"soon\""),
+            (json!({"at_once": "many"}), "but is \"many\""),
+            (json!({"at_once": true}), "but is true"),
+            (json!({"retries": 11}), "retries must be from 0 to 10, but is 11"),
             (
-                json!({"start_no_new_node_after": "-PT1H"}),
-                "start_no_new_node_after must be",
+                json!({"wait_between_nodes": 86_401}),
+                "wait_between_nodes must be a duration from 0s to 1d, such as 20h or a number of seconds, but is 86401",
             ),
+            (json!({"wait_between_nodes": "25h"}), "but is \"25h\""),
+            (json!({"wait_between_nodes": true}), "but is true"),
+            (
+                json!({"start_no_new_node_after": "soon"}),
+                "start_no_new_node_after must be a time such as 2027-01-31T05:00:00Z, or a duration of at least 1s, such as 4h \
+                 or a number of seconds, but is \"soon\"",
+            ),
+            (json!({"start_no_new_node_after": "-1h"}), "but is \"-1h\""),
+            (json!({"start_no_new_node_after": "PT4H"}), "but is \"PT4H\""),
+            (json!({"start_no_new_node_after": "0s"}), "but is \"0s\""),
+            (json!({"start_no_new_node_after": 0}), "but is 0"),
+            (json!({"start_no_new_node_after": []}), "but is []"),
             (json!({"on_failure": "panic"}), "unknown variant `panic`"),
             (
                 json!({"on_failure": "continue", "failure_budget": 1}),
@@ -363,10 +388,12 @@ mod tests {
     #[test]
     fn the_end_is_a_moment_or_a_length_from_the_beginning() {
         for (given, expected) in [
-            ("2027-01-01T01:00:00Z", 3_600),
-            ("2027-01-01T02:00:00+01:00", 3_600),
-            ("PT4H", 10 + 4 * 3_600),
-            ("P1DT1H", 10 + 25 * 3_600),
+            (json!("2027-01-01T01:00:00Z"), 3_600),
+            (json!("2027-01-01T02:00:00+01:00"), 3_600),
+            (json!("4h"), 10 + 4 * 3_600),
+            (json!("1d1h"), 10 + 25 * 3_600),
+            (json!("14400"), 10 + 4 * 3_600),
+            (json!(14_400), 10 + 4 * 3_600),
         ] {
             let terms = read(json!({"start_no_new_node_after": given})).unwrap();
             assert_eq!(terms.end(at(10)), Some(at(expected)), "{given}");

@@ -677,14 +677,14 @@ fn with_after_the_last_healthy_target_of_several_members_waits_for_another() {
         ..GroupState::default()
     };
     let after = input(json!({"replacement": "after"}));
-    let forced = input(json!({"replacement": "after", "override": ["last_target"]}));
+    let overriding = input(json!({"replacement": "after", "override": ["last_target"]}));
     let mut alone = group();
     alone.desired = 1;
     alone.members.truncate(1);
     let cases = [
         ("another is healthy", &group(), &after, 1, false),
         ("none is", &group(), &after, 0, true),
-        ("forced", &group(), &forced, 0, false),
+        ("overridden", &group(), &overriding, 0, false),
         ("it is the only member", &alone, &after, 0, false),
     ];
     for (name, group, input, others, expected) in cases {

@@ -139,19 +139,19 @@ fn a_node_that_has_failed_is_tried_again_as_often_as_the_input_says_and_not_if_s
         ),
         (
             "in time",
-            json!({"start_no_new_node_after": "PT2H"}),
+            json!({"start_no_new_node_after": "2h"}),
             waiting_node(0),
             "start",
         ),
         (
             "too late",
-            json!({"start_no_new_node_after": "PT1H"}),
+            json!({"start_no_new_node_after": "1h"}),
             waiting_node(0),
             "stop, left: start_no_new_node_after was 2027-01-01T01:00:00Z",
         ),
         (
             "a dry run",
-            json!({"start_no_new_node_after": "PT1H", "dry_run": true}),
+            json!({"start_no_new_node_after": "1h", "dry_run": true}),
             waiting_node(0),
             "start",
         ),
@@ -236,7 +236,7 @@ fn the_group_says_whether_it_is_there_and_paused_and_the_input_how_long_lies_bet
             "pause: 500",
         ),
     ] {
-        let terms = terms(json!({"wait_between_nodes": 600}));
+        let terms = terms(json!({"wait_between_nodes": "10m"}));
         assert_eq!(
             why(check_group(&terms, &waiting_node, 2, fleet.as_ref(), at(100))),
             expected,

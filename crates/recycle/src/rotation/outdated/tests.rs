@@ -94,9 +94,9 @@ fn outdated_is_who_meets_one_of_the_criteria_among_those_that_the_filters_leave(
         (json!({"launch_template": true}), 6, &[OLD][..]),
         (json!({"ami": true}), 6, &[OLD][..]),
         (json!({"kubelet": true}), 6, &[OLD][..]),
-        (json!({"older_than": 5}), 6, &[OLD][..]),
-        (json!({"older_than": 5}), 5, &[][..]),
-        (json!({"older_than": 5, "ami": true}), 11, &[OLD, NEW][..]),
+        (json!({"older_than": "5h"}), 6, &[OLD][..]),
+        (json!({"older_than": "5h"}), 5, &[][..]),
+        (json!({"older_than": "5h", "ami": true}), 11, &[OLD, NEW][..]),
         (json!({"launched_before": "2027-01-01T05:00:00Z"}), 6, &[OLD][..]),
         (json!({"all": true}), 6, &[OLD, NEW][..]),
         (
@@ -137,7 +137,7 @@ fn of_each_node_it_is_told_which_criteria_it_meets() {
         now: at(6 * HOUR),
     };
     let choose = |selection| choose_members(&selection, &found, &known, &rotation());
-    let every = json!({"launch_template": true, "ami": true, "kubelet": true, "older_than": 5,
+    let every = json!({"launch_template": true, "ami": true, "kubelet": true, "older_than": "5h",
         "launched_before": "2027-01-01T05:00:00Z", "all": true});
     let mut chosen = choose(Selection::Outdated(outdated(every)));
     let told = json!({"launch_template": [0], "ami": [0, 1], "kubelet": [0], "older_than": [0], "launched_before": [0],
@@ -195,7 +195,7 @@ fn nodes_go_zone_by_zone_and_the_oldest_first_and_without_those_that_are_worked_
 fn nodes_and_templates_are_read_for_the_criteria_that_need_them() {
     for (json, nodes, templates) in [
         (json!({"outdated": {"all": true}}), false, false),
-        (json!({"outdated": {"older_than": 24}}), false, false),
+        (json!({"outdated": {"older_than": "1d"}}), false, false),
         (json!({"outdated": {"kubelet": true}}), true, false),
         (
             json!({"outdated": {"all": true, "node_labels": "team=a"}}),

@@ -87,7 +87,7 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
         json!({"outdated": {"launched_before": "2027-01-01T00:00:00Z"}}),
         json!({"outdated": {"all": true}}),
         json!({"outdated": {"launch_template": true}}),
-        json!({"outdated": {"groups": ["workers"], "older_than": 24}}),
+        json!({"outdated": {"groups": ["workers"], "older_than": "1d"}}),
     ] {
         assert!(parse_rotation(&good(selection.clone())).is_ok(), "{selection}");
     }
