@@ -70,7 +70,7 @@ def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_
     assert execution.entered("DetachTerminate")[0] <= deadline
 
 
-def test_what_is_left_at_the_deadline_although_it_was_evicted_in_time_is_restore(world, node):
+def test_a_node_with_pods_left_at_the_deadline_is_restored(world, node):
     web = node.deployment("web", labels={"app": "train"})
     world.budget(web, min_available=1)
     train = node.job("train", labels={"app": "train"})
@@ -88,7 +88,7 @@ def test_what_is_left_at_the_deadline_although_it_was_evicted_in_time_is_restore
 
 
 @pytest.mark.parametrize("until", ["now", "2027-01-01T03:00:00Z", "2027-01-01T20:00:00Z"])
-def test_a_deadline_that_a_person_moved_is_kept_with_the_grace_periods(world, node, until):
+def test_a_deadline_that_an_operator_moved_is_kept_with_the_grace_periods(world, node, until):
     node.job("train", labels={"app": "train"}, grace=120, exits_after=110)
     world.at("2h", lambda: node.annotate("recycle-eks/drain-until", until))
     execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=10 * HOUR)
@@ -105,7 +105,7 @@ def test_a_deadline_that_a_person_moved_is_kept_with_the_grace_periods(world, no
         assert execution.entered("DetachTerminate")[0] <= deadline
 
 
-def test_a_grace_period_that_takes_all_of_the_time_is_said_in_the_plan_and_in_the_story(world, node):
+def test_the_plan_and_the_history_name_a_grace_period_that_takes_all_of_the_time(world, node):
     node.job("train", labels={"app": "train"}, grace=3 * HOUR, exits_after=600)
     fields = {"label_selector": "app=train", "on_drain_timeout": "evict", "drain_timeout": 2 * HOUR}
 
@@ -120,7 +120,7 @@ def test_a_grace_period_that_takes_all_of_the_time_is_said_in_the_plan_and_in_th
     assert first["counts"] == {"evictable": 1, "out_of_time": 1, "grace_too_long": 1}
 
 
-def test_restore_evicts_nobody_who_is_waited_for(world, node):
+def test_restore_evicts_no_awaited_pod(world, node):
     train = node.job("train", labels={"app": "train"})
 
     end = world.recycle(node, label_selector="app=train", drain_timeout=HOUR).finishes()
@@ -173,7 +173,7 @@ def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world, no
     assert "3 pods ran on it when its time was over" in event["message"]
 
 
-def test_a_node_whose_pods_end_in_time_is_disposed_of_as_ever(world, node):
+def test_a_node_whose_pods_end_in_time_is_disposed_of_as_usual(world, node):
     train = node.job("train", labels={"app": "train"})
     world.at("30m", train.finishes)
 

@@ -22,7 +22,7 @@ def test_a_group_of_any_size_is_as_large_afterwards(world, minimum, size, maximu
     assert len(web.running_pods()) == 2
 
 
-def test_three_zones(world):
+def test_a_group_of_three_zones_is_recycled(world):
     zones = ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
     workers = world.group("workers", size=3, minimum=1, maximum=6, zones=zones)
 

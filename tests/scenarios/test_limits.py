@@ -16,7 +16,7 @@ TOLD = 33
 LOOK, TELL, REST = 14, 7, 200
 
 
-def test_a_drain_with_an_eviction_at_every_look_and_a_restore_costs_so_little_that_30_days_leave_room_in_the_history(world):
+def test_the_history_has_room_for_30_days_of_evictions_at_every_check_and_a_restore(world):
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
     web = node.deployment("web", replicas=2)

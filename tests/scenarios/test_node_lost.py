@@ -76,7 +76,7 @@ def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, sw
 
 
 @pytest.mark.parametrize(("case", "fields"), sample([(case, fields) for fields in WAYS for case in CASES], 4))
-def test_whatever_was_to_become_of_it_a_lost_node_ends_the_same(world, node, case, fields):
+def test_a_lost_node_ends_the_same_with_every_input(world, node, case, fields):
     happens, says = CASES[case]
     jobs(node)
     world.at("10m", lambda: happens(node))
@@ -102,7 +102,7 @@ def test_the_pods_of_a_lost_node_start_elsewhere(world, node):
 
 
 @pytest.mark.parametrize(("silent_for", "tolerates"), [("1m", 300), ("4m30s", 300), ("29m", 7200), ("90m", 7200), ("5h", None)])
-def test_a_node_that_is_ready_again_while_its_pods_tolerate_that_goes_on_as_if_nothing_had_been(
+def test_a_node_that_is_ready_again_while_its_pods_tolerate_it_goes_on(
     world, node, silent_for, tolerates
 ):
     tolerations = [{"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": tolerates}]
@@ -131,7 +131,7 @@ def test_a_node_that_is_well_again_when_ec2_is_asked_goes_on_draining(world, nod
     assert any("is well again" in answer["reason"] for answer in execution.answers("DetachTerminate"))
 
 
-def test_when_all_nodes_fall_silent_none_is_given_up(world, node):
+def test_when_all_nodes_stop_reporting_none_is_lost(world, node):
     (job,) = jobs(node)
     nodes = []
 
@@ -193,7 +193,7 @@ def test_a_node_that_was_drained_before_it_fell_silent_is_recycled(world, node):
     assert recycle(world, node).finishes().outcome == "recycled"
 
 
-def test_volumes_of_a_machine_that_is_off_are_let_go_and_never_those_of_one_that_runs(world, node):
+def test_only_volumes_of_a_machine_that_is_off_are_detached(world, node):
     seen = []
     database = node.stateful_set("db", annotations={"recycle-eks/drain": "wait"})
     node.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
@@ -241,7 +241,7 @@ def test_a_silent_machine_that_runs_keeps_its_volumes_until_it_is_off(world, nod
     assert marked in ([], ["terminated"])
 
 
-def test_a_member_that_left_its_group_meanwhile_is_lost_too(world, node):
+def test_a_member_that_left_its_group_is_lost_too(world, node):
     jobs(node)
 
     def detach() -> None:
@@ -273,7 +273,7 @@ def test_a_node_that_is_lost_while_its_replacement_is_awaited_is_disposed_of(wor
     is_clean(world, node)
 
 
-def test_where_it_cannot_be_ended_people_are_told_how_and_nothing_is_restore(world, node):
+def test_a_lost_instance_that_cannot_be_ended_is_reported_with_commands_and_not_restored(world, node):
     jobs(node)
     world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, times=None)
     world.at("10m", node.object_is_deleted)
@@ -287,7 +287,7 @@ def test_where_it_cannot_be_ended_people_are_told_how_and_nothing_is_restore(wor
 
 
 @pytest.mark.parametrize("case", ["silent", "object deleted"])
-def test_a_sweep_puts_nothing_back_onto_a_lost_node(world, node, case):
+def test_a_sweep_restores_nothing_on_a_lost_node(world, node, case):
     happens, _ = CASES[case]
     jobs(node)
     execution = recycle(world, node)
@@ -302,7 +302,7 @@ def test_a_sweep_puts_nothing_back_onto_a_lost_node(world, node, case):
     assert any("terminate-instance-in-auto-scaling-group" in text for text in world.notifications)
 
 
-def test_a_sweep_lets_the_group_forget_a_dead_member_in_standby(world, node):
+def test_a_sweep_removes_a_dead_member_in_standby_from_its_group(world, node):
     jobs(node)
     world.has_cloud_controller = False
     execution = recycle(world, node)

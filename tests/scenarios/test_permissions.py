@@ -318,7 +318,7 @@ def granted(world):
     }
 
 
-def test_in_no_story_is_any_call_refused(lived):
+def test_no_call_is_refused_in_any_scenario(lived):
     assert [decision for decision in lived.decisions if not decision.allowed] == []
     assert {short(decision.principal) for decision in lived.decisions} >= {
         "claim-node",
@@ -334,7 +334,7 @@ def not_called(who, sid):
     return next((name for name in (sid, f"{who}'s {sid}") if name in NOT_CALLED), None)
 
 
-def test_whatever_the_policies_allow_was_needed(world, lived):
+def test_every_right_of_the_policies_was_needed(world, lived):
     needed = {(short(each.principal), sid, each.action) for each in lived.decisions for sid in each.statements}
     unneeded = granted(world) - needed
     assert [each for each in sorted(unneeded) if not not_called(*each[:2])] == []
@@ -458,7 +458,7 @@ REFUSALS = {"AccessDenied", "AccessDeniedException", "AuthorizationError", "Unau
 
 
 @pytest.mark.parametrize("whose", ["of another cluster", "nobody's"])
-def test_no_role_may_touch_what_is_not_ours(world, whose):
+def test_no_role_may_touch_foreign_resources(world, whose):
     theirs = world.group("theirs", size=1, minimum=0, maximum=3, cluster="production")
     instance = theirs.instances[0] if whose == "of another cluster" else world.instance_without_group().id
     policies = [each for each in granted(world) if each[1] not in ("WriteItsOwnLog", "DeliverItsLog")]
@@ -474,7 +474,7 @@ def test_no_role_may_touch_what_is_not_ours(world, whose):
     assert sorted(theirs.states.values()) == ["InService"] and theirs.sizes == (0, 1, 3)
 
 
-def test_of_ones_own_instances_only_our_tags_are_written_and_only_claimed_ones_stopped(world):
+def test_only_recycle_eks_tags_are_written_and_only_claimed_instances_stopped(world):
     ours, owned = world.group("workers", size=1).instances[0], {"Key": f"kubernetes.io/cluster/{CLUSTER}"}
     refused = [
         ("claim-node", "ec2:CreateTags", {"Resources": [ours], "Tags": [{"Key": "Name", "Value": "x"}]}),
@@ -590,7 +590,7 @@ def test_the_api_server_refuses_a_function_everything_else(world, method, path):
     assert "forbidden" in answer.body["message"]
 
 
-def test_who_does_not_ask_kubernetes_is_not_let_in(world):
+def test_a_function_that_does_not_call_kubernetes_has_no_access(world):
     token = eks_token(CLUSTER, REGION, *credentials(world, "start-rotation"))
     client = KubeClient(world.kubernetes.proxy.port, world.kubernetes.control_plane.authority.file, token=token)
     assert client.call("GET", "/api/v1/nodes").status == 401

@@ -93,7 +93,7 @@ def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_ev
     assert train.phase == "Running"
 
 
-def test_a_debug_container_keeps_no_pod_and_who_runs_it_may_ask_for_time(world, node):
+def test_a_debug_container_keeps_no_pod_and_an_annotation_gives_it_time(world, node):
     web = node.deployment("web").pods()[0]
     kept = node.deployment("kept").pods()[0]
     debug(world, web, RUNNING)
@@ -136,7 +136,7 @@ def test_a_job_that_finishes_within_20_hours_of_termination_grace_is_a_normal_dr
     assert sorted(asked_to_go(world)) == ["web", "web", "work"]
 
 
-def test_who_is_late_by_five_minutes_is_stuck_and_who_has_grace_left_is_not(world, node):
+def test_a_pod_five_minutes_late_is_stuck_and_a_pod_with_grace_left_is_not(world, node):
     stuck = node.deployment("stuck", grace=600, stuck=True).pods()[0]
     slow = node.deployment("slow", grace=1800, exits_after=1770).pods()[0]
     execution = world.recycle(node)
@@ -164,7 +164,7 @@ def test_a_pod_that_is_stuck_for_good_holds_the_node_and_is_named_so(world, node
     assert not node.unschedulable
 
 
-def test_a_pod_whose_containers_have_ended_holds_no_node_whoever_keeps_its_object(world, node):
+def test_a_pod_whose_containers_have_ended_holds_no_node(world, node):
     kept = node.deployment("kept", finalizers=["example.com/never"]).pods()[0]
 
     end = world.recycle(node).finishes()
@@ -173,7 +173,7 @@ def test_a_pod_whose_containers_have_ended_holds_no_node_whoever_keeps_its_objec
     assert kept.exists and kept.phase == "Failed"
 
 
-def test_a_full_budget_is_told_after_five_minutes_with_pods_since_and_the_api_servers_words(world, node):
+def test_a_full_budget_is_reported_after_five_minutes_with_its_pods_and_the_api_servers_words(world, node):
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
     other = node.deployment("other").pods()[0]
@@ -202,7 +202,7 @@ def test_a_full_budget_is_told_after_five_minutes_with_pods_since_and_the_api_se
     assert len(events(world, node, "RecycleBlocked")) == 1
 
 
-def test_a_budget_of_broken_pods_that_can_never_be_met_is_named_until_somebody_mends_it(world, node):
+def test_a_budget_of_broken_pods_is_named_until_it_is_corrected(world, node):
     """Its pods are not Ready, so the budget (by default `IfHealthyBudget`) is never met, and nobody may go."""
     broken = node.deployment("broken", replicas=2)
     for pod in broken.pods():
@@ -220,7 +220,7 @@ def test_a_budget_of_broken_pods_that_can_never_be_met_is_named_until_somebody_m
     assert execution.finishes().outcome == "recycled"
 
 
-def test_three_refusals_are_told_apart_and_none_keeps_the_other_pods(world, node):
+def test_three_refusals_are_distinguished_and_none_delays_the_other_pods(world, node):
     full = node.deployment("full")
     world.budget(full, min_available=1)
     twice = node.deployment("twice")
@@ -291,7 +291,7 @@ def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
     assert sum(len(team.running_pods()) for team in teams) == 110
 
 
-def test_ten_budgets_that_let_one_pod_go_at_a_time_let_all_go_and_no_service_falls_below(world):
+def test_ten_budgets_that_allow_one_eviction_at_a_time_allow_all_and_hold(world):
     workers = world.group("workers", size=1, minimum=1, maximum=2)
     node = workers.nodes[0]
     room = {"pods": "250", "cpu": "64", "memory": "256Gi"}

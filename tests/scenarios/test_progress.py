@@ -51,7 +51,7 @@ def test_every_function_writes_a_line_for_each_decision(world, node):
     assert {line["phase"] for line in decisions(world, "detach-terminate")} == {"disposing"}
 
 
-def test_describe_node_shows_what_is_awaited_what_blocks_since_and_until(world, node):
+def test_describe_node_shows_awaited_pods_and_blockers_with_their_times(world, node):
     node.job("train", labels={"app": "train"})
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)

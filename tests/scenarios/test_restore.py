@@ -71,7 +71,7 @@ class Story:
 
 
 @pytest.mark.parametrize(("row", "column", "switch"), UNDER)
-def test_a_node_goes_back_by_the_table(world, row, column, switch):
+def test_a_node_is_restored_by_the_table(world, row, column, switch):
     if switch:
         setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
     # Where AWS launches nothing at the maximum, nothing can be launched, be empty, or have pods there.
@@ -148,7 +148,7 @@ def test_a_node_that_was_cordoned_before_stays_so(world, node, job):
     assert not marks(world, node)
 
 
-def test_a_node_that_a_person_cordons_anew_in_the_middle_stays_cordoned(world, node, job):
+def test_a_node_that_an_operator_cordons_anew_stays_cordoned(world, node, job):
     world.at("5m", node.kubernetes.uncordon)
     world.at("6m", node.kubernetes.cordon)
 
@@ -160,7 +160,7 @@ def test_a_node_that_a_person_cordons_anew_in_the_middle_stays_cordoned(world, n
     assert not marks(world, node)
 
 
-def test_a_node_that_a_person_uncordons_in_the_middle_stays_uncordoned(world, node, job):
+def test_a_node_that_an_operator_uncordons_stays_uncordoned(world, node, job):
     world.at("5m", node.kubernetes.uncordon)
 
     end = fails_to_drain(world, node).finishes()
@@ -181,7 +181,7 @@ def test_taints_and_labels_of_others_stay(world, node, job):
     assert node.labels[EXCLUDE] == "its-owner"
 
 
-def test_a_node_that_was_on_its_way_out_comes_back_to_its_balancers(world, node):
+def test_a_node_that_was_leaving_comes_back_to_its_balancers(world, node):
     world.faults.refuse(
         "autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, function="detach-terminate"
     )
@@ -194,7 +194,7 @@ def test_a_node_that_was_on_its_way_out_comes_back_to_its_balancers(world, node)
     assert not marks(world, node)
 
 
-def test_where_aws_refuses_the_way_back_to_its_end_the_cause_and_the_notification_say_how_the_node_is(world, node, job):
+def test_if_aws_refuses_a_restore_the_cause_and_the_notification_describe_the_node(world, node, job):
     world.faults.refuse("ec2:DeleteTags", code="UnauthorizedOperation", message="no", status=403, times=None)
 
     end = fails_to_drain(world, node).finishes()
@@ -217,7 +217,7 @@ def test_where_aws_refuses_the_way_back_to_its_end_the_cause_and_the_notificatio
     assert swept.error == "SweepFailed" and left in swept.cause, swept.cause
 
 
-def test_who_is_protected_by_a_person_stays_protected(world, node, job):
+def test_an_instance_that_an_operator_protected_stays_protected(world, node, job):
     other = node.group.nodes[1]
     node.group.protect(other)
 
@@ -228,7 +228,7 @@ def test_who_is_protected_by_a_person_stays_protected(world, node, job):
     assert members == {other.instance_id: True, node.instance_id: False}
 
 
-def test_a_person_who_exits_standby_during_the_restore_is_not_fought_with(world, node, job):
+def test_an_instance_that_an_operator_takes_out_of_standby_stays_there(world, node, job):
     execution = fails_to_drain(world, node)
     world.clock.run(until=lambda: bool(execution.entered("WaitForRestore")))
     world.aws.client("autoscaling").exit_standby(AutoScalingGroupName="workers", InstanceIds=[node.instance_id])
@@ -241,7 +241,7 @@ def test_a_person_who_exits_standby_during_the_restore_is_not_fought_with(world,
     assert not marks(world, node)
 
 
-def test_a_way_back_that_opens_while_it_is_tried_is_taken(world, node, job):
+def test_a_restore_that_becomes_possible_is_made(world, node, job):
     world.faults.refuse("autoscaling:ExitStandby", code="AccessDenied", status=403, times=3)
 
     end = fails_to_drain(world, node).finishes()
@@ -250,7 +250,7 @@ def test_a_way_back_that_opens_while_it_is_tried_is_taken(world, node, job):
     assert node.group.states[node.instance_id] == "InService" and not marks(world, node)
 
 
-def test_a_way_back_that_does_not_open_leaves_the_node_in_standby_and_says_why(world, node, job):
+def test_a_restore_that_stays_impossible_leaves_the_node_in_standby_with_the_reason(world, node, job):
     world.faults.refuse("autoscaling:ExitStandby", code="AccessDenied", message="not authorized", status=403, times=None)
 
     end = fails_to_drain(world, node).finishes()
@@ -273,7 +273,7 @@ def test_another_execution_goes_on_from_standby_when_there_is_capacity(world):
     assert sorted(workers.states.values()) == ["InService"] * 2
 
 
-def test_a_node_that_was_restore_is_recycled_by_the_next_execution_from_the_beginning(world, node, job):
+def test_a_restored_node_is_recycled_by_the_next_execution_from_the_beginning(world, node, job):
     assert fails_to_drain(world, node).finishes().error == "DrainTimedOut"
     job.finishes()
     world.forget_calls()

@@ -131,7 +131,7 @@ PHASES = [
 
 
 @pytest.mark.parametrize("state", sample(PHASES, 5, first=2))
-def test_stopped_in_any_phase_it_is_restore_and_finished_by_the_next(world, fleet, state):
+def test_a_rotation_stopped_in_any_phase_is_restored_and_finished_by_the_next(world, fleet, state):
     rotation = world.rotate(**WAITED)
     world.clock.run(until=lambda: entered(world, state) > 0, limit=86_400)
     assert entered(world, state), rotation.path
@@ -143,7 +143,7 @@ def test_stopped_in_any_phase_it_is_restore_and_finished_by_the_next(world, flee
 
 
 @pytest.mark.parametrize(("seed", "moment"), [(1, "2m"), (2, "12m"), (3, "12m")])
-def test_stopped_at_any_moment_in_any_order_it_is_restore(world, seed, moment):
+def test_a_rotation_stopped_at_any_moment_in_any_order_is_restored(world, seed, moment):
     world.reset(seed=seed)
     fleet = Fleet(world)
     rotation = world.rotate(**WAITED)
@@ -152,7 +152,7 @@ def test_stopped_at_any_moment_in_any_order_it_is_restore(world, seed, moment):
     fleet.is_whole()
 
 
-def test_aborted_from_the_command_line_its_nodes_are_restore_too(world, cli, fleet):
+def test_the_nodes_of_a_rotation_aborted_from_the_command_line_are_restored(world, cli, fleet):
     rotation = world.rotate(**WAITED)
     world.run("10m")
     told = cli("abort", rotation.arn)
@@ -163,7 +163,7 @@ def test_aborted_from_the_command_line_its_nodes_are_restore_too(world, cli, fle
 
 
 @pytest.mark.parametrize("which", ["the rotation", "a group"])
-def test_crashed_it_is_restore_and_finished_by_the_next(world, fleet, which):
+def test_a_crashed_rotation_is_restored_and_finished_by_the_next(world, fleet, which):
     rotation = world.rotate(**WAITED)
     world.run("10m")
     broken = world.engine.execution(rotation.arn) if which == "the rotation" else children(world)[0]
@@ -180,7 +180,7 @@ def test_crashed_it_is_restore_and_finished_by_the_next(world, fleet, which):
     fleet.is_finished_by_another()
 
 
-def test_whose_function_is_gone_for_good_begins_nothing_more_and_says_so(world, fleet):
+def test_a_rotation_whose_function_is_gone_for_good_begins_no_node_and_says_so(world, fleet):
     rotation = world.rotate(at_once=1, **WAITED)
     world.run("10m")
     world.faults.invoke("select-nodes", times=None)
@@ -198,7 +198,7 @@ def test_whose_function_is_gone_for_good_begins_nothing_more_and_says_so(world, 
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-def test_of_two_that_are_started_at_once_each_node_is_recycled_by_one(world, seed):
+def test_two_rotations_started_at_once_recycle_each_node_once(world, seed):
     world.reset(seed=seed)
     fleet = Fleet(world)
     rotations = [world.rotate(**WAITED) for _ in range(2)]
@@ -212,7 +212,7 @@ def test_of_two_that_are_started_at_once_each_node_is_recycled_by_one(world, see
     fleet.is_whole()
 
 
-def test_one_that_is_started_ten_minutes_later_leaves_the_groups_to_the_first(world, fleet):
+def test_a_rotation_started_ten_minutes_later_leaves_the_groups_to_the_first(world, fleet):
     first = world.rotate(at_once=1, **WAITED)
     world.run("10m")
     second = world.rotate(**WAITED)
@@ -226,7 +226,7 @@ def test_one_that_is_started_ten_minutes_later_leaves_the_groups_to_the_first(wo
 
 
 @pytest.mark.parametrize("moment", ["1m", "10m", "25m"])
-def test_a_group_that_is_deleted_in_the_middle_is_nothing_to_the_other(world, fleet, moment):
+def test_a_group_deleted_in_the_middle_does_not_affect_the_other(world, fleet, moment):
     api, batch = fleet.groups
 
     def delete():
@@ -276,7 +276,7 @@ def never_drained(world, fleet):
 
 @pytest.mark.parametrize("failure", [never_ready, never_drained])
 @pytest.mark.parametrize(("terms", "recycled", "left"), [({}, 1, 1), ({"on_failure": "continue"}, 2, 0)])
-def test_a_node_that_fails_in_the_middle_is_restore_and_stops_the_others_or_not(world, three, trouble, terms, recycled, left):
+def test_a_node_that_fails_in_the_middle_is_restored_and_stops_the_others_or_not(world, three, trouble, terms, recycled, left):
     second = sorted(three.groups[0].instances)[1]
     trouble(world, three)
     end = world.rotate(at_once=1, **WAITED, **terms).finishes()
@@ -320,7 +320,7 @@ def test_a_node_that_is_lost_has_failed_although_it_is_gone(world, three, terms,
     three.is_finished_by_another()
 
 
-def test_a_new_version_in_the_middle_is_the_next_rotations(world, three):
+def test_a_new_version_in_the_middle_is_left_to_the_next_rotation(world, three):
     (group,) = three.groups
     world.at("10m", group.gets_a_new_template)
     end = world.rotate(at_once=1, **WAITED).finishes()
@@ -334,7 +334,7 @@ def test_a_new_version_in_the_middle_is_the_next_rotations(world, three):
     assert world.rotate().finishes().outcome == "nothing_selected"
 
 
-def test_a_person_pauses_terminates_brings_back_and_resumes_meanwhile(world, three):
+def test_an_operator_pauses_terminates_brings_back_and_resumes(world, three):
     (group,) = three.groups
     first, second, third = sorted(group.nodes, key=lambda node: node.instance_id)
     client = world.aws.client("autoscaling")
@@ -364,7 +364,7 @@ def test_a_person_pauses_terminates_brings_back_and_resumes_meanwhile(world, thr
     three.is_finished_by_another()
 
 
-def test_cluster_autoscaler_beside_it_takes_nothing_that_it_works_on(world, three):
+def test_cluster_autoscaler_removes_no_node_that_the_rotation_works_on(world, three):
     (group,) = three.groups
     autoscaler = world.cluster_autoscaler(unneeded_time="10m")
     end = world.rotate(**WAITED).finishes()

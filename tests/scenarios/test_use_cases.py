@@ -39,7 +39,7 @@ def test_scribd_one_node_by_its_three_fields_and_the_instance_is_stopped(world):
     assert list(workers.states.values()).count("InService") == 2 and workers.sizes == (1, 2, 3)
 
 
-def test_ektopistis_nodes_of_an_old_image_one_at_a_time_whatever_else_is_pending(world):
+def test_ektopistis_nodes_of_an_old_image_one_at_a_time_although_pods_are_pending(world):
     """sageailabs/ektopistis with aws-ami-upgrade-tainter.sh: nodes that run another image than their group launches are drained,
     one at a time. There, any Pending pod stopped everything; here a pod of somebody else does not."""
     workers = world.group("workers", size=3, minimum=1, maximum=6)
@@ -59,7 +59,7 @@ def test_ektopistis_nodes_of_an_old_image_one_at_a_time_whatever_else_is_pending
     assert world.rotate({"outdated": {"ami": True}}).finishes().outcome == "nothing_selected"
 
 
-def test_ektopistis_a_node_is_asked_for_with_a_taint(world):
+def test_ektopistis_a_taint_requests_a_node(world):
     """sageailabs/ektopistis: `kubectl taint node … :NoSchedule` has the node drained; no rights in AWS are needed."""
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     web = node.deployment("web", replicas=2)
@@ -73,7 +73,7 @@ def test_ektopistis_a_node_is_asked_for_with_a_taint(world):
     assert not node.exists and len(web.running_pods()) == 2
 
 
-def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_that_fail_abort_nobody(world):
+def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_failures_abort_no_other(world):
     """mattermost/rotator: all nodes of some groups, outdated or not, so many at once, with time between them, a grace period and
     retries. There, one bare pod aborted the rotation and left detached nodes; here what fails is put back, the rest goes on, and
     the same call goes on with it later."""
@@ -116,7 +116,7 @@ def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_that_fail_abort_nob
     assert not any(node.exists for node in old.values()) and untouched.instances == masters
 
 
-def test_rotatorctl_waits_for_the_end_and_its_exit_code_tells_a_pipeline(world, cli):
+def test_rotatorctl_waits_for_the_end_and_its_exit_code_serves_a_pipeline(world, cli):
     """mattermost/rotatorctl: a synchronous command for a pipeline. Here it can be started again, and its exit code tells the ends
     apart."""
     workers = world.group("workers", size=2, minimum=1, maximum=4)

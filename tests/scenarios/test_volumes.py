@@ -72,7 +72,7 @@ def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, 
     assert not story.node.exists
 
 
-def test_a_dry_run_tells_which_pods_no_other_node_could_take_now(world):
+def test_a_dry_run_names_the_pods_that_no_other_node_could_take_now(world):
     story = Story(world)
 
     end = world.recycle(story.node, dry_run=True).finishes()
@@ -94,7 +94,7 @@ def test_a_replacement_in_the_same_zone_takes_the_pod(world):
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
-def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_restore(world, switch):
+def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_restored(world, switch):
     story = Story(world, switch=switch)
 
     end = world.recycle(story.node, drain_timeout=900).finishes()
@@ -108,7 +108,7 @@ def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_restore(wo
     assert not [key for key in {**story.node.annotations, **story.node.labels} if key.startswith("recycle-eks/")]
 
 
-def test_a_node_that_only_holds_pods_lets_the_next_one_have_its_turn_which_may_free_it(world):
+def test_the_next_node_is_admitted_while_a_node_only_holds_pods(world):
     workers = world.group("workers", size=2, minimum=1, maximum=4, zones=[HERE, THERE])
     # Else the group would see to the old one's zone by itself, at the cost of the other.
     workers.suspend("AZRebalance")
@@ -139,7 +139,7 @@ def test_a_node_in_the_zone_that_takes_no_pods_is_no_place(world):
     assert [pod.node_name for pod in story.database.running_pods()] == [other.name]
 
 
-def test_a_pod_on_a_local_disk_is_held_until_a_person_lets_it_go(world):
+def test_a_pod_on_a_local_disk_is_held_until_an_operator_annotates_it(world):
     workers = world.group("workers", size=1, minimum=1, maximum=3)
     node = workers.nodes[0]
     cache = node.stateful_set("cache", volume_claims=[world.kubernetes.local_volume("disk", node.kubernetes)])
@@ -156,7 +156,7 @@ def test_a_pod_on_a_local_disk_is_held_until_a_person_lets_it_go(world):
     assert [pod.phase for pod in cache.pods()] == ["Pending"]
 
 
-def test_a_claim_that_is_not_bound_holds_nobody(world):
+def test_an_unbound_claim_holds_no_pod(world):
     node = world.group("workers", size=1, minimum=1, maximum=3).nodes[0]
     node.stateful_set("db", volume_claims=[world.kubernetes.unbound_claim("later")])
 
