@@ -1,4 +1,4 @@
-"""The way in `after`: no Standby. The node is drained and terminated, and what the group launches in its place is waited for."""
+"""The `after` path: no Standby. The node is drained and terminated, and the execution waits for the replacement."""
 
 import pytest
 
@@ -262,7 +262,7 @@ def test_a_dry_run_plans_the_replacement_after_the_disposal(world):
 # Crashes
 
 
-def story(world):
+def build(world):
     workers = world.group("workers", size=2, minimum=2, maximum=2)
     node = workers.nodes[0]
     with_job(world, node, until="20m")
@@ -274,7 +274,7 @@ def mutating_calls(deployed_world):
     """Every (function, action, n-th time) that changes something in a run without faults."""
     world = deployed_world
     world.reset()
-    _, node, _ = story(world)
+    _, node, _ = build(world)
     assert after(world, node).finishes().outcome == "recycled"
     calls = world.write_points()
     assert len(calls) > 10 and ("recycle-eks-standby-node", "kubernetes:PATCH nodes", 1) in calls
@@ -286,7 +286,7 @@ def test_a_function_killed_around_any_mutating_call_ends_the_same(world, mutatin
     endings = []
     for function, action, nth in sample(mutating_calls, 4, first=moment == "after"):
         world.reset()
-        workers, node, web = story(world)
+        workers, node, web = build(world)
         world.faults.kill(moment, action, function=function, nth=nth)
         end = after(world, node).finishes()
         endings.append(

@@ -170,7 +170,7 @@ def test_a_replacement_that_is_removed_in_the_drain_is_reported_and_the_drain_go
     execution = world.recycle(node, label_selector="app=train")
     world.run("8m")
     replacement = workers.newest
-    # Somebody took the mark away.
+    # Another client removed the mark.
     replacement.annotate(DISABLED, None)
     autoscaler = world.cluster_autoscaler()
     world.run("25m")

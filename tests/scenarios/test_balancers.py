@@ -1,4 +1,4 @@
-"""Load balancers: never without a target unless somebody said so, and no instance ends while it is one."""
+"""Load balancers: never without a target unless an override allows it, and no instance ends while it is a target."""
 
 import pytest
 
@@ -135,7 +135,7 @@ def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_insta
     world.run(end.at + 900)
 
     assert end.outcome == "recycled", end.cause
-    # AWS's victim is a neighbour if it launches one more and trims itself; nobody else's end may leave a gap.
+    # AWS ends another member if it launches one more and trims itself. Only the end of that member may leave a gap.
     victims = [entry for entry in nodes.book if entry.target in nodes.cut_off]
     assert node.instance_id not in nodes.cut_off
     assert [gap for gap in nodes.unserved() if gap[0] not in [entry.ended for entry in victims]] == []
@@ -147,7 +147,7 @@ def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_insta
 
 
 def test_a_grace_that_is_shorter_than_the_draining_cuts_connections(world):
-    """What the setting is for: the model can tell."""
+    """Without the grace the model of load balancers reports a connection that was cut off."""
     workers = group(world)
     node = workers.nodes[0]
     nodes = world.target_group("nodes", deregistration_delay="5m")

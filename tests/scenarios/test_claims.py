@@ -1,4 +1,4 @@
-"""Who works on a node: races, dead owners, and refusals that touch nothing."""
+"""Which execution works on a node: races, dead owners, and refusals that touch nothing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The command line, as people and pipelines use it: the real binary, in this world."""
+"""The command line, as operators and pipelines use it: the real binary, on the local world."""
 
 import json
 import re

@@ -15,8 +15,8 @@ CLUSTER_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/recycle-eks"
 
 @pytest.fixture
 def healthy(world):
-    """A group with our hook that keeps what the hook gives up, somebody who listens, and a sweep that has run. What a reset keeps
-    is put right again."""
+    """A group with the hook and the policy `retain`, a subscription to the topic, and a sweep that has run. A reset keeps the
+    subscription, so it is removed again."""
     world.group("retained", size=2, minimum=1, maximum=4, retains=True)
     topics = world.aws.client("sns")
     subscribed = topics.subscribe(
@@ -31,7 +31,7 @@ def healthy(world):
 
 @contextlib.contextmanager
 def without_entry(world, step):
-    """Somebody has deleted the access entry of a function's role."""
+    """The access entry of a function's role is deleted."""
     role = world.aws.client("lambda").get_function_configuration(FunctionName=f"recycle-eks-{step}")["Role"]
     entry = {"clusterName": CLUSTER, "principalArn": role}
     eks = world.aws.client("eks")

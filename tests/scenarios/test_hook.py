@@ -1,4 +1,4 @@
-"""The way in `hook`: whatever terminates a member of a group with our lifecycle hook waits until its pods are done."""
+"""The hook path: any termination of a member of a group with the lifecycle hook waits until its pods are done."""
 
 import json
 

@@ -7,12 +7,12 @@ import pytest
 
 from world.base.faults import sample
 
-#: Those that touch a way through Standby and a termination.
+#: The readings that concern a path through Standby and a termination.
 SWITCHES = ["terminate_from_standby_launches_extra", "standby_counts_for_zone_balance"]
 UNREACHABLE = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
-#: What happens, what the failure says of it.
+#: The cause of the loss, and the words of the failure.
 CASES = {
     "silent": (lambda node: node.falls_silent(), "it has not been Ready since"),
     "terminated in the console": (lambda node: node.is_terminated_in_the_console(), "its instance is terminated"),
@@ -21,7 +21,7 @@ CASES = {
 }
 
 
-#: What else might have become of it.
+#: Inputs that would have led to another end.
 WAYS = [{"replacement": "after"}, {"dispose": "stop"}, {"dispose": "detach"}]
 
 
@@ -39,7 +39,7 @@ def recycle(world, node, **fields):
 
 
 def is_clean(world, node):
-    """Disposed of, its place in the group as it was; nothing of ours anywhere."""
+    """The instance is disposed of, its place in the group is as it was, and no name of recycle-eks is left."""
     group = node.group
     assert world.instance(node.instance_id).state == "terminated"
     assert not world.calls("autoscaling:ExitStandby") and node.instance_id not in group.states
@@ -320,7 +320,7 @@ def test_a_sweep_removes_a_dead_member_in_standby_from_its_group(world, node):
 # Crashes
 
 
-def story(world, case):
+def build(world, case):
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
     jobs(node, count=2)
@@ -334,7 +334,7 @@ def loss_calls(request, deployed_world):
     """Which case, and every (function, action, n-th time) with which a lost node is ended in a run without faults."""
     world = deployed_world
     world.reset()
-    _, node = story(world, request.param)
+    _, node = build(world, request.param)
     assert recycle(world, node).finishes().error == "NodeLost"
     ends = ("recycle-eks-detach-terminate", "recycle-eks-restore-node")
     calls = [point for point in world.write_points() if point[0] in ends]
@@ -349,7 +349,7 @@ def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(worl
     first = 2 * list(CASES).index(case) + (moment == "after")
     for function, action, nth in sample(calls, 2, first):
         world.reset()
-        workers, node = story(world, case)
+        workers, node = build(world, case)
         world.faults.kill(moment, action, function=function, nth=nth)
         end = recycle(world, node).finishes()
         world.run(end.at + 1800)

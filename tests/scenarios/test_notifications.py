@@ -1,4 +1,4 @@
-"""What people are told, by one topic in one schema: when a node starts, is blocked, goes back, stays behind, or is recycled."""
+"""Notifications, by one topic in one schema: a node starts, is blocked, is restored, is left in Standby, or is recycled."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""People interfere while an execution works on their node: it never fights with them."""
+"""Operators interfere while an execution works on their node. The execution never undoes their changes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pre-flight refuses by name, everything at once, and touches nothing; what comes up later is told at the next poll."""
+"""Pre-flight refuses by name, everything at once, and touches nothing. A later disruption is reported at the next check."""
 
 import json
 import shlex
@@ -60,7 +60,7 @@ def name_other_cluster(world, node) -> None:
     world.aws.client("ec2").create_tags(Resources=[node.instance_id], Tags=[other])
 
 
-#: What speaks against the node -> how that comes about.
+#: The reason against the node, and the change that causes it.
 OBSTACLES = {
     "suspended_process": lambda world, node: node.group.suspend("Launch"),
     "instance_refresh": lambda world, node: refresh(world),
@@ -245,7 +245,7 @@ def test_an_api_server_that_comes_back_in_time_is_waited_for(world, node):
 
 
 def test_a_cluster_that_answered_once_is_only_away(world, node, job):
-    """An execution that resumes finds the claim on the instance: somebody has reached the cluster before."""
+    """An execution that resumes finds the claim on the instance: an execution has reached the cluster before."""
     stopped = world.recycle(node, label_selector="app=train")
     world.run("10m")
     stopped.stop()
@@ -256,7 +256,7 @@ def test_a_cluster_that_answered_once_is_only_away(world, node, job):
     assert end.error == "ServiceUnavailable", end.cause
 
 
-#: What comes up in the drain -> how.
+#: The disruption of the drain, and the change that causes it.
 MEANWHILE = {
     "instance_refresh": lambda world, node: refresh(world),
     "suspended_process": lambda world, node: node.group.suspend("Terminate"),

@@ -1,4 +1,4 @@
-"""What a person can follow: a line of JSON in the log for each decision, the annotation in `kubectl describe node`, Events."""
+"""The progress for operators: a line of JSON in the log for each decision, the annotation in `kubectl describe node`, Events."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def node(world):
 
 
 def decisions(world, function):
-    """The lines of a function's log that tell a decision."""
+    """The lines of a function's log that record a decision."""
     lines = [json.loads(line) for line in world.host.logs(f"recycle-eks-{function}").splitlines() if line.startswith("{")]
     return [line for line in lines if "verdict" in line or "error" in line]
 

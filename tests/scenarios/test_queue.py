@@ -1,4 +1,4 @@
-"""A group's nodes take turns: who waits for whom, what people see of it, who need not wait, and who does not get through."""
+"""The nodes of a group wait in a queue: the order, the progress for operators, executions that do not wait, and failures."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from world.base.faults import sample
 #: The phases in which a node is being replaced, or has pods moved from it; and these with those in which it only waits.
 BUSY = {"standby", "draining"}
 UNDERWAY = BUSY | {"waiting"}
-#: The claim of another execution of this installation, which has the turn.
+#: The claim of another execution of this installation, which was admitted.
 HELD = {
     "schema": 1,
     "fence": "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:another#0",
@@ -32,7 +32,7 @@ def job_on(node):
 
 
 def held_group(world, claim=None):
-    """A group in which one node has the turn until `let_go`, by another execution's claim, and an execution for the other one."""
+    """A group in which one node is admitted until `let_go`, by another execution's claim, and an execution for the other one."""
     holder, queued = group(world).nodes
     recycle(world, holder)
     world.clock.run(until=lambda: "recycle-eks/group" in holder.labels)
@@ -62,7 +62,7 @@ def progress_of(node) -> dict:
 
 
 def marks(world, node) -> list[str]:
-    """What is ours on the node and its instance."""
+    """The names of recycle-eks on the node and its instance."""
     on_node = [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
     return on_node + [key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")]
 
@@ -108,7 +108,7 @@ def test_the_second_node_of_a_group_starts_when_the_first_only_waits_for_pods(wo
 
     assert [end.outcome for end in ends] == ["recycled", "recycled"]
     assert ends[0].at < world.seconds("30m") < world.seconds("1h") < ends[1].at
-    # No earlier than the first one's other pods were gone, and at the next look then.
+    # After the first node's other pods were gone, and at the next check.
     moved = one.entered("EvictPods")[0]
     assert moved < two.entered("StandbyNode")[0] < moved + 120
     assert {answer["verdict"] for answer in two.answers("ClaimNode")} == {"wait", "standby"}
@@ -212,7 +212,7 @@ def test_a_node_that_was_admitted_by_an_outdated_list_steps_back(world):
     ends = [execution.finishes() for execution in executions]
 
     assert [end.outcome for end in ends] == ["recycled"] * 2
-    assert [phase for node, phase in written_phases(world) if node == second.name][:3] == ["claimed", "turn", "claimed"]
+    assert [phase for node, phase in written_phases(world) if node == second.name][:3] == ["claimed", "admitted", "claimed"]
     assert executions[0].entered("WaitInQueue") == []
     assert most_at_once(world, BUSY) == 1
     assert world.faults.not_struck() == []
@@ -235,7 +235,7 @@ def test_a_function_killed_around_each_write_of_the_phase_goes_on_and_no_other_n
         assert world.faults.not_struck() == [], nth
 
 
-# What people see
+# The progress for operators
 
 
 def test_a_queued_node_records_the_node_ahead_and_is_not_written_at_every_check(world):
@@ -280,7 +280,7 @@ def test_an_admitted_node_has_no_progress_of_the_queue(world):
     assert execution.finishes().outcome == "recycled"
 
 
-# Who does not get through (a turn that does not come within a day: tests/docs/test_troubleshooting.py)
+# Nodes that are not admitted (after a day in the queue: tests/docs/test_troubleshooting.py)
 
 
 def test_a_refusal_while_it_waits_gives_the_place_back(world):

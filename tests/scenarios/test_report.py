@@ -1,4 +1,4 @@
-"""`recycle-eks report`: the story of a real execution, as JSON, and as a page that is opened in a real browser."""
+"""`recycle-eks report`: the history of a real execution, as JSON, and as a page that is opened in a real browser."""
 
 import json
 
@@ -33,7 +33,7 @@ def test_a_report_has_the_history_of_the_execution(world, cli, finished):
     assert summary["events"] == len(world.engine.history(execution.arn))
     assert report["polls"] == len(execution.answers("CheckPods"))
     stages = [(span["what"], span["since"], span["until"]) for span in report["stages"]]
-    assert [stage for stage, _, _ in stages] == ["turn", "replacement", "drain", "disposal"]
+    assert [stage for stage, _, _ in stages] == ["queue", "replacement", "drain", "disposal"]
     assert all(one[2] == other[1] for one, other in zip(stages, stages[1:], strict=False))
     (awaited,) = [span for span in report["pods"] if span["what"]["class"] == "awaited"]
     assert awaited["until"] >= "2027-01-01T02:00:00Z"
@@ -55,7 +55,7 @@ def test_the_page_is_whole_on_a_phone_and_on_a_desk_by_day_and_by_night(cli, fin
         assert node.name in seen["title"] and "recycled" in seen["text"]
         assert seen["headings"] == [node.name, "Stages", "Pods over time", "Pods", "What blocked", "Notifications"]
         assert len(seen["captions"]) == 4 and all(seen["pictures"])
-        assert [bar["stage"] for bar in seen["bars"]] == ["turn", "replacement", "drain", "disposal"]
+        assert [bar["stage"] for bar in seen["bars"]] == ["queue", "replacement", "drain", "disposal"]
         assert all(bar["width"] >= 2 and bar["height"] > 10 for bar in seen["bars"]), seen["bars"]
         assert len({bar["colour"] for bar in seen["bars"]}) == 4
         assert seen["background"] == background

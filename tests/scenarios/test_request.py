@@ -1,4 +1,4 @@
-"""A person asks for a node with kubectl: the taint `recycle-eks/request` is answered once, by the next sweep's execution."""
+"""An operator requests a node with kubectl: the taint `recycle-eks/request` is answered once, by the next sweep's execution."""
 
 import itertools
 import json
@@ -67,7 +67,7 @@ def refuse(world, node):
 
 
 def turned_down(world, node):
-    """What the person sees of it, and that no sweep starts it again."""
+    """The Event for the operator, and the proof that no sweep starts it again."""
     (message,) = events(world, node, "RecycleRefused")
     assert not node.has_taint(REQUEST) and not node.unschedulable
     assert sweep(world) is None
@@ -141,7 +141,7 @@ def test_a_request_for_a_node_that_is_being_recycled_is_no_second_recycling(worl
 
 
 @pytest.mark.parametrize("state", ["WaitForReplacement", "WaitForPods"])
-def test_a_restore_answers_a_request_that_came_during_the_drain(world, workers, state):
+def test_a_restore_answers_a_request_that_came_during_the_execution(world, workers, state):
     """Before the node is tainted, and after it."""
     world.timings.launch = 3600
     if state == "WaitForPods":
@@ -184,7 +184,7 @@ def test_a_request_for_a_node_that_was_left_in_standby_goes_on_with_it(world):
 
 
 def test_a_node_that_its_group_terminates_is_not_begun(world):
-    """One of which the drain has failed: it is a person's."""
+    """The drain of the node has failed: an operator has to act."""
     workers = world.group("retained", size=2, minimum=1, maximum=3, retains=True)
     node = workers.nodes[0]
     node.job("train", annotations={"recycle-eks/drain": "wait"})

@@ -1,4 +1,4 @@
-"""An execution that fails puts its node back: each cell of the table, people in between, crashes at every call."""
+"""An execution that fails restores its node: each cell of the table, operators in between, crashes at every call."""
 
 import pytest
 
@@ -19,11 +19,11 @@ TABLE = {
     "Launch suspended": {"not launched": SUSPENDED, "empty": SUSPENDED, "has pods": SUSPENDED},
 }
 CELLS = [(row, column) for row, columns in TABLE.items() for column in columns]
-#: Each cell under the readings that we assume, and some under another one: of 57 each eighth, so that the readings take turns.
+#: Each cell under the readings that are assumed, and some under another one: of 57 each eighth, so that the readings alternate.
 UNDER = [(*cell, None) for cell in CELLS] + sample([(*cell, switch) for cell in CELLS for switch in SWITCHES], 7)
 
 
-class Story:
+class FailingExecution:
     """A node with a Job, whose execution fails while its replacement is as a column says."""
 
     def __init__(self, world, row: str, column: str) -> None:
@@ -53,7 +53,7 @@ class Story:
         return end
 
     def is_unharmed(self) -> None:
-        """Whatever happened, no pod was lost, nobody is left protected, and nothing of ours keeps pods away."""
+        """No pod was lost, no member is still protected, and no taint or cordon of recycle-eks keeps pods away."""
         assert (self.job.phase, self.job.node_name) == ("Running", self.node.name)
         assert self.neighbour.phase == "Running"
         if self.column == "has pods":
@@ -74,31 +74,31 @@ class Story:
 def test_a_node_is_restored_by_the_table(world, row, column, switch):
     if switch:
         setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
-    # Where AWS launches nothing at the maximum, nothing can be launched, be empty, or have pods there.
+    # If AWS launches nothing at the maximum, no replacement can be pending, be empty, or have pods there.
     if switch == "enter_standby_at_max_launches" and SIZES[row][1] == SIZES[row][2]:
         column = "not launched"
-    story = Story(world, row, column)
+    failing = FailingExecution(world, row, column)
     expected = TABLE[row][column]
 
-    end = story.finishes()
+    end = failing.finishes()
 
-    story.is_unharmed()
+    failing.is_unharmed()
     minimum, _, maximum = SIZES[row]
     first = "ReplacementTimedOut" if column in ("not launched", "pending") else "DrainTimedOut"
     if isinstance(expected, int):
         assert (end.status, end.error) == ("FAILED", first), end.cause
         assert "The node was put back" in end.cause
         assert ("its replacement has pods" in end.cause) == (column == "has pods")
-        assert story.group.sizes == (minimum, expected, maximum)
-        assert sorted(story.group.states.values()) == ["InService"] * expected
-        story.leaves_nothing()
+        assert failing.group.sizes == (minimum, expected, maximum)
+        assert sorted(failing.group.states.values()) == ["InService"] * expected
+        failing.leaves_nothing()
     else:
         assert (end.status, end.error) == ("FAILED", "LeftInStandby"), end.cause
         assert end.cause.startswith(f"{first}: ") and expected in end.cause
-        assert story.group.states[story.node.instance_id] == "Standby"
-        assert story.group.sizes == (minimum, 2, maximum)
-        assert "recycle-eks/claim" not in story.node.annotations
-        assert not {"recycle-eks:claim", "recycle-eks:restore-log"} & set(world.instance(story.node.instance_id).tags)
+        assert failing.group.states[failing.node.instance_id] == "Standby"
+        assert failing.group.sizes == (minimum, 2, maximum)
+        assert "recycle-eks/claim" not in failing.node.annotations
+        assert not {"recycle-eks:claim", "recycle-eks:restore-log"} & set(world.instance(failing.node.instance_id).tags)
 
 
 def test_a_launch_that_takes_too_long_leaves_the_group_one_larger_and_says_so(world):
@@ -113,7 +113,7 @@ def test_a_launch_that_takes_too_long_leaves_the_group_one_larger_and_says_so(wo
     assert sorted(workers.states.values()) == ["InService", "InService", "Pending"]
 
 
-# People
+# Operators
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def fails_to_drain(world, node, **fields):
 
 
 def marks(world, node) -> list[str]:
-    """What is left of us on the node and on its instance."""
+    """The names of recycle-eks on the node and on its instance."""
     found = [*node.annotations, *node.labels, *world.instance(node.instance_id).tags]
     return [key for key in found if key.startswith("recycle-eks")]
 
@@ -210,7 +210,7 @@ def test_if_aws_refuses_a_restore_the_cause_and_the_notification_describe_the_no
     assert len(told) == 1 and left in told[0] and "delete-tags" in told[0]
     assert node.group.states[node.instance_id] == "InService" and not node.unschedulable
     assert "recycle-eks/claim" not in node.annotations and "recycle-eks/group" not in node.labels, "it would hold up its group"
-    # What was refused is tried again after six hours.
+    # A refused restore is tried again after six hours.
     assert world.sweep().finishes().status == "SUCCEEDED"
     world.run(end.at + 6 * 3600 + 60)
     swept = world.sweep().finishes()
@@ -298,7 +298,7 @@ def test_a_redriven_execution_touches_nothing_after_the_restore(world, node, job
 
 
 def failing(world):
-    """A drain that fails at the group's minimum with an empty replacement: every kind of step is in its put-back."""
+    """A drain that fails at the group's minimum with an empty replacement: every kind of step is in its restore."""
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
     node.job("train", labels={"app": "train"})
@@ -307,7 +307,7 @@ def failing(world):
 
 @pytest.fixture(scope="module")
 def restore_calls(deployed_world):
-    """Every (action, n-th time) with which the put-back changes something in a run without faults."""
+    """Every (action, n-th time) with which the restore changes something in a run without faults."""
     world = deployed_world
     world.reset()
     _, node = failing(world)

@@ -45,7 +45,7 @@ def runs(world):
 
 
 def only(end):
-    """What the rotation says of its only group, whether it is its output or its error's cause."""
+    """The rotation's report of its only group, from its output or its error's cause."""
     (group,) = (end.output or json.loads(end.cause))["groups"]
     return group
 
@@ -92,7 +92,7 @@ def test_the_mark_is_the_one_that_the_input_asks_for(world, workers, mark, effec
     taints = lambda: [taint["effect"] for node in marked(world) for taint in node.taints if taint["key"] == MARK]  # noqa: E731
     world.at("90s", lambda: seen.append((taints(), sum(MARK in node.annotations for node in world.kubernetes.nodes()))))
     end = world.rotate(at_once=1, mark=mark).finishes()
-    # Whoever comes meanwhile is told by the annotation, with a taint or without.
+    # The annotation marks the nodes for another rotation, with a taint or without.
     assert seen == [(effects, 3)]
     assert only(end)["recycled"] == 3 and not marked(world)
 

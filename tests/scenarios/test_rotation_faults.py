@@ -1,5 +1,5 @@
-"""A rotation that is stopped, crashes, is started twice, throttled or disturbed: whatever comes, the world is whole afterwards,
-and started again it finishes the rest. What is judged is the world, never our own records."""
+"""A rotation that is stopped, crashes, is started twice, throttled or disturbed. Nodes and groups are whole
+afterwards, and a rotation that is started again finishes the rest. The live state is judged, never the records of recycle-eks."""
 
 import json
 import math
@@ -33,19 +33,19 @@ class Fleet:
         return min(group.nodes, key=lambda node: node.instance_id)
 
     def finish(self, job):
-        """Who was killed before has not finished."""
+        """A job that was killed before has not finished."""
         if job.exists and not job.is_terminating:
             job.finishes()
             self.done.append(job)
 
     def expects_the_end_of(self, node):
-        """A person, or the machine's own failure, ends it with all that is on it: none of our doing."""
+        """An operator, or the machine's own failure, ends it with all that is on it. recycle-eks did not end it."""
         self.by_hand[node.instance_id] = self.world.clock.elapsed()
         self.jobs = [job for job in self.jobs if not job.exists or job.node_name != node.name]
 
     @property
     def died(self):
-        """The machines that ended with pods at work, before a person or a failure of their own would have ended them."""
+        """The machines that ended with pods at work, before an operator or a failure of their own would have ended them."""
         return [end for end in self.world.ends if end.pods and end.at < self.by_hand.get(end.instance_id, math.inf)]
 
     @property
@@ -63,7 +63,7 @@ class Fleet:
             world.clock.run(until=lambda: not running(), limit=world.clock.elapsed() + 86_400)
 
     def is_whole(self):
-        """What has to be true whatever happened. A group is larger by no more than the nodes that came back beside replacements
+        """The conditions after every fault. A group is larger by no more than the nodes that came back beside replacements
         that have pods (docs/SEMANTICS.md says so)."""
         self.idle()
         assert self.died == []
@@ -82,7 +82,7 @@ class Fleet:
         return [instance for instance in self.old[group.name] if instance in group.instances]
 
     def is_finished_by_another(self, **terms):
-        """Started again, the rotation does what is left, and nothing that was done."""
+        """A rotation that is started again recycles the remaining nodes, and no other."""
         rest = {group.name: len(self.left(group)) for group in self.living if self.left(group)}
         end = self.world.rotate(**{**WAITED, **terms}).finishes()
         assert end.outcome == ("rotated" if rest else "nothing_selected"), end
@@ -96,7 +96,7 @@ def groups_of(end):
 
 
 def tells_the_truth(fleet, *ends):
-    """What rotations say of the groups that are there is what the world shows. Another execution has recycled a duplicate."""
+    """The reports of rotations about groups that still exist are true. Another execution has recycled a duplicate."""
     for group in fleet.living:
         told = [groups_of(end)[group.name] for end in ends if group.name in groups_of(end)]
         gone = set(fleet.old[group.name]) - set(group.instances) - set(fleet.by_hand)

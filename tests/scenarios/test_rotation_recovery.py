@@ -1,4 +1,4 @@
-"""What breaks a rotation from the side: nodes that never join, people who do not look, AWS that refuses."""
+"""Rotations that are disturbed: nodes that never join, operators who do not react, AWS that refuses."""
 
 import json
 
@@ -14,7 +14,7 @@ def workers_of(world, size=3, minimum=1, maximum=6):
 
 
 def only(end):
-    """What the rotation says of its only group."""
+    """The rotation's report of its only group."""
     (group,) = (end.output or json.loads(end.cause))["groups"]
     return group
 

@@ -18,5 +18,5 @@ def test_a_fleet_is_rotated_in_little_more_than_the_least_time_and_within_the_qu
     assert figures.nodes == figures.recycled == 30
     # The bound is no free lunch: it is what each group's nodes take by themselves.
     assert figures.bound > 10 / figures.at_once * min(times.alone for times in figures.own_times.values())
-    # Nothing that a node costs grows with the fleet: it is what a node costs alone, and some looks while it waits for its turn.
+    # No cost of a node grows with the fleet: it is the cost of a node alone, and some checks while it waits in the queue.
     assert figures.requests["kubernetes:GET nodes"] < 30 * 60

@@ -1,4 +1,4 @@
-"""Which pods are waited for: selector, namespaces, our annotation, and a person who moves the deadline."""
+"""Which pods are waited for: selector, namespaces, the annotation, and an operator who moves the deadline."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_an_empty_selector_waits_for_no_pod_by_label(world, node):
 
 
 def test_pods_that_run_to_completion_are_waited_for_by_default(world, node):
-    """A Job's, and those of a controller that nobody here knows."""
+    """Pods of a Job, and of a controller of an unknown kind."""
     job = node.job("train")
     node.deployment("web", replicas=1)
     world.at("20m", job.finishes)

@@ -9,7 +9,7 @@ WAITS = {"recycle-eks/drain": "wait"}
 
 
 def interrupted(world, node, **fields):
-    """What the rule for interruption warnings starts, two minutes before EC2 takes the instance."""
+    """The execution that the rule for interruption warnings starts, two minutes before EC2 takes the instance."""
     at = world.clock.now() + 120
     world.at(world.clock.elapsed() + 120, node.is_terminated_in_the_console)
     return world.recycle(node, urgency="spot", interrupted_at=iso(at), **fields)

@@ -1,4 +1,4 @@
-"""What starts rotations without a rule of EventBridge: alarms that tell a topic, schedules, a changed value."""
+"""Rotations that start without a rule of EventBridge: alarms that publish to a topic, schedules, a changed value."""
 
 import json
 
@@ -95,7 +95,7 @@ def test_an_alarm_that_cannot_start_a_rotation_is_tried_again_and_at_last_kept(w
     assert "node-cpu" in json.dumps(kept["requestPayload"])
 
 
-# Schedules: the world's clock begins on Friday, 2027-01-01, at midnight UTC.
+# Schedules: the clock of the local world begins on Friday, 2027-01-01, at midnight UTC.
 
 DAY = 86_400
 

@@ -1,13 +1,13 @@
-"""`dispose: stop` and `dispose: detach`: what becomes of the instance, of its Node, of the other members, whatever goes wrong."""
+"""`dispose: stop` and `dispose: detach`: the instance, its Node, and the other members, with and without faults."""
 
 import pytest
 
 from world.base.faults import sample
 
-#: What is assumed, and the two other readings of a detachment; test_unknowns.py tries them all.
+#: The assumed reading of a detachment, and the two others. test_unknowns.py tries them all.
 SWITCHES = [None, "detach_from_standby_kills_another", "detach_from_standby_launches_extra"]
 KEPT = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-OUR_TAINTS = ("recycle-eks/draining", "recycle-eks/stopped", "recycle-eks/detached", "node.kubernetes.io/out-of-service")
+TAINTS = ("recycle-eks/draining", "recycle-eks/stopped", "recycle-eks/detached", "node.kubernetes.io/out-of-service")
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
@@ -30,8 +30,8 @@ def protected(world):
 
 
 def taints_of(node):
-    """What nobody but us has set."""
-    return [taint["key"] for taint in node.kubernetes.taints if taint["key"] in OUR_TAINTS]
+    """The taints that only recycle-eks sets."""
+    return [taint["key"] for taint in node.kubernetes.taints if taint["key"] in TAINTS]
 
 
 def tags_of(world, node):
@@ -143,7 +143,7 @@ def test_after_a_stop_between_the_calls_the_sweep_leaves_no_member_protected(wor
     if stopped_after == "SetInstanceProtection":
         assert not left and node.group.states[node.instance_id] == "InService"
     else:
-        # What is left of ours on an instance that no group has is a person's to see to.
+        # An operator has to remove the marks of an instance that is in no group.
         told = world.told[-1]
         assert left == {node.name, node.instance_id}
         assert told["severity"] == "critical" and f"({node.instance_id}) is in no group" in told["reason"] and told["what_to_do"]
@@ -198,7 +198,7 @@ def untags_the_claim(parameters):
         ("detach", "ec2:DeleteTags", untags_the_claim),
     ],
 )
-def test_a_stop_or_detach_does_not_fail_because_its_last_call_was_refused(world, node, dispose, refused, where):
+def test_a_disposal_does_not_fail_because_its_last_call_was_refused(world, node, dispose, refused, where):
     world.faults.refuse(refused, code="Forbidden", status=403, function="detach-terminate", where=where, times=None)
 
     end = recycle(world, node, dispose).finishes()
@@ -255,7 +255,7 @@ def test_a_detached_instance_is_refused_as_long_as_no_group_has_it(world, node):
 
 
 def was_detached_and_is_attached_again(world, node):
-    """By a person, who takes away what kept pods off it. The tag of its earlier life stays."""
+    """An operator attaches it, and removes the taint and the cordon. The earlier tag stays."""
     assert recycle(world, node, "detach").finishes().outcome == "recycled"
     world.aws.client("autoscaling").attach_instances(AutoScalingGroupName=node.group.name, InstanceIds=[node.instance_id])
     node.kubernetes.remove_taints("recycle-eks/detached")
@@ -323,7 +323,7 @@ def test_a_one_time_spot_instance_can_be_detached_but_not_stopped(world, node):
 # Crashes
 
 
-def story(world):
+def build(world):
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
     world.at("8m", node.job("train", labels={"app": "train"}).finishes)
@@ -335,7 +335,7 @@ def disposal_calls(request, deployed_world):
     """How it ends, and every (action, n-th time) with which `detach-terminate` changes something in a run without faults."""
     world = deployed_world
     world.reset()
-    _, node = story(world)
+    _, node = build(world)
     assert recycle(world, node, request.param).finishes().outcome == "recycled"
     calls = [(action, nth) for function, action, nth in world.write_points() if function == "recycle-eks-detach-terminate"]
     assert len(calls) > 6
@@ -348,7 +348,7 @@ def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposa
     endings = []
     for action, nth in sample(calls, 3, first=moment == "after"):
         world.reset()
-        workers, node = story(world)
+        workers, node = build(world)
         world.faults.kill(moment, action, function="detach-terminate", nth=nth)
         end = recycle(world, node, dispose).finishes()
         endings.append(

@@ -1,4 +1,4 @@
-"""Whatever an execution leaves that no longer runs is put back by the sweep: within two of them, and told once."""
+"""The sweep restores the node of an execution that no longer runs: within two sweeps, and with one notification."""
 
 import pytest
 
@@ -25,14 +25,14 @@ def begin(world, node, **fields):
 
 
 def stop_in(world, execution, state, nth=1):
-    """A person stops it the moment it enters a state."""
+    """An operator stops it the moment it enters a state."""
     world.clock.run(until=lambda: len(execution.entered(state)) >= nth, limit=2 * 86_400)
     assert len(execution.entered(state)) >= nth, execution.path
     execution.stop()
 
 
-def cordon_as_we_do(world, node):
-    """Under our name as the field manager, by which a cordon is known to be ours."""
+def cordon_as_recycle_eks(world, node):
+    """Cordons with the field manager of recycle-eks, by which it recognizes its own cordon."""
     path = f"/api/v1/nodes/{node.name}?fieldManager=recycle-eks"
     world.kubernetes.must("PATCH", path, {"spec": {"unschedulable": True}}, MERGE_PATCH)
 
@@ -202,7 +202,7 @@ def test_protection_and_cordon_for_a_node_that_is_gone_are_removed(world, node):
     other = node.group.nodes[1]
     gone = "i-0fedcba9876543210"
     other.annotate("recycle-eks/cordoned-for", gone)
-    cordon_as_we_do(world, other)
+    cordon_as_recycle_eks(world, other)
     node.group.protect(other)
     world.aws.client("ec2").create_tags(Resources=[other.instance_id], Tags=[{"Key": "recycle-eks:protected-for", "Value": gone}])
 

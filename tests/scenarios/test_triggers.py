@@ -1,4 +1,4 @@
-"""What recycles nodes by itself, each from the event that AWS sends: alarms, Spot, any other event."""
+"""Triggers that recycle nodes, each from the event that AWS sends: alarms, Spot, any other event."""
 
 import json
 
