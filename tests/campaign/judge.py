@@ -125,7 +125,7 @@ def _groups(stage: Stage) -> Iterator[str]:
         left = [each for each in away if each in theirs or stage.is_tagged(each, "recycle-eks:stopped")]
         old = [node for node in stage.nodes if states.get(node.instance_id) == "InService" and _is_said_larger(stage, node)]
         new = [node for node in group.nodes if node.instance_id not in stage.members[group.name] and node.pods_at_work()]
-        # Where a replacement has pods, the node comes back beside it, and the end says so: the table of a restore.
+        # Where a replacement has pods, the node comes back beside it, and the end says so: the put-back table.
         allowed = [(least, wanted + more, most) for more in range(min(len(old), len(new)) + 1)]
         if group.sizes not in allowed:
             yield f"{group} has the sizes {group.sizes} and not {stage.sizes[group.name]}"

@@ -22,7 +22,7 @@ from world.scenario.executions import Execution
 from world.scenario.groups import Group, Node
 from world.world import World
 
-#: Virtual seconds after which executions are given up that still run: more than a restore that is tried for half an hour.
+#: Virtual seconds after which executions are given up that still run: more than a put-back that is tried for half an hour.
 PATIENCE = 5 * 86_400
 #: Virtual seconds in which whatever an event starts has begun.
 BEGINS = 10

@@ -36,7 +36,7 @@ def sections(figures: Figures) -> list[tuple[str, list[Row]]]:
         ("makespan", duration(figures.makespan)),
         ("the least that it could be", duration(figures.bound)),
         ("ratio", f"{figures.ratio:.3f}"),
-        ("checks of the pods a node", f"{figures.polls_per_node:.1f}"),
+        ("polls a node", f"{figures.polls_per_node:.1f}"),
         ("history events a node", f"{figures.events_per_node:.0f}"),
         ("real time", duration(figures.real_seconds)),
     ]
@@ -70,7 +70,7 @@ def sections(figures: Figures) -> list[tuple[str, list[Row]]]:
     ]
     return [
         ("The rotation", [("", ""), *summary]),
-        ("Each kind of node alone", [("", "replaced after", "next node admitted after", "recycled after"), *own]),
+        ("Each kind of node alone", [("", "replaced after", "turn handed on after", "recycled after"), *own]),
         (
             "Quotas, as leaky buckets on virtual time",
             [("", "calls", "most in a second", "highest level", "bucket, refill"), *uses],
