@@ -99,7 +99,7 @@ def a_hook_whose_event_is_lost(world, cli):
     assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"]
 
 
-def a_hook_that_nobody_hears_of_in_a_drain(world, cli):
+def a_hook_whose_event_is_lost_in_a_drain(world, cli):
     """The group ends the member during its drain. The execution notices that, and keeps the hook alive."""
     world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
     workers = world.group("impatient", size=2, minimum=1, maximum=4)
@@ -256,7 +256,7 @@ def an_operator(world, cli):
 
 SCENARIOS = [
     a_recycling, volumes, afterwards, stopped, detached, a_hook, a_hook_of_a_foreign_member, a_hook_whose_event_is_lost,
-    a_hook_that_nobody_hears_of_in_a_drain, a_cluster_that_has_moved,
+    a_hook_whose_event_is_lost_in_a_drain, a_cluster_that_has_moved,
     a_restore, a_restore_without_a_replacement, a_lost_node, spot, a_sweep, a_rotation, a_rotation_that_is_redriven,
     a_rotation_that_is_aborted, schedules,
     an_alarm_through_a_topic, an_alarm_that_starts_nothing, an_operator,

@@ -66,7 +66,7 @@ def refuse(world, node):
     ask(node)
 
 
-def turned_down(world, node):
+def is_refused(world, node):
     """The Event for the operator, and the proof that no sweep starts it again."""
     (message,) = events(world, node, "RecycleRefused")
     assert not node.has_taint(REQUEST) and not node.unschedulable
@@ -82,7 +82,7 @@ def test_a_refused_request_is_reported_and_not_started_again(world, workers):
     end = sweep(world)
 
     assert end.error == "PreflightRefused"
-    assert "scale_in_protection" in turned_down(world, node)
+    assert "scale_in_protection" in is_refused(world, node)
     assert node.has_taint("team")
     ask(node)
     world.aws.client("autoscaling").set_instance_protection(
@@ -98,7 +98,7 @@ def test_a_module_whose_defaults_make_no_sense_says_so_on_the_node(world, worker
     ask(node)
 
     assert sweep(world).error == "InvalidInput"
-    assert "evict" in turned_down(world, node)
+    assert "evict" in is_refused(world, node)
 
 
 def test_if_a_dry_run_is_the_default_the_plan_is_the_answer(world, workers):
@@ -207,7 +207,7 @@ def test_a_node_in_no_group_is_refused(world, workers):
     ask(node)
 
     assert sweep(world).error == "PreflightRefused"
-    assert "group" in turned_down(world, node)
+    assert "group" in is_refused(world, node)
 
 
 def test_a_refusal_is_reported_although_its_function_is_killed_at_each_call(world):
@@ -230,7 +230,7 @@ def test_a_refusal_is_reported_although_its_function_is_killed_at_each_call(worl
         world.faults.kill(when, action, function="recycle-eks-restore-node", nth=nth)
         node, end = run()
         assert end.error == "PreflightRefused", (action, nth, when)
-        assert turned_down(world, node), (action, nth, when)
+        assert is_refused(world, node), (action, nth, when)
         assert world.faults.not_struck() == []
 
 

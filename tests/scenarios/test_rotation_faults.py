@@ -95,7 +95,7 @@ def groups_of(end):
     return {group["group"]: group for group in (end.output or json.loads(end.cause))["groups"]}
 
 
-def tells_the_truth(fleet, *ends):
+def reports_are_true(fleet, *ends):
     """The reports of rotations about groups that still exist are true. Another execution has recycled a duplicate."""
     for group in fleet.living:
         told = [groups_of(end)[group.name] for end in ends if group.name in groups_of(end)]
@@ -192,7 +192,7 @@ def test_a_rotation_whose_function_is_gone_for_good_begins_no_node_and_says_so(w
     assert {name: (told["recycled"], [each["why"] for each in told["failed"]]) for name, told in groups_of(end).items()} == {
         name: (1, ["Lambda.ServiceException"]) for name in ("api", "batch")
     }
-    tells_the_truth(fleet, end)
+    reports_are_true(fleet, end)
     fleet.is_whole()
     fleet.is_finished_by_another()
 
@@ -203,7 +203,7 @@ def test_two_rotations_started_at_once_recycle_each_node_once(world, seed):
     fleet = Fleet(world)
     rotations = [world.rotate(**WAITED) for _ in range(2)]
     ends = [rotation.finishes() for rotation in rotations]
-    tells_the_truth(fleet, *ends)
+    reports_are_true(fleet, *ends)
     for end in ends:
         failed = [failed["why"] for told in groups_of(end).values() for failed in told["failed"]]
         assert all(why.startswith("duplicate: ") for why in failed), failed
@@ -221,7 +221,7 @@ def test_a_rotation_started_ten_minutes_later_leaves_the_groups_to_the_first(wor
     assert [(told["recycled"], told["why"]) for told in groups_of(ends[1]).values()] == [
         (0, [f"{first.arn} is at work on it"])
     ] * 2
-    tells_the_truth(fleet, *ends)
+    reports_are_true(fleet, *ends)
     fleet.is_whole()
 
 
@@ -238,7 +238,7 @@ def test_a_group_deleted_in_the_middle_does_not_affect_the_other(world, fleet, m
     end = world.rotate(at_once=1, **WAITED).finishes()
 
     assert groups_of(end)["api"]["recycled"] == 2
-    tells_the_truth(fleet, end)
+    reports_are_true(fleet, end)
     fleet.is_whole()
     fleet.is_finished_by_another()
 
@@ -250,7 +250,7 @@ def test_three_minutes_of_throttling_everywhere_are_outlived(world, fleet):
     end = world.rotate(**WAITED).finishes()
 
     assert end.outcome == "rotated", end
-    tells_the_truth(fleet, end)
+    reports_are_true(fleet, end)
     assert not any(fleet.left(group) for group in fleet.groups)
     fleet.is_whole()
 
@@ -284,7 +284,7 @@ def test_a_node_that_fails_in_the_middle_is_restored_and_stops_the_others_or_not
     assert end.error == "RotationFailed"
     told = groups_of(end)["api"]
     assert (told["recycled"], [each["node"] for each in told["failed"]], told["left"]) == (recycled, [second], left)
-    tells_the_truth(three, end)
+    reports_are_true(three, end)
     world.run(max(world.clock.elapsed(), world.seconds("4h5m")))
     three.is_whole()
     three.is_finished_by_another()
@@ -294,7 +294,7 @@ def test_a_node_whose_replacement_was_not_ready_is_tried_again(world, three):
     never_ready(world, three)
     end = world.rotate(at_once=1, retries=1, **WAITED).finishes()
     assert end.outcome == "rotated" and groups_of(end)["api"]["recycled"] == 3, end
-    tells_the_truth(three, end)
+    reports_are_true(three, end)
     three.is_whole()
 
 
@@ -325,7 +325,7 @@ def test_a_new_version_in_the_middle_is_left_to_the_next_rotation(world, three):
     world.at("10m", group.gets_a_new_template)
     end = world.rotate(at_once=1, **WAITED).finishes()
     assert end.outcome == "rotated"
-    tells_the_truth(three, end)
+    reports_are_true(three, end)
     three.is_whole()
 
     again = world.rotate().finishes()
@@ -359,7 +359,7 @@ def test_an_operator_pauses_terminates_brings_back_and_resumes(world, three):
     assert told["why"] == ["is no member of its group any more"]
     began = [each.entered("ClaimNode")[0] for each in world.executions()]
     assert len(began) == 2 and began[1] > world.seconds("2h")
-    tells_the_truth(three, end)
+    reports_are_true(three, end)
     three.is_whole()
     three.is_finished_by_another()
 
