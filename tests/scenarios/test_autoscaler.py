@@ -45,7 +45,7 @@ def test_neither_the_old_node_nor_its_replacement_is_removed_during_the_work(wor
     assert marks(replacement) == []
     world.run(end.at + 1200)
     gone = [*autoscaler.removed, *(set(workers.nodes_seen) - set(workers.states))]
-    assert replacement.instance_id in gone, "from then on it is like any other"
+    assert replacement.instance_id in gone, "afterwards it is like any other node"
 
 
 def test_the_marks_are_there_before_standby_and_as_soon_as_the_replacement_has_a_node(world, workers):
@@ -144,7 +144,7 @@ def test_a_removed_replacement_that_never_registered_is_named_and_the_node_is_re
     assert list(autoscaler.removed.values()) == ["unregistered"]
     assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut")
     assert "replacement_removed_by_autoscaler: " in end.cause
-    assert end.at < world.seconds("25m"), "nobody waits an hour for what cannot come"
+    assert end.at < world.seconds("25m"), "the execution does not wait an hour for a replacement that cannot come"
     assert workers.sizes == (1, 3, 6) and workers.states[node.instance_id] == "InService"
     assert job.phase == "Running" and not node.unschedulable and marks(node) == []
 

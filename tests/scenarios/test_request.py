@@ -89,7 +89,7 @@ def test_a_refused_request_is_reported_and_not_started_again(world, workers):
         AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ProtectedFromScaleIn=False
     )
     world.run(world.clock.elapsed() + 900)
-    assert sweep(world).outcome == "recycled", "who asks again is heard again, in the next quarter of an hour"
+    assert sweep(world).outcome == "recycled", "a second request is answered in the next quarter of an hour"
 
 
 def test_a_module_whose_defaults_make_no_sense_says_so_on_the_node(world, workers):
@@ -114,7 +114,7 @@ def test_if_a_dry_run_is_the_default_the_plan_is_the_answer(world, workers):
     world.forget_calls()
     ask(node)
     assert world.recycle(node).finishes().outcome == "planned"
-    assert world.writes() == [] and node.has_taint(REQUEST), "a dry run that nobody's taint has started writes nothing"
+    assert world.writes() == [] and node.has_taint(REQUEST), "a dry run that no taint has started writes nothing"
 
 
 def test_a_refused_execution_that_was_not_requested_does_not_answer_the_request(world, workers):

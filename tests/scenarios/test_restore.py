@@ -209,7 +209,7 @@ def test_if_aws_refuses_a_restore_the_cause_and_the_notification_describe_the_no
     told = [text for text in world.notifications if subject in text]
     assert len(told) == 1 and left in told[0] and "delete-tags" in told[0]
     assert node.group.states[node.instance_id] == "InService" and not node.unschedulable
-    assert "recycle-eks/claim" not in node.annotations and "recycle-eks/group" not in node.labels, "it would hold up its group"
+    assert "recycle-eks/claim" not in node.annotations and "recycle-eks/group" not in node.labels, "it would delay its group"
     # A refused restore is tried again after six hours.
     assert world.sweep().finishes().status == "SUCCEEDED"
     world.run(end.at + 6 * 3600 + 60)

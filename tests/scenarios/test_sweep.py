@@ -176,7 +176,7 @@ def test_a_node_that_had_to_stay_in_standby_comes_back_when_the_group_has_room(w
 
     for _ in range(3):
         assert world.sweep().finishes().output["nodes"] == [{}]
-    assert ["was left in Standby" in text for text in world.notifications] == [True], "people were told by the failure, once"
+    assert ["was left in Standby" in text for text in world.notifications] == [True], "only the failure was reported, once"
 
     world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", MaxSize=3)
     world.sweep().finishes()
@@ -318,7 +318,7 @@ def test_a_node_that_an_operator_took_out_of_its_group_holds_no_place_in_the_que
     wait(world, "10m")
     for _ in range(2):
         assert world.sweep().finishes().output["nodes"] == [{}]
-    assert ["was not recycled" in text for text in world.notifications] == [True], "people were told once"
+    assert ["was not recycled" in text for text in world.notifications] == [True], "there is one notification"
 
     assert world.recycle(node.group.nodes[0]).finishes().outcome == "recycled"
 

@@ -101,7 +101,7 @@ def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_failures_abort_no_o
     failed = {name: [each["node"] for each in told["failed"]] for name, told in report(end).items()}
     assert failed == {"utilities": [first.instance_id], "workers": [third.instance_id]}
     assert [told["recycled"] for told in report(end).values()] == [1, 1]
-    assert sorted(began(world)) == sorted([*old, first.instance_id, third.instance_id]), "each that failed was tried twice"
+    assert sorted(began(world)) == sorted([*old, first.instance_id, third.instance_id]), "each failed node had two attempts"
     assert not second.exists and not fourth.exists and end.at < world.seconds("2h"), "60 seconds of grace, not two hours"
     for node in (first, third):
         assert node.group.states[node.instance_id] == "InService" and not node.unschedulable
