@@ -49,13 +49,13 @@ def test_a_slow_replacement_is_waited_for_and_nothing_is_tainted_before(world):
 @pytest.mark.parametrize(
     "failure",
     [{"fails": "Insufficient capacity"}, {"never_registers": True}, {"never_ready": True}],
-    ids=lambda trouble: next(iter(trouble)),
+    ids=lambda failure: next(iter(failure)),
 )
-def test_without_a_usable_replacement_no_pod_is_touched(world, trouble):
+def test_without_a_usable_replacement_no_pod_is_touched(world, failure):
     workers = world.group("workers", size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
-    workers.next_launch(**trouble)
+    workers.next_launch(**failure)
 
     execution = world.recycle(node, label_selector="app=train")
     end = execution.finishes()

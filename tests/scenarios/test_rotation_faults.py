@@ -276,9 +276,9 @@ def never_drained(world, fleet):
 
 @pytest.mark.parametrize("failure", [never_ready, never_drained])
 @pytest.mark.parametrize(("terms", "recycled", "left"), [({}, 1, 1), ({"on_failure": "continue"}, 2, 0)])
-def test_a_node_that_fails_in_the_middle_is_restored_and_stops_the_others_or_not(world, three, trouble, terms, recycled, left):
+def test_a_node_that_fails_in_the_middle_is_restored_and_stops_the_others_or_not(world, three, failure, terms, recycled, left):
     second = sorted(three.groups[0].instances)[1]
-    trouble(world, three)
+    failure(world, three)
     end = world.rotate(at_once=1, **WAITED, **terms).finishes()
 
     assert end.error == "RotationFailed"
