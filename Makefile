@@ -2,8 +2,9 @@
 # make test      every test; ARGS='--since main' for those that the changes since a commit can affect
 # make check     the fast part of them: under 90 seconds once built
 # make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file or several, wherever they lie
+# make prose     comments, texts and documentation for plain English; FILE='path …' for some of them, ARGS=--count for a summary
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
-# make bench     ours and a plain Python version of the same step, side by side; ARGS=--quick for a first look
+# make bench     measures the functions beside a plain Python version, for docs/performance.md; ARGS=--quick takes few samples, writes nothing
 # make scale     rotates 1,000 nodes in 20 groups on the local world and compares with AWS's quotas; ARGS=--help tells what else it can
 # make recordings   whether the functions are asked, call and answer as before in twenty scenario files; ARGS=--help
 # make campaign  makes one thing go wrong at every place where something can, and judges what is left; ARGS=--help tells what else it can
@@ -11,7 +12,7 @@
 # make dashboard runs a day of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario recordings package bench scale campaign mutants dashboard generate
+.PHONY: help demo test check scenario prose recordings package bench scale campaign mutants dashboard generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -32,6 +33,9 @@ check:
 scenario:
 	test -n "$(FILE)" || { echo "usage: make scenario FILE='path/to/a_test.py path/to/another'" >&2; exit 2; }
 	$(python) tests/run.py scenario $(FILE) $(ARGS)
+
+prose:
+	PYTHONPATH=tests exec python3 -m prose $(FILE) $(ARGS)
 
 recordings:
 	export PYTHONPATH=tests; $(python) -m recordings $(ARGS)

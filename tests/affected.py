@@ -38,8 +38,10 @@ BESIDES = {
     "tests/world/cli.py": {"recycle-eks"},
     "tests/contract/scripts.py": {"state-machine"},
     "tests/picture.py": {"state-machine"},
+    "tests/front_page.py": {"terraform", "terraform/tests/permissions.tftest.hcl"},
     "tests/contract/test_contract.py": {"recycle", "state-machine", "terraform"},
     "tests/contract/test_dependencies.py": {"crates"},
+    "tests/contract/test_prose.py": {"prose"},
     "tests/docs/test_pages.py": {"crates", "terraform", "pages"},
 }
 #: What a test gets that asks for it by a parameter of this name.
@@ -100,6 +102,8 @@ def _touched_by(path: str) -> Iterator[str]:
         yield top
     elif top == "state-machine":
         yield top
+    elif path.startswith("tests/prose/"):
+        yield "prose"
     elif path.endswith(".md") or path == "Makefile":
         yield "pages"
 

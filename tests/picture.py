@@ -22,6 +22,10 @@ Way = tuple[str, str]  # a label and the state it leads to
 #: The longest first sentence of a Comment that stands in a box, in characters: three lines. The table has the whole Comment.
 BOX_TEXT = 90
 
+#: Where the pictures stand.
+PAGE = ROOT / "docs" / "architecture.md"
+BEGIN, END = "<!-- picture: make generate -->", "<!-- end of picture -->"
+
 _KINDS = {"Task": "task", "Wait": "wait", "Succeed": "end", "Fail": "end"}
 
 
@@ -163,19 +167,23 @@ def label_of(condition: Json) -> str:
     return " or ".join(re.findall(r"'([^']+)'", expression)) or expression
 
 
-def with_pictures(readme: str) -> str:
-    """The README's text with the pictures as the definitions are now."""
+def with_pictures(page: str) -> str:
+    """The page's text with the pictures of the definitions as they are now."""
     pictures = "\n\n".join(render_picture(file) for file in sorted((ROOT / "state-machine").glob("*.asl.json")))
-    begin, end = "<!-- picture: make generate -->", "<!-- end of picture -->"
-    return re.sub(f"{begin}.*{end}", lambda _: f"{begin}\n{pictures}\n{end}", readme, flags=re.DOTALL)
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin and end, f"{PAGE.name} has no place for the pictures"
+    return f"{before}{BEGIN}\n{pictures}\n{END}{after}"
 
 
 def render_picture(file: Path) -> str:
-    """A machine's Comment, its picture, and a table of its tasks."""
+    """A heading, the machine's Comment, its picture, and a table of its tasks."""
     definition, path = json.loads(file.read_text()), file.relative_to(ROOT)
     return "\n".join(
         [
-            f"[`{path}`]({path}): {definition['Comment']}",
+            f"### `{file.name.partition('.')[0]}`",
+            "",
+            f"[`{path}`](../{path}): {definition['Comment']}",
             "",
             "```mermaid",
             *draw(definition),
@@ -275,7 +283,7 @@ def _quoted(text: str) -> str:
 
 def _code_of(state: dict[str, Json]) -> str:
     if crate := crate_of(state):
-        return f"[`{crate}`](crates/functions/{crate}/src/lib.rs)"
+        return f"[`{crate}`](../crates/functions/{crate}/src/lib.rs)"
     return f"none: `{state['Resource'].split(':::')[1]}`"
 
 

@@ -43,7 +43,7 @@ LAMBDAS = [*STEPS, "start-rotation"]
 TOOLS = [
     ("cargo", ["cargo", "--version"], (1, 95), "Rust: https://rustup.rs"),
     ("rustc", ["rustc", "--version"], (1, 95), "Rust: https://rustup.rs"),
-    ("go", ["go", "version"], (1, 26), "Go, to build the Kubernetes control plane: https://go.dev/dl"),
+    ("go", ["go", "version"], (1, 26), "Go, to build the Kubernetes control plane and the linter of prose: https://go.dev/dl"),
     ("terraform", ["terraform", "version"], (1, 9), "Terraform: https://developer.hashicorp.com/terraform/install"),
     (
         "node",
@@ -317,12 +317,16 @@ def main() -> None:
         fail("Something is missing on this machine:\n" + "\n".join(f"  - {problem}" for problem in problems))
     if sys.argv[1:] == ["tools"]:
         return
-    steps = Steps(3)
+    steps = Steps(4)
     with steps.step("Python packages of the local world", "half a minute the first time"):
         python = install_python()
     with steps.step("Linter of the state machine, simulator of IAM policies", "10 seconds the first time"):
         install_linter()
         install_iam()
+    with steps.step("Linter of prose", "a minute and a half on 2 cores the first time"):
+        command = [str(python), "-m", "prose.vale"]
+        if subprocess.run(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False).returncode != 0:
+            fail("failed: building the linter of prose (see above)")
     with steps.step("Kubernetes control plane and Lambda functions", "about 15 minutes on 2 cores the first time"):
         # At once: one core is idle while cargo compiles the EC2 SDK.
         command = [str(python), "-m", "world.kubernetes.kube_binaries"]

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import affected
 import architecture_page
+import front_page
 import progress
 from cli_page import PAGE as CLI_PAGE
 from cli_page import with_reference
@@ -97,6 +98,7 @@ def others() -> list[Step]:
         Step("Python lints", [RUFF, "check", "--quiet", "."], "1 s", cwd=TESTS),
         Step("Python format", [RUFF, "format", "--quiet", "--check", "."], "1 s", cwd=TESTS),
         Step("Measures of the code", [sys.executable, "rooms.py"], "1 s", cwd=TESTS),
+        Step("Plain English", [sys.executable, "-m", "prose"], "7 s", cwd=TESTS),
         Step("Terraform format", ["terraform", "fmt", "-check", "-recursive", "-diff", "terraform"], "1 s"),
         Step("Terraform tests", [sys.executable, "-m", "world.process.terraform", "test"], "1 min", count_terraform, TESTS),
     ]
@@ -260,7 +262,7 @@ def test(*arguments: str) -> int:
         case ("--since", reference):
             found = affected.since(reference)
             print(found)
-            steps = [*(rust() if found.rust else []), *(others() if found.terraform else others()[:3])]
+            steps = [*(rust() if found.rust else []), *(others() if found.terraform else others()[:4])]
             what = found.python
         case _:
             print("usage: make test [ARGS='--since REF']", file=sys.stderr)
@@ -298,12 +300,11 @@ def generate() -> int:
     print(f"wrote {PAGE.relative_to(ROOT)}")
     CLI_PAGE.write_text(with_reference(CLI_PAGE.read_text()))
     print(f"wrote the reference in {CLI_PAGE.relative_to(ROOT)}")
-    readme = ROOT / "README.md"
-    readme.write_text(with_pictures(readme.read_text()))
-    print("drew the state machine in README.md")
     architecture = architecture_page.PAGE
-    architecture.write_text(architecture_page.with_rooms(architecture.read_text()))
-    print(f"drew crates and rooms in {architecture.relative_to(ROOT)}")
+    architecture.write_text(with_pictures(architecture_page.with_rooms(architecture.read_text())))
+    print(f"drew crates, rooms and state machines in {architecture.relative_to(ROOT)}")
+    front_page.PAGE.write_text(front_page.with_permissions(front_page.PAGE.read_text()))
+    print(f"wrote the permissions in {front_page.PAGE.relative_to(ROOT)}")
     return 0
 
 

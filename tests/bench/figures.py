@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from package import LARGEST_ZIP
+from prepare import ROOT
+
+#: The page of the figures, and the part of it that a measurement writes.
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- figures: make bench -->\n", "<!-- end of figures -->"
 
 #: Medians of the same measure differ by so much on a shared machine. A cost that grew with the cluster would have grown a
 #: hundredfold, from 20 pods to 5,000.
@@ -113,3 +118,11 @@ def goals_of(
 
 def goal_lines(goals: Sequence[Goal]) -> str:
     return "\n".join(f"- {'met' if goal.is_met else 'MISSED'}: {goal.text} ({goal.figure})" for goal in goals)
+
+
+def with_figures(page: str, figures: str) -> str:
+    """The page with these figures instead of the earlier ones."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin and end, f"{PAGE.name} has no place for figures"
+    return f"{before}{begin}{figures.strip()}\n{end}{after}"

@@ -19,6 +19,7 @@ TABLE = {
         ["docs/test_pages.py"],
     ),
     "tests/world_tests/conftest.py": (False, False, ["world_tests/test_kubernetes.py"], ["scenarios/test_hook.py"]),
+    "tests/prose/styles/RecycleEks/Actor.yml": (False, False, ["contract/test_prose.py"], ["scenarios/test_hook.py"]),
     "tests/demo/pace.py": (False, False, ["deployment/test_demo.py"], ["scenarios/test_hook.py"]),
     "crates/recycle/src/drain/classify.rs": (
         True,
@@ -34,6 +35,8 @@ TABLE = {
         ["scenarios/test_permissions.py", "deployment/test_terraform.py"],
         ["contract/test_walk.py"],
     ),
+    "terraform/tests/permissions.tftest.hcl": (False, True, ["contract/test_front_page.py"], ["scenarios/test_hook.py"]),
+    "README.md": (False, False, ["contract/test_front_page.py", "docs/test_pages.py"], ["contract/test_picture.py"]),
     "terraform/tests/hooks.tftest.hcl": (False, True, [], ["scenarios/test_hook.py"]),
     "docs/troubleshooting.md": (True, False, ["docs/test_troubleshooting.py"], ["scenarios/test_hook.py"]),
     "state-machine/recycle-node.asl.json": (True, True, ["contract/test_walk.py", "scenarios/test_hook.py"], []),

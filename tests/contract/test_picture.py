@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from picture import Machine, Step, draw, list_tasks, steps, tells_people, with_pictures
+from picture import BEGIN, END, PAGE, Machine, Step, draw, list_tasks, steps, tells_people, with_pictures
 from prepare import ROOT, STEPS
-
-README = ROOT / "README.md"
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +20,14 @@ def machine(**states: dict[str, Any]) -> dict[str, Any]:
     return {"StartAt": next(iter(states)), "States": states}
 
 
-def test_the_readme_has_the_picture_of_the_definition():
-    readme = README.read_text()
-    assert readme == with_pictures(readme), "stale: run `make generate`"
+def pictures() -> str:
+    """The page's part with the pictures."""
+    return PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+
+
+def test_the_page_has_the_pictures_of_the_definitions():
+    page = PAGE.read_text()
+    assert page == with_pictures(page), "stale: run `make generate`"
 
 
 def test_every_state_that_can_be_stayed_in_is_drawn(definition):
@@ -36,17 +39,16 @@ def test_every_state_that_can_be_stayed_in_is_drawn(definition):
 
 
 def test_each_of_those_states_is_in_one_box(definition):
-    drawing = re.search(r"```mermaid\n(.*?)```", README.read_text(), re.DOTALL)[1]
+    drawing = re.search(r"```mermaid\n(.*?)```", pictures(), re.DOTALL)[1]
     boxes = re.findall(r"^ +\w+([\[(].*)", drawing, re.MULTILINE)
     for step in steps(definition):
         assert len([box for box in boxes if re.search(rf"\b{step.name}\b", box)]) == 1, step
 
 
 def test_every_link_of_the_picture_leads_to_a_file():
-    picture = re.search(r"<!-- picture: .*<!-- end of picture -->", README.read_text(), re.DOTALL)[0]
-    links = re.findall(r'(?:\]\(|href ")([^)"]+)', picture)
-    assert {f"crates/functions/{name}/src/lib.rs" for name in STEPS} <= set(links)
-    assert [link for link in links if not (ROOT / link).is_file()] == []
+    links = re.findall(r'(?:\]\(|href ")([^)"]+)', pictures())
+    assert {f"../crates/functions/{name}/src/lib.rs" for name in STEPS} <= set(links)
+    assert [link for link in links if not (PAGE.parent / link).is_file()] == []
 
 
 def test_the_main_way_goes_through_the_first_rule_of_each_choice(definition):
@@ -162,7 +164,7 @@ flowchart TD
 
 
 def test_a_link_goes_to_a_crate_where_there_is_one():
-    assert "| `Select` | Which? | [`select-nodes`](crates/functions/select-nodes/src/lib.rs) |" in list_tasks(ROTATION)
+    assert "| `Select` | Which? | [`select-nodes`](../crates/functions/select-nodes/src/lib.rs) |" in list_tasks(ROTATION)
     assert "| `Recycle` |  | none: `states:startExecution.sync:2` |" in list_tasks(ROTATION)
 
 

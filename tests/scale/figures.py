@@ -1,4 +1,4 @@
-"""The figures of a rotation of a fleet: its time, its calls, its sizes, its cost. This module runs nothing."""
+"""What a rotation of a fleet came to: how long it took, what it called, how large it grew, what it costs. Nothing runs here."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sizes:
 
     @property
     def limits(self) -> dict[str, tuple[int, int]]:
-        """Returns by name the value that was reached, and the limit of Step Functions."""
+        """By name: what was reached, what Step Functions allows."""
         return {
             "events in one history": (self.history_events, HISTORY_LIMIT),
             "bytes of one input, output or result": (self.payload_bytes, PAYLOAD_LIMIT),
@@ -42,7 +42,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Figures:
-    """All figures of one rotation."""
+    """Everything that is told of one rotation."""
 
     nodes: int
     groups: int
@@ -55,7 +55,7 @@ class Figures:
     transitions: int
     invocations: int
     requests: Mapping[str, int]
-    checks_per_node: float
+    polls_per_node: float
     events_per_node: float
     sizes: Sizes
     uses: list[Use]
@@ -113,7 +113,7 @@ def uses_of(world: World, executions: Iterable[EngineExecution]) -> list[Use]:
     """Of each quota: the functions' and the state machines' calls, and what Step Functions does by itself."""
     moments: dict[str, list[float]] = defaultdict(list)
     for call in world.aws.calls:
-        # A call, a state machine or a rule starts an execution. All of them are counted below.
+        # An execution is started by a call, by a state machine or by a rule: counted below, whoever it was.
         if call.action != "states:StartExecution":
             moments[call.action].append(call.at)
     start = world.clock.start

@@ -145,7 +145,7 @@ def test_a_replacement_that_does_not_come_ends_failed_with_nothing_to_restore(wo
     world.run(end.at + 3600)
 
     assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut")
-    assert "There is nothing to put back" in end.cause and "put back:" not in end.cause
+    assert "There is nothing to restore" in end.cause and "was restored:" not in end.cause
     assert "describe-scaling-activities --auto-scaling-group-name workers" in end.cause
     assert not world.calls("autoscaling:ExitStandby") and not world.calls("autoscaling:SetDesiredCapacity")
     assert workers.sizes == (2, 2, 2)
@@ -162,7 +162,7 @@ def test_after_a_drain_that_is_too_long_only_kubernetes_is_restored(world):
     end = after(world, node, drain_timeout=600).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert "The node was put back" in end.cause and job.phase == "Running"
+    assert "The node was restored" in end.cause and job.phase == "Running"
     assert not node.unschedulable and not node.kubernetes.taints and EXCLUDE not in node.labels
     assert not [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
     assert not [call for call in world.writes() if call.action.startswith("autoscaling:")]

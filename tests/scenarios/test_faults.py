@@ -62,7 +62,7 @@ def test_if_the_cluster_is_away_for_good_the_aws_half_is_restored_and_the_next_e
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceUnavailable")
-    assert "What is left on its Node object cannot be seen now" in end.cause
+    assert "Its Node object cannot be read now" in end.cause
     assert node.group.states[node.instance_id] == "InService"
     assert not [m for m in world.autoscaling.group("workers").instance_states if m.protected_from_scale_in]
     world.faults.clear()

@@ -325,7 +325,7 @@ def test_the_termination_of_an_empty_replacement_in_a_restore_is_completed_too(w
     ended(world)
     world.run(world.clock.elapsed() + 300)
 
-    assert end.error == "DrainTimedOut" and "was put back" in end.cause, end.cause
+    assert end.error == "DrainTimedOut" and "was restored" in end.cause, end.cause
     assert sorted(workers.states.values()) == ["InService"] * 2 and workers.states[node.instance_id] == "InService"
 
 

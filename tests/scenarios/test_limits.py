@@ -26,7 +26,7 @@ def test_the_history_has_room_for_30_days_of_evictions_at_every_check_and_a_rest
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end
-    assert "The node was put back" in end.cause
+    assert "The node was restored" in end.cause
     polls = len(execution.entered("CheckPods"))
     assert len(execution.entered("EvictPods")) >= polls - 1 > 250
     # Its start, that it is blocked, its end; each further day, that it is blocked.

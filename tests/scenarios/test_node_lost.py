@@ -128,7 +128,7 @@ def test_a_node_that_is_well_again_when_ec2_is_asked_goes_on_draining(world, nod
     end = execution.finishes()
 
     assert end.outcome == "recycled", end.cause
-    assert any("is well again" in answer["reason"] for answer in execution.answers("DetachTerminate"))
+    assert any("has recovered" in answer["reason"] for answer in execution.answers("DetachTerminate"))
 
 
 def test_when_all_nodes_stop_reporting_none_is_lost(world, node):

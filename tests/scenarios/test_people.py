@@ -27,7 +27,7 @@ def test_a_node_brought_back_into_service_before_its_replacement_came_stays_ther
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceRefused")
-    assert "was brought back into service, which was not our doing" in end.cause
+    assert "was brought back into service in group workers, which recycle-eks did not do" in end.cause
     assert len(world.calls("autoscaling:EnterStandby")) == 1
     assert "recycle-eks:claim" not in world.instance(node.instance_id).tags
     assert job.phase == "Running" and not node.unschedulable
@@ -47,7 +47,7 @@ def test_a_node_that_an_operator_put_to_use_during_the_drain_is_not_disposed_of(
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceRefused")
-    assert "which was not our doing" in end.cause
+    assert "which recycle-eks did not do" in end.cause
     assert world.instance(node.instance_id).state == "running" and node.exists
     assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
 

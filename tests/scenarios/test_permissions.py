@@ -127,7 +127,7 @@ def a_restore(world, cli):
     node = workers.nodes[0]
     node.job("train", annotations={"recycle-eks/drain": "wait"})
     end = world.recycle(node, drain_timeout=600).finishes()
-    assert end.error == "DrainTimedOut" and "was put back" in end.cause, end.cause
+    assert end.error == "DrainTimedOut" and "was restored" in end.cause, end.cause
     everything_ends(world)
 
 

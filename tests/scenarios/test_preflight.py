@@ -304,7 +304,7 @@ def test_a_node_that_an_operator_brings_back_into_service_is_restored_at_the_nex
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceRefused")
-    assert "which was not our doing; it is not drained any more" in end.cause
+    assert "which recycle-eks did not do; it is not drained any more" in end.cause
     assert end.at < world.seconds("15m")
     assert job.phase == "Running" and not node.unschedulable and not node.has_taint("recycle-eks/draining")
     assert node.group.states[node.instance_id] == "InService"
@@ -317,7 +317,7 @@ def test_a_group_that_cannot_be_read_does_not_delay_a_drain(world, node, job, ac
     world.faults.refuse(f"autoscaling:{action}", code="AccessDenied", status=403, times=None, function="check-pods")
     world.run("15m")
     told = [answer["reason"] for answer in execution.answers("CheckPods")]
-    assert [reason for reason in told if "what its group is at cannot be asked" in reason]
+    assert [reason for reason in told if "cannot read the state of its Auto Scaling group" in reason]
     world.at("20m", job.finishes)
 
     end = execution.finishes()

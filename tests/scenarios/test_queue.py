@@ -251,9 +251,9 @@ def test_a_queued_node_records_the_node_ahead_and_is_not_written_at_every_check(
 
     told = progress_of(third)
     who = f"node {first.name} ({first.instance_id}) is being recycled"
-    assert told["summary"] == f"it waits for its turn in group workers: {who}; 1 node is ahead"
+    assert told["summary"] == f"it waits in the queue of group workers: {who}; 1 node is ahead"
     assert (told["since"], told["until"]) == ("2027-01-01T00:02:00Z", "2027-01-02T00:02:00Z")
-    assert progress_of(second)["summary"] == f"it waits for its turn in group workers: {who}"
+    assert progress_of(second)["summary"] == f"it waits in the queue of group workers: {who}"
     events = [event for event in world.kubernetes.events(third.name) if event["reason"].startswith("Recycle")]
     assert [event["reason"] for event in events] == ["RecycleClaimed"]
     assert told["summary"] in events[0]["message"]
@@ -431,7 +431,7 @@ def test_a_redriven_execution_that_stood_in_the_queue_is_refused_and_writes_noth
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "PreflightRefused")
-    assert "start another one" in end.cause
+    assert "start another execution" in end.cause
     assert world.writes() == []
     assert marks(world, queued) == before
 

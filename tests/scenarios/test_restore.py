@@ -87,7 +87,7 @@ def test_a_node_is_restored_by_the_table(world, row, column, switch):
     first = "ReplacementTimedOut" if column in ("not launched", "pending") else "DrainTimedOut"
     if isinstance(expected, int):
         assert (end.status, end.error) == ("FAILED", first), end.cause
-        assert "The node was put back" in end.cause
+        assert "The node was restored" in end.cause
         assert ("its replacement has pods" in end.cause) == (column == "has pods")
         assert failing.group.sizes == (minimum, expected, maximum)
         assert sorted(failing.group.states.values()) == ["InService"] * expected
@@ -203,7 +203,7 @@ def test_if_aws_refuses_a_restore_the_cause_and_the_notification_describe_the_no
     subject = f"node {node.name} ({node.instance_id})"
     left = f"{subject} carries our annotations, carries our tags"
     assert f"Now {left}." in end.cause, end.cause
-    assert "The node is not put back: " in end.cause and "ec2:DeleteTags" in end.cause
+    assert "The node is not restored: " in end.cause and "ec2:DeleteTags" in end.cause
     assert f"aws ec2 delete-tags --resources {node.instance_id} --tags" in end.cause
     assert "errorMessage" not in end.cause
     told = [text for text in world.notifications if subject in text]
@@ -330,7 +330,7 @@ def test_a_restore_killed_around_any_mutating_call_ends_the_same(world, restore_
             (
                 (action, nth),
                 end.error,
-                "The node was put back" in end.cause,
+                "The node was restored" in end.cause,
                 workers.sizes,
                 sorted(workers.states.values()),
                 node.unschedulable or node.has_taint("recycle-eks/draining"),

@@ -145,7 +145,7 @@ def test_a_failed_rotation_only_fails_again_when_redriven(world, workers, stubbo
 def test_more_at_once_than_the_module_allows_is_refused_naming_both(world, workers):
     end = world.rotate(at_once=6).finishes()
     assert (end.status, end.error) == ("FAILED", "InvalidInput")
-    assert "at_once is 6, more than the module's max_surge_per_group, which is 5" in end.cause
+    assert "at_once must be at most 5, the module's max_surge_per_group, but is 6" in end.cause
     assert not world.writes()
 
 

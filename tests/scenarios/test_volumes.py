@@ -173,7 +173,7 @@ def test_a_volume_that_cannot_be_read_now_is_waited_for(world, action):
     execution = world.recycle(setup.node)
     world.run("20m")
 
-    assert "the cluster cannot be asked" in execution.answers("CheckPods")[0]["reason"]
+    assert "cannot read the cluster" in execution.answers("CheckPods")[0]["reason"]
     assert setup.is_held() and setup.evictions_of("db") == [] and setup.evictions_of("web") != []
     setup.workers.grow(2)
     assert execution.finishes().outcome == "recycled"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.figures import Measure, cell, goal_lines, goals_of, summary, table
+from bench.figures import PAGE, Measure, cell, goal_lines, goals_of, summary, table, with_figures
 
 
 def measure(ours, python, name="check"):
@@ -70,3 +70,12 @@ def test_json_has_all_samples_of_both_sides():
     assert written["recycle-eks"]["samples"] == [10.0, 20.0, 30.0] and written["recycle-eks"]["median"] == 20
     assert written["python"]["samples"] == [400.0] and written["ratio"] == 20
     assert "python" not in Measure("polls", "", [422]).to_json()
+
+
+def test_figures_replace_those_of_the_page_and_nothing_else():
+    page = PAGE.read_text()
+    once = with_figures(page, "\nMedians.\n")
+    assert "-->\nMedians.\n<!-- end of figures -->" in once
+    before, after = page.partition("<!-- figures")[0], page.partition("end of figures -->")[2]
+    assert before and after and once.startswith(before) and once.endswith(after)
+    assert with_figures(once, "\nMedians.\n") == once

@@ -40,7 +40,7 @@ def cache(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Pa
     monkeypatch.setenv("PATH", str(go.parent))
     monkeypatch.setenv("FAKE_GO_LOG", str(tmp_path / "log"))
     monkeypatch.setenv("FAKE_GO_VERSION", "go1.99.1")
-    monkeypatch.setenv(kube_binaries.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv("RECYCLE_EKS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv(kube_binaries.FOLDER_VARIABLE, raising=False)
     return tmp_path / "cache"
 

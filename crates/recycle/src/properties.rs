@@ -578,7 +578,7 @@ proptest! {
                 json!({"context": context(), "select": "may_start", "cluster_name": "prod",
                     "rotation": {"group": "workers", "execution": ARN, "began_at": at(0), "input": rotation()},
                     "members": {"nodes": [OLD, NEW], "at_once": 1, "launch_source": "a"},
-                    "turn": {"instance_id": OLD, "index": 0, "began_at": at(0), "waited": 60, "waits_for": "canary",
+                    "waiting_node": {"instance_id": OLD, "index": 0, "began_at": at(0), "waited": 60, "waits_for": "canary",
                         "waited_for_it": 30, "attempt": 1, "status": "FAILED", "error": "DrainTimedOut", "exists": true}}),
             ]),
             1 => any_json(),

@@ -1,4 +1,4 @@
-//! Auto Scaling's answers as the decisions see them.
+//! Converts the answers of Auto Scaling to the facts that the decisions use.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;

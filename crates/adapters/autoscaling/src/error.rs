@@ -1,4 +1,4 @@
-//! What AWS answers instead of a result, sorted by what a step can do about it.
+//! The failures of calls to AWS, sorted by what the caller can do about them.
 
 use aws_sdk_autoscaling::error::{ProvideErrorMetadata, SdkError};
 use recycle::base::failure::{Failure, NamedFailure, with_causes};
@@ -16,7 +16,7 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The function's role lacks the action.
-    #[error("failed to call {call} because this function's role may not")]
+    #[error("failed to call {call} because the role of this function lacks the permission")]
     Denied { call: &'static str, source: Reply },
     /// The state of the instance does not allow the call. The call may have succeeded before, so read the state again and decide.
     #[error("failed to call {call} in this state of the instance")]

@@ -1,5 +1,5 @@
-//! EC2 Auto Scaling: groups and their members, Standby and back, leaving for good, and the changes of a group's size by which a
-//! put-back undoes what Standby began.
+//! Calls EC2 Auto Scaling: reads groups and their members, moves members into and out of Standby, ends members, and changes the size of a
+//! group for a restore.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,8 @@
-//! Auto Scaling groups ([`groups`]), apart from the instances themselves: a Lambda that only looks at a group need not link the SDK of EC2.
+//! Reads and changes Auto Scaling groups ([`groups`]). It is separate from the `ec2` crate, so that a Lambda that only reads a group does
+//! not link the SDK of EC2.
 //!
-//! Most functions are one call to AWS, or one call for each page; how long a call may take and how often it is tried is the caller's
-//! configuration. What the answers mean is decided in `recycle`.
+//! Most functions are one call to AWS, or one call for each page. The caller configures the time limit and the retries of a call. The
+//! decisions are in `recycle`.
 
 mod answers;
 mod error;

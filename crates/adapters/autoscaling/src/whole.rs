@@ -1,7 +1,7 @@
-//! Whether an answer says all that a change of a group depends on. The SDK fills in what is missing of it: 0 for a size, not protected for
-//! a member; and a group would be given a capacity that nobody has chosen.
+//! Checks that an answer contains every value on which a change of a group depends.
 //!
-//! What the values are, it does not ask.
+//! The SDK fills in missing values: 0 for a size, and not protected for a member. A group would then get a wrong capacity. This check does
+//! not look at the values themselves.
 
 use aws_sdk_autoscaling::config::interceptors::AfterDeserializationInterceptorContextRef;
 use aws_sdk_autoscaling::config::{ConfigBag, Intercept, RuntimeComponents};

@@ -1,4 +1,4 @@
-//! Whatever Auto Scaling answers is a group as it says, or an error that names what is missing: nothing is filled in.
+//! Laws: an answer of Auto Scaling is read as it is, or is an error that names the missing value. Nothing is filled in.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -28,7 +28,7 @@ fn may_be_missing(gone: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_group_of_which_something_is_missing_is_none() {
+async fn an_incomplete_group_is_an_error() {
     let gaps: Vec<_> = each_gap_of_xml(WHOLE)
         .into_iter()
         .filter(|(gone, _)| !may_be_missing(gone))
@@ -48,7 +48,7 @@ proptest! {
     #![proptest_config(few_cases())]
 
     #[test]
-    fn a_group_is_as_the_answer_says_or_is_none(answer in spoiled_xml(WHOLE)) {
+    fn a_group_is_read_as_answered_or_is_an_error(answer in spoiled_xml(WHOLE)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         match runtime.block_on(ask(&answer)) {
             Ok(Some(group)) => {

@@ -1,4 +1,4 @@
-//! What each answer of Auto Scaling becomes, as far as pre-flight and the looks of a drain ask it.
+//! Converts the answers of Auto Scaling that pre-flight and the checks of a drain need.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -40,7 +40,7 @@ async fn a_warm_instance_belongs_to_a_group_without_being_a_member() {
 }
 
 #[tokio::test]
-async fn attachments_are_sorted_whichever_list_they_stand_in_and_each_counts_once() {
+async fn attachments_of_both_lists_are_sorted_and_each_counts_once() {
     let more = format!(
         "<TargetGroupARNs><member>{ARN}</member></TargetGroupARNs><LoadBalancerNames><member>front</member></LoadBalancerNames>\
          <TrafficSources><member><Identifier>{ARN}</Identifier><Type>elbv2</Type></member>\
@@ -82,7 +82,7 @@ async fn a_group_whose_capacity_is_not_a_number_of_instances_is_weighted() {
 }
 
 #[tokio::test]
-async fn a_refresh_is_under_way_until_it_has_ended_one_way_or_the_other() {
+async fn a_refresh_is_under_way_until_it_has_ended() {
     let cases = [
         (vec![], None),
         (
@@ -116,7 +116,7 @@ async fn a_refresh_is_under_way_until_it_has_ended_one_way_or_the_other() {
 }
 
 #[tokio::test]
-async fn a_refresh_that_may_not_be_asked_for_is_an_error() {
+async fn a_refused_call_for_refreshes_is_an_error() {
     let aws = ScriptedAws::new().refuses("DescribeInstanceRefreshes", 403, "AccessDenied", "not authorized");
     let groups = Groups::new(&aws.config());
     let error = groups
@@ -130,7 +130,7 @@ const HOOK: &str = "<LifecycleHooks><member><LifecycleHookName>recycle-eks</Life
     autoscaling:EC2_INSTANCE_TERMINATING</LifecycleTransition><HeartbeatTimeout>900</HeartbeatTimeout></member></LifecycleHooks>";
 
 #[tokio::test]
-async fn a_group_says_whether_it_retains_instances() {
+async fn the_policy_of_a_group_shows_whether_it_retains_instances() {
     let policy = |action: &str| {
         format!(
             "<InstanceLifecyclePolicy><RetentionTriggers><TerminateHookAbandon>{action}</TerminateHookAbandon></RetentionTriggers>\
@@ -147,7 +147,7 @@ async fn a_group_says_whether_it_retains_instances() {
 }
 
 #[tokio::test]
-async fn our_hook_is_known_by_its_name_and_its_transition() {
+async fn the_hook_of_recycle_eks_is_recognized_by_name_and_transition() {
     let launching = HOOK.replace("TERMINATING", "LAUNCHING");
     let another = HOOK.replace("recycle-eks", "theirs");
     for (answer, expected) in [
@@ -165,7 +165,7 @@ async fn our_hook_is_known_by_its_name_and_its_transition() {
 }
 
 #[tokio::test]
-async fn a_member_that_does_not_wait_for_the_hook_needs_no_completion_and_any_other_refusal_is_one() {
+async fn a_member_that_does_not_wait_for_the_hook_is_no_error_and_other_refusals_are() {
     for (status, code, is_fine) in [
         (400, "ValidationError", true),
         (403, "AccessDenied", false),
@@ -193,7 +193,7 @@ async fn a_member_that_does_not_wait_for_the_hook_needs_no_completion_and_any_ot
 }
 
 #[tokio::test]
-async fn held_are_the_members_that_wait_or_are_retained_in_groups_with_our_hook() {
+async fn waiting_and_retained_members_of_groups_with_the_hook_are_held() {
     let member = |id: &str, state: &str| {
         format!(
             "<member><InstanceId>{id}</InstanceId><LifecycleState>{state}</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member>"

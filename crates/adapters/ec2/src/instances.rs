@@ -1,4 +1,4 @@
-//! EC2: instances, their tags, and stopping one. It launches and terminates nothing.
+//! Calls EC2: reads instances, launch templates and images, writes tags, and stops an instance. It launches and terminates nothing.
 
 use aws_config::SdkConfig;
 use aws_sdk_ec2::types::{self, Filter, Tag};

@@ -1,4 +1,4 @@
-//! Whatever EC2 answers is an instance or a template as it says, or an error that names what is missing.
+//! Laws: an answer of EC2 is read as it is, or is an error that names the missing value.
 
 use bad_input::{block_on, each_gap_of_xml, few_cases, spoiled_xml};
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn machines(answer: &str) -> Result<Vec<Machine>, Error> {
 }
 
 #[test]
-fn half_an_answer_is_no_other_template_and_no_instance_that_is_gone() {
+fn an_incomplete_answer_is_no_other_template_and_no_missing_instance() {
     assert_eq!(template(TEMPLATE).unwrap().version, "2");
     for (gone, answer) in each_gap_of_xml(TEMPLATE) {
         match template(&answer) {

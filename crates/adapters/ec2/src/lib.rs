@@ -1,8 +1,7 @@
-//! The AWS half of a node: its EC2 instance with our tags ([`instances`]), and its Auto Scaling group ([`groups`]).
+//! Reads and changes a node in AWS: its EC2 instance with the tags of recycle-eks ([`instances`]), and its Auto Scaling group ([`groups`]).
 //!
-//! A function of [`instances`] is one call to AWS, or one call for each page; one of [`protection`] makes two, to EC2 and to Auto
-//! Scaling. How long a call may take and how often it is tried is the caller's configuration. What the answers mean is decided in
-//! `recycle`.
+//! A function of [`instances`] is one call to AWS, or one call for each page. A function of [`protection`] calls EC2 and Auto Scaling. The
+//! caller configures the time limit and the retries of a call. The decisions are in `recycle`.
 
 pub mod instances;
 #[cfg(test)]

@@ -1,5 +1,7 @@
-//! Protection of other members from scale-in, while the group's size or membership changes because of one of them: remembered by a tag on
-//! each, for whom it is, so that whoever comes after a crash can take it away.
+//! Protects other members from scale-in while the size or the membership of the group changes because of one instance.
+//!
+//! A tag on each protected member names that instance. After a crash, the next execution or the sweep finds the tag and removes the
+//! protection.
 
 use recycle::base::ids::{GroupName, InstanceId};
 use recycle::base::names::PROTECTED_FOR_TAG;

@@ -1,4 +1,4 @@
-//! What each answer of EC2 and Auto Scaling becomes.
+//! Converts the answers of EC2 and Auto Scaling.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -74,7 +74,7 @@ async fn an_instance_that_ec2_does_not_know_is_none() {
 }
 
 #[tokio::test]
-async fn an_answer_about_nobody_or_another_does_not_say_that_an_instance_is_gone() {
+async fn an_answer_without_the_instance_does_not_mean_that_it_is_gone() {
     for answer in [
         "<reservationSet/>".to_owned(),
         reservation("i-0fedcba9876543210", ""),
@@ -90,7 +90,7 @@ async fn an_answer_about_nobody_or_another_does_not_say_that_an_instance_is_gone
 }
 
 #[tokio::test]
-async fn several_instances_are_asked_for_by_a_filter_and_in_pages() {
+async fn several_instances_are_fetched_by_a_filter_and_in_pages() {
     let second = "i-0fedcba9876543210";
     let first_page = format!("{}<nextToken>more</nextToken>", reservation(ID, ""));
     let aws = ScriptedAws::new()
@@ -111,7 +111,7 @@ async fn several_instances_are_asked_for_by_a_filter_and_in_pages() {
 }
 
 #[tokio::test]
-async fn no_instances_are_no_call() {
+async fn an_empty_list_of_instances_needs_no_call() {
     let aws = ScriptedAws::new();
     assert!(
         Instances::new(&aws.config())
@@ -185,10 +185,10 @@ async fn the_group_of_an_instance_is_read_with_its_members() {
 
 #[tokio::test]
 async fn an_instance_in_no_group_and_a_group_that_is_gone_are_none() {
-    let nobody = "<AutoScalingInstances/>";
+    let no_instance = "<AutoScalingInstances/>";
     let nothing = "<AutoScalingGroups/>";
     let aws = ScriptedAws::new()
-        .on("DescribeAutoScalingInstances", nobody)
+        .on("DescribeAutoScalingInstances", no_instance)
         .on("DescribeAutoScalingGroups", nothing);
     let groups = Groups::new(&aws.config());
     assert_eq!(groups.find(&id()).await.unwrap(), None);
@@ -196,7 +196,7 @@ async fn an_instance_in_no_group_and_a_group_that_is_gone_are_none() {
 }
 
 #[tokio::test]
-async fn the_way_back_makes_a_group_larger_and_only_a_removal_smaller() {
+async fn exit_standby_increases_the_desired_capacity_and_only_a_removal_lowers_it() {
     let aws = ScriptedAws::new()
         .on("ExitStandby", "")
         .on("SetDesiredCapacity", "")
@@ -239,7 +239,7 @@ async fn members_are_protected_fifty_at_a_time() {
 }
 
 #[tokio::test]
-async fn tags_of_several_instances_go_only_if_ec2_knows_all_of_them() {
+async fn tags_of_several_instances_are_removed_only_if_ec2_knows_all_of_them() {
     let aws = ScriptedAws::new().on("CreateTags", "").refuses(
         "DeleteTags",
         400,
@@ -277,7 +277,7 @@ async fn standby_and_disposal_never_decrement_the_desired_capacity() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_sorted_by_what_can_be_done_about_it() {
+async fn a_refusal_is_sorted_by_its_code() {
     let cases = [
         (400, "Throttling", Failure::ServiceUnavailable),
         (400, "ScalingActivityInProgress", Failure::ServiceUnavailable),
@@ -324,12 +324,12 @@ async fn a_missing_permission_names_the_action() {
     );
     assert_eq!(
         with_causes(&error),
-        "failed to call ec2:StopInstances because this function's role may not: You are not authorized. (UnauthorizedOperation)"
+        "failed to call ec2:StopInstances because the role of this function lacks the permission: You are not authorized. (UnauthorizedOperation)"
     );
 }
 
 #[tokio::test]
-async fn an_instance_in_another_state_is_told_apart() {
+async fn a_refusal_for_the_state_of_the_instance_is_recognized() {
     let aws = ScriptedAws::new()
         .refuses(
             "TerminateInstanceInAutoScalingGroup",
@@ -350,7 +350,7 @@ async fn an_instance_in_another_state_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_broken_connection_is_worth_another_try() {
+async fn a_broken_connection_counts_as_unavailable() {
     let aws = ScriptedAws::new().breaks_on("DescribeInstances");
     let error = Instances::new(&aws.config()).fetch(&id()).await.unwrap_err();
     assert_eq!(error.failure(), Failure::ServiceUnavailable);
@@ -362,7 +362,7 @@ async fn a_broken_connection_is_worth_another_try() {
 }
 
 #[tokio::test]
-async fn an_answer_that_makes_no_sense_is_our_own_fault() {
+async fn an_unintelligible_answer_is_an_internal_error() {
     let aws = ScriptedAws::new().on("DescribeInstances", &reservation("i-no-such-thing", ""));
     let error = Instances::new(&aws.config()).fetch(&id()).await.unwrap_err();
     assert_eq!(error.failure(), Failure::InternalError, "{error:?}");
@@ -379,7 +379,7 @@ async fn an_answer_that_makes_no_sense_is_our_own_fault() {
 }
 
 #[tokio::test]
-async fn an_instance_is_read_with_what_it_was_launched_as() {
+async fn an_instance_is_read_with_its_image_and_launch_time() {
     let more = "<launchTime>2027-01-01T00:00:00.000Z</launchTime><imageId>ami-1</imageId>";
     let aws = ScriptedAws::new().on("DescribeInstances", &reservation(ID, more));
     let machines = Instances::new(&aws.config())
@@ -394,7 +394,7 @@ async fn an_instance_is_read_with_what_it_was_launched_as() {
 }
 
 #[tokio::test]
-async fn a_groups_template_its_overrides_and_what_members_came_from_are_read() {
+async fn the_template_and_overrides_of_a_group_and_the_templates_of_members_are_read() {
     let group = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName>\
         <MinSize>1</MinSize><MaxSize>5</MaxSize><DesiredCapacity>3</DesiredCapacity>\
         <MixedInstancesPolicy><LaunchTemplate>\

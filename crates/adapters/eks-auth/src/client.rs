@@ -1,8 +1,8 @@
-//! A Kubernetes client of the layers that are needed here, and no others: it trusts the cluster's own CA and nobody else, shows a
-//! token with each request, and never repeats a call by itself.
+//! Builds a Kubernetes client with only the layers that are needed. It trusts only the cluster's own CA, sends a token with each request,
+//! and never repeats a call by itself.
 //!
-//! `kube::Client::try_from(Config)` would do, too. With it come kubeconfig files, command plugins and JSONPath: a tenth of each
-//! function.
+//! `kube::Client::try_from(Config)` would also work. It would add kubeconfig files, command plugins and JSONPath, which are a tenth of the
+//! size of each function.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Where a cluster is: EKS DescribeCluster; and what its managed node groups are at: EKS DescribeNodegroup.
+//! Reads the endpoint and CA of a cluster (EKS DescribeCluster), and the status of its managed node groups (EKS DescribeNodegroup).
 
 use aws_sdk_eks::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_eks::operation::describe_cluster::DescribeClusterError;
@@ -68,7 +68,7 @@ pub(crate) async fn describe_node_group(
     match answer {
         Ok(answer) => match answer.nodegroup().and_then(|group| group.status()) {
             Some(status) => Ok(Some(status.as_str().to_owned())),
-            None => Err(failed(false, "the answer does not say its status".into())),
+            None => Err(failed(false, "the answer has no status".into())),
         },
         Err(error) if error.as_service_error().is_some_and(is_gone) => Ok(None),
         Err(error) => Err(failed(is_unavailable(&error), error.into())),

@@ -1,4 +1,4 @@
-//! What can go wrong on the way into a cluster.
+//! The failures of signing in to a cluster.
 
 use aws_credential_types::provider::error::CredentialsError;
 use recycle::base::failure::{Failure, NamedFailure};

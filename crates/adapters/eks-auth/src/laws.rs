@@ -1,4 +1,4 @@
-//! Whatever EKS answers is a cluster as it says, or an error that is named.
+//! Laws: an answer of EKS is read as it is, or is an error with a name.
 
 use bad_input::{any_json, block_on, each_gap, few_cases, spoiled};
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn describe_node_group(answer: &Value) -> Result<Option<String>, Error> {
 }
 
 #[test]
-fn half_an_answer_is_no_other_cluster_and_no_node_group_that_is_gone() {
+fn an_incomplete_answer_is_no_other_cluster_and_no_missing_node_group() {
     let whole = describe(&whole_cluster()).unwrap();
     for (_, answer) in each_gap(&whole_cluster()) {
         if let Ok(cluster) = describe(&answer) {

@@ -1,8 +1,9 @@
-//! The way into an EKS cluster: where it is (DescribeCluster), whether a node group of it is being updated (DescribeNodegroup), who we are (a token signed for STS), and a Kubernetes client.
+//! Signs in to an EKS cluster: finds its endpoint and CA (DescribeCluster), signs a token for STS, and builds a Kubernetes client.
+//! It also reads whether a node group of the cluster is being updated (DescribeNodegroup).
 //!
-//! There is one cluster, which the function's environment names: where a token goes is never in a payload. A process remembers where
-//! the cluster is until it is refused there (its CA rotates). An invocation signs one token of its own. What is done with the client is
-//! not this crate's business.
+//! The function's environment names the one cluster, so a payload cannot redirect a token. A process remembers the endpoint and the
+//! CA. `kubernetes::open` asks EKS again if the cluster refuses the token or cannot be reached, because the CA rotates. Each invocation
+//! signs its own token.
 
 mod client;
 mod cluster;

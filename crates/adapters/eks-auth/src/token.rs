@@ -1,6 +1,7 @@
-//! An EKS token: the presigned URL of a GetCallerIdentity call, which the cluster's authenticator makes in our name.
+//! Signs an EKS token: the presigned URL of a GetCallerIdentity call, which the cluster's authenticator makes with the identity of the
+//! function.
 //!
-//! The same bytes as botocore's signer (`aws eks get-token`) makes of the same credentials, region, cluster and moment.
+//! The token has the same bytes as that of botocore's signer (`aws eks get-token`) for the same credentials, region, cluster and time.
 
 use std::time::{Duration, SystemTime};
 

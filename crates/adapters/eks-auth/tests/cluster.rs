@@ -1,4 +1,4 @@
-//! DescribeCluster, on the wire: what EKS answers, and what becomes of it.
+//! Requests and answers of DescribeCluster and DescribeNodegroup.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -56,7 +56,7 @@ async fn endpoint_and_authority_are_taken_from_the_description() {
 }
 
 #[tokio::test]
-async fn what_eks_refuses_has_a_name_and_a_cause() {
+async fn each_failure_of_eks_has_a_name_and_a_cause() {
     let cases = [
         (
             404,
@@ -167,7 +167,7 @@ async fn a_client_needs_a_readable_authority_and_endpoint() {
 }
 
 #[tokio::test]
-async fn no_token_goes_over_a_connection_that_is_not_encrypted() {
+async fn no_token_is_sent_over_an_unencrypted_connection() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let plain = format!("http://{}", listener.local_addr().unwrap());
@@ -180,7 +180,7 @@ async fn no_token_goes_over_a_connection_that_is_not_encrypted() {
 }
 
 #[test]
-fn the_environment_names_the_cluster_and_no_request_another() {
+fn the_environment_names_the_cluster_and_a_request_for_another_is_refused() {
     let read = |value: Option<&str>| read_cluster_name(|_| value.map(str::to_owned));
     assert_eq!(read(Some("world")).unwrap(), world());
     for (value, text) in [
@@ -219,8 +219,8 @@ async fn a_token_needs_a_region_and_credentials() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::NoRegion), "{error:?}");
-    let nobody = nowhere.to_builder().region(Region::new("eu-west-1")).build();
-    let error = Access::new(&nobody, &world())
+    let without_credentials = nowhere.to_builder().region(Region::new("eu-west-1")).build();
+    let error = Access::new(&without_credentials, &world())
         .token(SystemTime::UNIX_EPOCH)
         .await
         .unwrap_err();
@@ -228,7 +228,7 @@ async fn a_token_needs_a_region_and_credentials() {
 }
 
 #[tokio::test]
-async fn a_managed_node_group_says_what_it_is_at() {
+async fn the_status_of_a_managed_node_group_is_read() {
     let aws = ScriptedAws::new()
         .on(
             "DescribeNodegroup",

@@ -1,4 +1,4 @@
-//! Our tokens are, byte for byte, those of botocore's signer for the same moment and credentials.
+//! The tokens equal those of botocore's signer, byte for byte, for the same time and credentials.
 
 use std::time::SystemTime;
 
@@ -21,7 +21,7 @@ struct Vector {
 }
 
 #[tokio::test]
-async fn a_token_is_the_one_that_botocore_makes() {
+async fn a_token_equals_that_of_botocore() {
     let vectors: Vec<Vector> = serde_json::from_str(VECTORS).unwrap();
     assert!(!vectors.is_empty());
     for vector in vectors {

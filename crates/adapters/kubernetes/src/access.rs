@@ -1,4 +1,4 @@
-//! Opens the cluster for one Node.
+//! Connects to the cluster and reads one Node.
 
 use eks_auth::Access;
 use recycle::base::ids::NodeName;

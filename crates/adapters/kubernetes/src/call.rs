@@ -1,4 +1,4 @@
-//! One call to the API server: sent once, bounded in time, its troubles named.
+//! One call to the API server, with a time limit and without a retry. Its failures are sorted by kind.
 
 use std::fmt;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub(crate) enum CallFailure {
     /// No answer came, or only a part of one.
     NoAnswer(Source),
     /// The answer or the request is malformed.
-    Nonsense(Source),
+    Malformed(Source),
 }
 
 /// Waits for the answer to a call.
@@ -91,8 +91,8 @@ fn sort(error: kube::Error) -> CallFailure {
         kube::Error::HyperError(cause) => CallFailure::NoAnswer(cause.into()),
         kube::Error::Service(cause) => CallFailure::NoAnswer(cause),
         kube::Error::ReadEvents(cause) => CallFailure::NoAnswer(cause.into()),
-        kube::Error::SerdeError(cause) => CallFailure::Nonsense(cut(&cause.to_string()).into()),
-        other => CallFailure::Nonsense(other.into()),
+        kube::Error::SerdeError(cause) => CallFailure::Malformed(cut(&cause.to_string()).into()),
+        other => CallFailure::Malformed(other.into()),
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_api_server_that_hangs_is_given_up() {
+    async fn a_call_to_an_api_server_that_hangs_times_out() {
         let kube = ScriptedKube::new().hangs_on("GET", "/nodes/a");
         let client = kube.client();
         let nodes = Objects::of::<Node>(&client, None);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn three_calls_that_hang_end_before_any_function_does() {
+    fn three_calls_that_hang_end_before_any_function_times_out() {
         let timeouts: Vec<u64> = include_str!("../../../../terraform/functions.tf")
             .split("timeout = ")
             .filter_map(|rest| rest.split([' ', '\n']).next()?.parse().ok())

@@ -1,4 +1,4 @@
-//! What the API server may answer instead of a result, sorted by what can be done about it.
+//! The failures of calls to the API server, sorted by what the caller can do about them.
 
 use recycle::base::failure::{Failure, NamedFailure};
 
@@ -11,11 +11,11 @@ pub enum Error {
     #[error("failed to sign in to the cluster")]
     Access(#[from] eks_auth::Error),
     /// Another client changed the object since it was read, or the object to create exists already (409).
-    #[error("failed to {call}: somebody else changed it at the same moment")]
+    #[error("failed to {call}: another client changed the object at the same moment")]
     Conflict { call: String, source: Source },
     /// The API server rejected the token (401). It never says why.
     #[error(
-        "failed to {call}: the cluster does not accept our token (is there an access entry for this role?)"
+        "failed to {call}: the cluster does not accept the token of this function; check that its role has an access entry"
     )]
     Unauthorized { call: String, source: Source },
     /// Role-based access control or an admission policy refused the call (403).
@@ -58,14 +58,14 @@ impl Error {
         }
     }
 
-    /// Turns the trouble of a call into an error. A 404 becomes [`Error::NodeGone`], because it can only mean the Node.
+    /// Turns the failure of a call into an error. A 404 becomes [`Error::NodeGone`], because it can only mean the Node.
     /// A caller that names another kind of object handles a 404 itself.
     pub(crate) fn from_failure(call: Call<'_>, failure: CallFailure) -> Self {
         let text = call.to_string();
         let status = match failure {
             CallFailure::Status(status) => status,
             CallFailure::NoAnswer(source) => return Self::Unreachable { call: text, source },
-            CallFailure::Nonsense(source) => return Self::Unexpected { call: text, source },
+            CallFailure::Malformed(source) => return Self::Unexpected { call: text, source },
         };
         let source = cut(&status.to_string()).into();
         match status.code {

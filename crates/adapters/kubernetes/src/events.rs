@@ -1,4 +1,4 @@
-//! The Events that `kubectl describe node` shows: one for each phase that an execution reaches, and what people should know of its pods.
+//! Writes the Events that `kubectl describe node` shows: one for each phase that an execution reaches, and others about its pods.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
@@ -29,11 +29,11 @@ pub enum Occasion<'a> {
     Blocked(&'a str),
     /// An obstacle came up from outside while the execution works on the node. There is one Event for each obstacle.
     Disturbed(&'a str),
-    /// A request that a person made by a taint is refused.
+    /// The request of a request taint is refused.
     Refused,
-    /// A request that a person made by a taint is a dry run. The message is the plan.
+    /// The request of a request taint is a dry run. The message is the plan.
     Planned,
-    /// The node is lost. The message says which pods were lost with it. The Node object may be gone, because an Event does not need it.
+    /// The node is lost. The message names the pods that were lost with it. The Node object may be gone, because an Event does not need it.
     Lost,
 }
 
@@ -97,7 +97,7 @@ pub async fn record_event(
     };
     match send(call, api.create(&params, &event)).await {
         Ok(_) | Err(Error::Conflict { .. }) => {}
-        Err(error) => tracing::warn!(error = with_causes(&error), "no Event was written"),
+        Err(error) => tracing::warn!(error = with_causes(&error), "failed to write an Event"),
     }
 }
 

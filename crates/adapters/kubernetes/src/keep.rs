@@ -1,4 +1,4 @@
-//! Keeping Cluster Autoscaler from a replacement, and letting go of it.
+//! Keeps Cluster Autoscaler from removing a replacement, and releases the replacement later.
 
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
@@ -7,7 +7,8 @@ use recycle::cluster::node::NodeFacts;
 
 use crate::{Error, NodeChange, amend_node, list_labelled};
 
-/// Keeps Cluster Autoscaler from removing a newcomer, for `old`. A newcomer that a person or an execution keeps already stays as it is.
+/// Keeps Cluster Autoscaler from removing a new member, for `old`.
+/// A new member that an operator or an execution keeps already stays as it is.
 /// Returns the Node as it is afterwards.
 pub async fn keep_new_member(
     client: &kube::Client,
@@ -28,7 +29,7 @@ pub async fn keep_new_member(
     .await
 }
 
-/// Adds to `change` what lets go of a newcomer. Returns `change` as it is if the newcomer is not kept for `old`.
+/// Adds to `change` the removal of the marks of [`keep_new_member`]. Returns `change` as it is if the new member is not kept for `old`.
 #[must_use]
 pub fn let_go(new_member: &NodeFacts, old: &InstanceId, change: NodeChange) -> NodeChange {
     if !is_kept_for(new_member, old) {
@@ -40,7 +41,7 @@ pub fn let_go(new_member: &NodeFacts, old: &InstanceId, change: NodeChange) -> N
         .scale_down(let_go_of_new_member(new_member))
 }
 
-/// Lets go of every newcomer that is kept for `old`.
+/// Removes the marks of [`keep_new_member`] from every new member that is kept for `old`.
 pub async fn let_go_of_all(client: &kube::Client, old: &InstanceId) -> Result<(), Error> {
     let selector = format!("{KEPT_FOR_LABEL}={old}");
     for new_member in list_labelled(client, &selector, &format!("kept for {old}")).await? {

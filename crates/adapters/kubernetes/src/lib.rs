@@ -1,7 +1,7 @@
-//! The Kubernetes half of the record: a Node with its claim and what we wrote on it, its pods, its Events.
+//! Reads and changes Kubernetes objects: a Node with the claim and the records of recycle-eks, its pods, and its Events.
 //!
-//! Only fetches and acts; what it means is decided in `recycle`. Every write to a Node carries the resourceVersion that was
-//! read, so that nobody's change is lost; no call is repeated here, except where that is said.
+//! This crate only fetches and writes. The decisions are in `recycle`. Every write to a Node carries the resourceVersion that was read, so
+//! that no change of another client is lost. No call is repeated, except where the documentation of a function says so.
 
 mod access;
 mod call;

@@ -1,4 +1,4 @@
-//! The marks of rotations, on many Nodes at once.
+//! Writes and removes the marks of rotations on many Nodes at once.
 
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,11 @@ const CHANGING: Duration = Duration::from_secs(35);
 pub async fn mark_nodes(client: &kube::Client, marking: &Marking) -> Result<usize, Error> {
     let rotation = &marking.rotation;
     let nodes = list_nodes(client).await?.readable;
-    let meant = |node: &NodeFacts| {
+    let is_selected = |node: &NodeFacts| {
         let id = node.instance.as_ref();
         id.is_some_and(|id| marking.nodes.contains(id))
     };
-    change_all(client, nodes.into_iter().filter(meant).collect(), |node| {
+    change_all(client, nodes.into_iter().filter(is_selected).collect(), |node| {
         let taints = add_mark(node, rotation, marking.mark, &marking.ended)?;
         let change = NodeChange::new().annotate(OUTDATED_ANNOTATION, rotation.as_str());
         Some(with_taints(node, change, taints))
@@ -36,19 +36,21 @@ pub async fn mark_nodes(client: &kube::Client, marking: &Marking) -> Result<usiz
 /// Removes the marks of rotations. Returns how many marked Nodes were handled.
 /// The next sweep handles the Nodes that are not reached in time.
 pub async fn unmark_nodes(client: &kube::Client, unmarking: &Unmarking) -> Result<usize, Error> {
-    let is_theirs = |node: &NodeFacts| {
+    let is_marked = |node: &NodeFacts| {
         let owner = marked_by(node);
         owner.is_some_and(|owner| unmarking.rotations.iter().any(|arn| arn.as_str() == owner))
     };
-    let is_meant = |node: &NodeFacts| {
+    let is_selected = |node: &NodeFacts| {
         let id = node.instance.as_ref();
         let nodes = unmarking.nodes.as_ref();
         nodes.is_none_or(|nodes| id.is_some_and(|id| nodes.contains(id)))
     };
     let nodes = list_nodes(client).await?.readable.into_iter();
-    let marked = nodes.filter(|node| is_theirs(node) && is_meant(node)).collect();
+    let marked = nodes
+        .filter(|node| is_marked(node) && is_selected(node))
+        .collect();
     change_all(client, marked, |node| {
-        is_theirs(node).then(|| {
+        is_marked(node).then(|| {
             let change = NodeChange::new().remove_annotation(OUTDATED_ANNOTATION);
             with_taints(node, change, without_mark(node))
         })

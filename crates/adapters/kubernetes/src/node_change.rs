@@ -1,4 +1,4 @@
-//! What is changed on a Node, in one request.
+//! The changes of a Node that one request writes.
 
 use std::collections::BTreeMap;
 

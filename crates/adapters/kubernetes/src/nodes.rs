@@ -1,4 +1,4 @@
-//! Nodes: found, read, claimed, changed, deleted.
+//! Finds, reads, lists and changes Nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -190,7 +190,7 @@ pub async fn list_group(client: &kube::Client, group: &GroupName) -> Result<Vec<
 pub async fn list_replacements(client: &kube::Client, of: &[InstanceId]) -> Result<Vec<NodeFacts>, Error> {
     let ids: Vec<&str> = of.iter().map(InstanceId::as_str).collect();
     let selector = format!("{REPLACES_LABEL} in ({})", ids.join(","));
-    list_labelled(client, &selector, "that stand in for others").await
+    list_labelled(client, &selector, "that are replacements").await
 }
 
 /// Reads the control plane's version. None if the API server's text is not a version.

@@ -1,7 +1,7 @@
-//! Objects as the API server answers them: what this crate reads of their metadata, and lists that are read one object at a time.
+//! Reads objects of the API server: the metadata that this crate needs, and lists that are parsed one object at a time.
 //!
-//! A tenant may write most fields of a pod, and a kubelet those of its Node. An object that cannot be read costs no other object of its
-//! list. What an unreadable one means is left to the reader of its kind.
+//! A tenant may write most fields of a pod, and a kubelet those of its Node. An object that cannot be read does not affect the other
+//! objects of its list. The reader of each kind decides how to treat an unreadable object.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Asks the cluster what we may do there, before anything is touched.
+//! Checks the permissions of this function in the cluster before anything is touched.
 
 use futures::future::try_join_all;
 use k8s_openapi::api::authorization::v1::{
@@ -12,10 +12,10 @@ use crate::call::{Call, send};
 
 /// Lists the required permissions that this role lacks, each as `verb resource`. Every authenticated client may ask for this.
 pub async fn missing_permissions(client: &kube::Client) -> Result<Vec<String>, Error> {
-    let asked = PERMISSIONS
+    let reviews = PERMISSIONS
         .iter()
         .map(|permission| is_allowed(client, *permission));
-    let answers = try_join_all(asked).await?;
+    let answers = try_join_all(reviews).await?;
     let missing = PERMISSIONS.iter().zip(answers).filter(|(_, allowed)| !allowed);
     Ok(missing.map(|(permission, _)| permission.to_string()).collect())
 }

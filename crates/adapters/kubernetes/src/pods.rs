@@ -1,4 +1,4 @@
-//! The pods of one Node: listed, evicted.
+//! Lists and evicts the pods of one Node.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
@@ -131,7 +131,7 @@ pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, grace: Option<u32>
     };
     let refusal = match &failure {
         CallFailure::Status(status) => read_refusal(status),
-        CallFailure::NoAnswer(_) | CallFailure::Nonsense(_) => None,
+        CallFailure::NoAnswer(_) | CallFailure::Malformed(_) => None,
     };
     refusal.ok_or_else(|| Error::from_failure(call, failure))
 }

@@ -1,4 +1,4 @@
-//! The story for people in the annotation `recycle-eks/progress`.
+//! Reads and writes the progress for operators in the annotation `recycle-eks/progress`.
 
 use recycle::cluster::node::NodeFacts;
 use recycle::records::progress::Progress;
@@ -13,7 +13,7 @@ pub fn read_progress(node: &NodeFacts) -> Option<Progress> {
 }
 
 /// Writes the progress, unless the annotation already says the same.
-/// If another client changed the Node at the same moment, nothing is written and no error is returned. The next poll writes it.
+/// If another client changed the Node at the same moment, nothing is written and no error is returned. The next check writes it.
 pub async fn write_progress(
     client: &kube::Client,
     node: &NodeFacts,

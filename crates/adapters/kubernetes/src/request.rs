@@ -1,4 +1,4 @@
-//! A person's request by the taint `recycle-eks/request`.
+//! Answers the request of an operator by the taint `recycle-eks/request`.
 
 use jiff::Timestamp;
 use recycle::base::ids::Fence;
@@ -7,7 +7,7 @@ use recycle::cluster::node::{NodeFacts, is_request_taint};
 use crate::{Error, NodeChange, Occasion, amend_node, record_event};
 
 /// Answers a request that starts no work. Writes an Event with the reason, then removes the taint, so that no sweep starts it again.
-/// If an execution claims the node meanwhile, the taint stays, because that execution removes it.
+/// If an execution claims the node in between, the taint stays, because that execution removes it.
 pub async fn answer_request(
     client: &kube::Client,
     node: &NodeFacts,

@@ -1,4 +1,4 @@
-//! The Node of an instance that was drained and stays: stopped in its group, or running outside it.
+//! Builds the last change of the Node of a stopped or detached instance, which keeps its Node.
 
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{
@@ -56,15 +56,15 @@ pub fn retire_detached(node: &NodeFacts, instance: &InstanceId) -> Option<NodeCh
 
 /// Replaces the draining taint, and every taint with the same key and effect as one of the new taints.
 /// Kubernetes allows only one taint with a given key and effect.
-fn replace_taints<const N: usize>(node: &NodeFacts, left: [Taint; N]) -> Vec<Taint> {
+fn replace_taints<const N: usize>(node: &NodeFacts, added: [Taint; N]) -> Vec<Taint> {
     let stays = |taint: &&Taint| {
-        let is_replaced = left
+        let is_replaced = added
             .iter()
             .any(|new| (&new.key, &new.effect) == (&taint.key, &taint.effect));
         !is_replaced && !is_draining_taint(taint)
     };
     let others: Vec<Taint> = node.taints.iter().filter(stays).cloned().collect();
-    others.into_iter().chain(left).collect()
+    others.into_iter().chain(added).collect()
 }
 
 fn is_retired(node: &NodeFacts, taint: &Taint) -> bool {

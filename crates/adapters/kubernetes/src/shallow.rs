@@ -1,5 +1,7 @@
-//! JSON as deep as anything that is read of an object. Any client may nest an entry of `managedFields` deeper than serde_json goes, which
-//! would otherwise fail the whole answer. What lies deeper is skipped: serde_json does that without a limit.
+//! Parses JSON down to a fixed depth, and skips deeper values.
+//!
+//! Any client may nest an entry of `managedFields` deeper than serde_json parses, and then the whole answer would fail. serde_json skips
+//! values without a limit of depth.
 
 use std::fmt;
 
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_deeper_is_read_as_serde_json_reads_it_and_the_rest_is_skipped() {
+    fn values_within_the_limit_are_read_and_deeper_ones_are_skipped() {
         let levels = usize::from(LEVELS);
         for (document, is_whole) in [
             (nested(1), true),

@@ -1,4 +1,4 @@
-//! Reads the pods of a node for its drain: one reading for the dry run, the check, the eviction and the disposal.
+//! Reads and classifies the pods of a node. The dry run, the check, the eviction and the disposal all use this survey.
 
 use jiff::Timestamp;
 use recycle::base::ids::NodeName;
@@ -94,7 +94,7 @@ impl<'a> NodeSurvey<'a> {
 /// None if the taint is not there (any more), or if no execution recorded it. Then any pod may come, and all of them count.
 ///
 /// The record holds the time of the decision to set the taint. Setting it may have taken a quarter of an hour of attempts, and a pod that
-/// came meanwhile tolerates nothing. `draining_since` is the time of the first look of `check-pods`, and the taint was there by then.
+/// came in between tolerates nothing. `draining_since` is the time of the first check of `check-pods`, and the taint was there by then.
 pub fn tainted_since(
     node: &NodeFacts,
     draining_since: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! The volumes of pods: on which nodes they can be used, and whether there is one that takes pods.
+//! Reads the volumes of pods, and checks whether another node that takes pods can use them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

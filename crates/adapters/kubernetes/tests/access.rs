@@ -1,4 +1,4 @@
-//! Opening a cluster: which refusals are worth asking EKS again. Over real connections with TLS, on 127.0.0.1.
+//! Opens a cluster over real TLS connections on 127.0.0.1. Checks after which refusals EKS is called again.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -99,7 +99,7 @@ async fn a_cluster_that_answers_is_not_described_again() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_worth_one_more_try() {
+async fn a_refused_token_leads_to_one_more_attempt() {
     let (endpoint, serving) = api_server(vec![unauthorized(), node()]);
     let (_client, found) = open(&access(&[&endpoint, &endpoint]), &name()).await.unwrap();
     assert!(found.is_some());
@@ -107,7 +107,7 @@ async fn a_refused_token_is_worth_one_more_try() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_twice_is_an_error_that_the_machine_tries_again() {
+async fn a_token_that_is_refused_twice_is_an_error_that_the_state_machine_retries() {
     let (endpoint, serving) = api_server(vec![unauthorized(), unauthorized()]);
     let error = open(&access(&[&endpoint, &endpoint]), &name())
         .await
@@ -119,10 +119,10 @@ async fn a_token_that_is_refused_twice_is_an_error_that_the_machine_tries_again(
 }
 
 #[tokio::test]
-async fn a_cluster_that_has_moved_is_found_again() {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
-    let old = format!("https://{}", nobody.local_addr().unwrap());
-    drop(nobody);
+async fn a_cluster_with_a_new_endpoint_is_found_again() {
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap();
+    let old = format!("https://{}", unused.local_addr().unwrap());
+    drop(unused);
     let (endpoint, serving) = api_server(vec![node(), node()]);
     let access = access(&[&old, &endpoint]);
     for _ in 0..2 {
@@ -133,7 +133,7 @@ async fn a_cluster_that_has_moved_is_found_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_no_refusal_of_us_is_not_asked_for_again() {
+async fn any_other_answer_leads_to_no_second_attempt() {
     let busy = (503, scripted_kube::refusal(503, "ServiceUnavailable", "later"));
     let (endpoint, serving) = api_server(vec![busy]);
     let error = open(&access(&[&endpoint]), &name()).await.err().unwrap();
@@ -142,7 +142,7 @@ async fn an_answer_that_is_no_refusal_of_us_is_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn an_eks_that_does_not_answer_then_is_the_error() {
+async fn a_failure_of_eks_at_the_second_attempt_is_the_error() {
     let (endpoint, serving) = api_server(vec![unauthorized()]);
     let error = open(&access(&[&endpoint]), &name()).await.err().unwrap();
     assert!(

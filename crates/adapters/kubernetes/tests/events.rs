@@ -32,18 +32,18 @@ async fn record_it(kube: &ScriptedKube, occasion: impl Into<Occasion<'_>>, fence
     .await;
 }
 
-async fn told(occasion: impl Into<Occasion<'_>>, fence: &Fence) -> Value {
+async fn event_of(occasion: impl Into<Occasion<'_>>, fence: &Fence) -> Value {
     let kube = ScriptedKube::new();
     record_it(&kube, occasion, fence, "hello").await;
     kube.calls().pop().unwrap().body
 }
 
 async fn name_of(occasion: impl Into<Occasion<'_>>, fence: &Fence) -> Value {
-    told(occasion, fence).await["metadata"]["name"].clone()
+    event_of(occasion, fence).await["metadata"]["name"].clone()
 }
 
 #[tokio::test]
-async fn an_event_is_what_kubectl_describe_node_looks_for() {
+async fn an_event_has_the_fields_that_kubectl_describe_node_needs() {
     let kube = ScriptedKube::new().on(
         "POST",
         "/events",
@@ -81,7 +81,7 @@ async fn an_event_is_what_kubectl_describe_node_looks_for() {
 }
 
 #[tokio::test]
-async fn an_event_has_the_same_name_only_for_the_same_phase_of_the_same_life() {
+async fn an_event_has_the_same_name_only_for_the_same_phase_and_redrive() {
     let name = name_of(Phase::Draining, &fence(0)).await;
     assert_eq!(name_of(Phase::Draining, &fence(0)).await, name);
     assert_ne!(name_of(Phase::Disposing, &fence(0)).await, name);
@@ -89,8 +89,8 @@ async fn an_event_has_the_same_name_only_for_the_same_phase_of_the_same_life() {
 }
 
 #[tokio::test]
-async fn each_thing_in_the_way_is_told_once_and_as_a_warning() {
-    let blocked = told(Occasion::Blocked("budget shop/web"), &fence(0)).await;
+async fn each_blocker_gets_one_event_of_type_warning() {
+    let blocked = event_of(Occasion::Blocked("budget shop/web"), &fence(0)).await;
     assert_eq!(
         (&blocked["type"], &blocked["reason"]),
         (&json!("Warning"), &json!("RecycleBlocked"))
@@ -104,7 +104,7 @@ async fn each_thing_in_the_way_is_told_once_and_as_a_warning() {
         name_of(Occasion::Blocked("budget shop/api"), &fence(0)).await,
         *name
     );
-    let pods = told(Occasion::Pods("awaited"), &fence(0)).await;
+    let pods = event_of(Occasion::Pods("awaited"), &fence(0)).await;
     assert_eq!(
         (&pods["type"], &pods["reason"]),
         (&json!("Normal"), &json!("RecyclePods"))
@@ -116,7 +116,7 @@ async fn each_thing_in_the_way_is_told_once_and_as_a_warning() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_refused_or_there_already_fails_nothing() {
+async fn a_refused_or_existing_event_is_no_error() {
     let kube = ScriptedKube::new()
         .refuses(
             "POST",
@@ -134,7 +134,7 @@ async fn an_event_that_is_refused_or_there_already_fails_nothing() {
 }
 
 #[tokio::test]
-async fn a_long_message_is_cut_to_what_the_api_server_takes() {
+async fn a_long_message_is_cut_to_the_limit_of_the_api_server() {
     let kube = ScriptedKube::new();
     for (character, bytes) in [("x", 1_024), ("…", 1_023)] {
         record_it(&kube, Phase::Claimed, &fence(0), &character.repeat(5_000)).await;
@@ -148,7 +148,7 @@ fn review(allowed: bool) -> Value {
 }
 
 #[tokio::test]
-async fn every_permission_is_asked_for_and_the_missing_ones_are_named() {
+async fn every_permission_is_reviewed_and_the_missing_ones_are_named() {
     let mut kube = ScriptedKube::new();
     for permission in PERMISSIONS {
         let missing = permission.resource == "pods/eviction" || permission.verb == "patch";
@@ -188,7 +188,7 @@ async fn a_cluster_that_answers_no_review_is_an_error() {
 }
 
 #[tokio::test]
-async fn what_comes_up_from_outside_is_one_warning_for_each_name_and_execution() {
+async fn a_disturbance_gets_one_warning_for_each_name_and_execution() {
     let kube = ScriptedKube::new();
     let node: NodeName = "a".parse().unwrap();
     for (what, redrive_count) in [

@@ -1,4 +1,4 @@
-//! Objects that a tenant or a kubelet wrote to harm: the API server stores them, and none of them makes others unreadable.
+//! Hostile objects of a tenant or a kubelet. The API server stores them, and none of them makes other objects unreadable.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -146,7 +146,7 @@ async fn deeply_nested_managed_fields_make_no_object_unreadable() {
 }
 
 #[tokio::test]
-async fn a_node_that_fell_silent_at_a_time_that_cannot_be_is_not_lost() {
+async fn a_node_that_is_not_ready_since_an_impossible_time_is_not_lost() {
     let silent = with(
         node("a", INSTANCE),
         "/status/conditions/1/status",
@@ -169,7 +169,7 @@ async fn a_node_that_fell_silent_at_a_time_that_cannot_be_is_not_lost() {
 async fn a_cordon_with_a_forged_writer_is_another_clients() {
     let entry = |manager: Value, time: &str| json!({"manager": manager, "operation": "Update", "time": time, "fieldsV1": {"f:spec": {"f:unschedulable": {}}}});
     let honest = "2027-01-01T00:00:00Z";
-    for (entries, is_ours) in [
+    for (entries, is_own) in [
         (vec![], true),
         (vec![entry(json!("recycle-eks"), honest)], true),
         (vec![entry(json!("kubectl-cordon"), honest)], false),
@@ -184,14 +184,14 @@ async fn a_cordon_with_a_forged_writer_is_another_clients() {
         (vec![entry(Value::Null, honest)], false),
     ] {
         let answer = with(node("a", INSTANCE), "/metadata/managedFields", json!(entries));
-        assert_eq!(read(answer).await.is_cordoned_by_us(), is_ours, "{entries:?}");
+        assert_eq!(read(answer).await.is_cordoned_by_us(), is_own, "{entries:?}");
     }
 }
 
 #[tokio::test]
-async fn a_pod_that_cannot_be_read_costs_no_other() {
+async fn an_unreadable_pod_does_not_affect_the_others() {
     let no_time = "failed to convert civil datetime";
-    for (place, value, named, told) in [
+    for (place, value, named, text) in [
         ("/status/startTime", json!(END_OF_TIME), "shop/b", no_time),
         (
             "/metadata/deletionTimestamp",
@@ -210,7 +210,7 @@ async fn a_pod_that_cannot_be_read_costs_no_other() {
         assert_eq!(unreadable.len(), 1, "{place}");
         let field = place.replacen('/', "", 1).replace('/', ".");
         assert!(
-            unreadable[0].starts_with(&field) && unreadable[0].contains(told),
+            unreadable[0].starts_with(&field) && unreadable[0].contains(text),
             "{place}: {unreadable:?}"
         );
     }
@@ -226,10 +226,10 @@ async fn a_node_that_cannot_be_read_is_left_out_of_lists() {
     assert_eq!(nodes.len(), 1);
     let found = list_nodes(&kube().client()).await.unwrap();
     assert_eq!(found.readable, nodes);
-    let told = found.describe_unreadable().unwrap();
+    let text = found.describe_unreadable().unwrap();
     assert!(
-        told.starts_with("cannot read 1 Node: b (spec.taints.0.timeAdded: "),
-        "{told}"
+        text.starts_with("cannot read 1 Node: b (spec.taints.0.timeAdded: "),
+        "{text}"
     );
     assert!(
         is_another_ready(&kube().client(), &"x".parse().unwrap())
@@ -244,11 +244,11 @@ async fn a_node_that_cannot_be_read_is_left_out_of_lists() {
 }
 
 #[tokio::test]
-async fn asking_for_a_node_that_cannot_be_read_is_an_error() {
-    let told = "cannot read Node b: spec.taints.0.timeAdded: ";
+async fn fetching_an_unreadable_node_is_an_error() {
+    let text = "cannot read Node b: spec.taints.0.timeAdded: ";
     let kube = ScriptedKube::new().on("GET", "/nodes/b", 200, unreadable_node("b", INSTANCE));
     let error = get_node(&kube.client(), &"b".parse().unwrap()).await.unwrap_err();
-    assert!(with_causes(&error).contains(told), "{}", with_causes(&error));
+    assert!(with_causes(&error).contains(text), "{}", with_causes(&error));
 
     let items = [unreadable_node("b", INSTANCE), node("a", "i-00000000")];
     let find = async |instance: &str| {
@@ -259,7 +259,7 @@ async fn asking_for_a_node_that_cannot_be_read_is_an_error() {
     };
     let error = find(INSTANCE).await.unwrap_err();
     assert!(matches!(error, Error::Unexpected { .. }), "{error:?}");
-    assert!(with_causes(&error).contains(told), "{}", with_causes(&error));
+    assert!(with_causes(&error).contains(text), "{}", with_causes(&error));
     assert_eq!(find("i-00000000").await.unwrap().unwrap().name.as_str(), "a");
     assert_eq!(find("i-22222222").await.unwrap(), None);
 }

@@ -1,4 +1,4 @@
-//! Keeping Cluster Autoscaler from a newcomer, request by request.
+//! The requests that keep Cluster Autoscaler from removing a new member.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -30,7 +30,7 @@ async fn facts(stored: Value) -> NodeFacts {
 }
 
 #[tokio::test]
-async fn a_newcomer_is_kept_with_what_it_said_before() {
+async fn a_new_member_is_kept_and_its_earlier_annotation_is_recorded() {
     for (before, remembered) in [
         (json!({}), Value::Null),
         (json!({DISABLED: "false"}), json!("false")),
@@ -49,7 +49,7 @@ async fn a_newcomer_is_kept_with_what_it_said_before() {
 }
 
 #[tokio::test]
-async fn one_that_is_kept_already_by_whomever_is_left_alone() {
+async fn a_member_that_is_already_kept_is_left_alone() {
     for new_member in [
         stored(json!({}), json!({DISABLED: "true"})),
         stored(json!({"recycle-eks/kept-for": "i-0fedcba9876543210"}), json!({})),
@@ -63,7 +63,7 @@ async fn one_that_is_kept_already_by_whomever_is_left_alone() {
 }
 
 #[tokio::test]
-async fn all_that_are_kept_for_an_instance_are_let_go_and_one_that_has_gone_is_no_error() {
+async fn all_members_kept_for_an_instance_are_released_and_a_missing_one_is_no_error() {
     let kept = json!({"recycle-eks/kept-for": OLD});
     let items = json!([
         stored(
@@ -80,7 +80,7 @@ async fn all_that_are_kept_for_an_instance_are_let_go_and_one_that_has_gone_is_n
     let calls = kube.calls();
     assert_eq!(calls[1].body["metadata"]["annotations"][DISABLED], "false");
     let second = calls[2].body["metadata"]["annotations"].as_object().unwrap();
-    assert!(!second.contains_key(DISABLED), "somebody else's by now");
+    assert!(!second.contains_key(DISABLED), "another client has changed it");
     assert_eq!(
         calls[2].body["metadata"]["labels"],
         json!({"recycle-eks/kept-for": null})
@@ -88,7 +88,7 @@ async fn all_that_are_kept_for_an_instance_are_let_go_and_one_that_has_gone_is_n
 }
 
 #[tokio::test]
-async fn a_list_that_cannot_be_had_is_an_error() {
+async fn a_failed_list_is_an_error() {
     let kube = ScriptedKube::new().refuses("GET", LIST, 503, "", "no");
     assert!(let_go_of_all(&kube.client(), &old()).await.is_err());
 }

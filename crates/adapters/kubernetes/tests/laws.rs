@@ -1,4 +1,5 @@
-//! Whatever the API server answers is what it says, or an error: what is missing is never made up, and nothing is written on a guess.
+//! Laws: an answer of the API server is read as it is, or is an error.
+//! Missing values are never invented, and nothing is written on a guess.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -92,7 +93,7 @@ proptest! {
     #![proptest_config(few_cases())]
 
     #[test]
-    fn a_node_is_changed_as_it_was_answered_or_not_at_all(answer in or_anything(whole_node())) {
+    fn a_node_is_changed_as_it_was_read_or_not_at_all(answer in or_anything(whole_node())) {
         run(async move {
         let kube = ScriptedKube::new()
             .on("GET", "/nodes/a", 200, answer.clone())
@@ -120,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn a_node_is_found_or_told_to_be_missing_by_an_answer_that_says_so(answer in or_anything(list(&whole_node()))) {
+    fn a_node_is_found_or_missing_only_if_the_answer_shows_it(answer in or_anything(list(&whole_node()))) {
         run(async move {
         let kube = ScriptedKube::new()
             .refuses("GET", "/nodes/", 404, "NotFound", "no")
@@ -143,7 +144,7 @@ proptest! {
     }
 
     #[test]
-    fn the_pods_of_a_node_are_all_that_were_answered_and_none_is_evicted_that_cannot_be_read(answer in or_anything(list(&whole_pod()))) {
+    fn all_answered_pods_are_listed_and_unreadable_ones_are_not_evicted(answer in or_anything(list(&whole_pod()))) {
         run(async move {
         let kube = ScriptedKube::new()
             .on("GET", "/pods?", 200, answer.clone())
@@ -168,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn where_a_volume_can_be_used_is_known_or_its_pod_stays(
+    fn the_pod_of_an_unreadable_volume_stays(
         claim in or_anything(json!({"metadata": {"name": "data", "namespace": "jobs"}, "spec": {"volumeName": "pv-1"}})),
         volume in or_anything(json!({"metadata": {"name": "pv-1"}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [
             {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["eu-west-1a"]}]}]}}}})),

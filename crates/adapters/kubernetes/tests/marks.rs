@@ -1,4 +1,4 @@
-//! The marks of rotations, against a scripted API server.
+//! The marks of rotations, with a scripted API server.
 
 use kubernetes::{mark_nodes, unmark_nodes};
 use recycle::rotation::terms::{Marking, Unmarking};
@@ -37,7 +37,7 @@ fn ids(digits: &[u8]) -> Value {
 }
 
 #[tokio::test]
-async fn the_nodes_that_are_meant_are_marked_beside_their_other_taints() {
+async fn the_selected_nodes_are_marked_and_keep_their_other_taints() {
     let kube = kube(&[node(1, None), node(2, None), node(3, Some(OTHER))]).on(
         "PATCH",
         "/nodes/n1",
@@ -59,7 +59,7 @@ async fn the_nodes_that_are_meant_are_marked_beside_their_other_taints() {
 }
 
 #[tokio::test]
-async fn only_the_marks_of_the_rotations_that_are_named_go_and_where_that_is_said_only_from_these_nodes() {
+async fn only_the_marks_of_the_named_rotations_and_nodes_are_removed() {
     for (nodes, changed) in [(Value::Null, 2), (ids(&[1]), 1)] {
         let kube = kube(&[
             node(1, Some(ME)),
@@ -88,7 +88,7 @@ async fn only_the_marks_of_the_rotations_that_are_named_go_and_where_that_is_sai
 }
 
 #[tokio::test]
-async fn a_node_that_has_gone_meanwhile_needs_no_change_and_a_refusal_is_an_error() {
+async fn a_missing_node_needs_no_change_and_a_refusal_is_an_error() {
     let unmarking: Unmarking =
         serde_json::from_value(json!({"cluster_name": "world", "rotations": [ME]})).unwrap();
     let gone = kube(&[node(1, Some(ME))]).refuses("PATCH", "/nodes/n1", 404, "NotFound", "it is not there");

@@ -1,4 +1,4 @@
-//! Nodes on the wire.
+//! Requests and answers about Nodes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -113,7 +113,7 @@ async fn a_node_is_read_as_the_decisions_see_it() {
 }
 
 #[tokio::test]
-async fn a_node_that_has_only_a_name_is_neither_ready_nor_anybodys() {
+async fn a_node_with_only_a_name_is_not_ready_and_has_no_instance() {
     let facts = read(&ScriptedKube::new().on(
         "GET",
         "/api/v1/nodes/a",
@@ -126,7 +126,7 @@ async fn a_node_that_has_only_a_name_is_neither_ready_nor_anybodys() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_whole_is_no_node() {
+async fn an_incomplete_answer_is_an_error() {
     let whole = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {}, "status": {}});
     let without = |place: &str, value: Value| {
         let mut answer = whole.clone();
@@ -139,7 +139,7 @@ async fn an_answer_that_is_not_whole_is_no_node() {
         object.as_object_mut().unwrap().remove(field);
         answer
     };
-    for (answer, told) in [
+    for (answer, expected) in [
         (
             gone("/metadata", "resourceVersion"),
             "cannot read Node a: metadata.resourceVersion is missing",
@@ -183,12 +183,12 @@ async fn an_answer_that_is_not_whole_is_no_node() {
         );
         let error = get_node(&kube.client(), &name()).await.unwrap_err();
         let text = with_causes(&error);
-        assert!(text.contains(told), "{answer}: {text}");
+        assert!(text.contains(expected), "{answer}: {text}");
         assert_eq!(error.failure(), Failure::InternalError);
         let nodes = list_nodes(&kube.client()).await.unwrap();
         assert_eq!(nodes.readable.len(), 1);
         let text = nodes.unreadable[0].to_string();
-        assert!(text.contains(told), "{answer}: {text}");
+        assert!(text.contains(expected), "{answer}: {text}");
     }
 }
 
@@ -200,13 +200,13 @@ async fn a_missing_node_is_no_error() {
 }
 
 #[tokio::test]
-async fn what_the_api_server_answers_instead_of_a_node_has_a_name_and_a_cause() {
+async fn each_failure_of_the_api_server_has_a_name_and_a_cause() {
     let cases = [
         (
             401,
             "Unauthorized",
             Failure::ServiceUnavailable,
-            "does not accept our token",
+            "does not accept the token of this function",
         ),
         (
             403,
@@ -253,7 +253,7 @@ async fn a_broken_connection_is_an_api_server_that_cannot_be_reached() {
 }
 
 #[tokio::test]
-async fn a_page_of_a_proxy_is_cut() {
+async fn the_long_answer_of_a_proxy_is_cut() {
     let kube = ScriptedKube::new().refuses("GET", "/nodes/a", 502, "", &"x".repeat(100_000));
     let error = get_node(&kube.client(), &name()).await.unwrap_err();
     assert!(with_causes(&error).len() < 1_000);
@@ -290,7 +290,7 @@ async fn a_change_is_one_merge_patch_against_the_version_that_was_read() {
 }
 
 #[tokio::test]
-async fn what_is_not_changed_is_not_in_the_patch() {
+async fn unchanged_fields_are_not_in_the_patch() {
     let kube =
         ScriptedKube::new()
             .on("GET", "/nodes/a", 200, node("7"))
@@ -344,7 +344,7 @@ fn relabel(node: &NodeFacts) -> Result<Option<NodeChange>, Error> {
 }
 
 #[tokio::test]
-async fn an_amendment_reads_again_when_somebody_was_quicker() {
+async fn an_amendment_reads_again_after_a_conflict() {
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node("7"))
         .refuses(
@@ -380,7 +380,7 @@ async fn an_amendment_gives_up_after_three_conflicts() {
 }
 
 #[tokio::test]
-async fn an_amendment_of_nothing_writes_nothing() {
+async fn an_amendment_without_a_change_writes_nothing() {
     let kube = ScriptedKube::new().on("GET", "/nodes/a", 200, node("7"));
     let facts = read(&kube).await;
     let same = amend_node(&kube.client(), facts.clone(), |_| Ok::<_, Error>(None))
@@ -455,7 +455,7 @@ async fn a_node_is_guessed_without_reading_the_cluster() {
 }
 
 #[tokio::test]
-async fn an_instance_of_another_cloud_or_of_nobody_has_no_node() {
+async fn a_node_without_a_provider_id_of_aws_is_not_found() {
     let nodes = [
         node_of("b", "gce://project/zone/i-0123456789abcdef0"),
         node_of("c", ""),
@@ -560,7 +560,7 @@ async fn only_the_holder_of_the_claim_may_act() {
 }
 
 #[tokio::test]
-async fn pods_tolerate_the_taint_from_the_first_look_at_it_as_long_as_it_is_there() {
+async fn pods_tolerate_the_taint_from_the_first_check_while_it_is_set() {
     let at = |hour: u8| Some(format!("2027-01-01T{hour:02}:00:00Z").parse().unwrap());
     let record = "{\"schema\": 1, \"tainted_at\": \"2027-01-01T05:00:00Z\"}";
     let tainted = with_annotations(json!({"recycle-eks/record": record})).await;

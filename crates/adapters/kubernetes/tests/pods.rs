@@ -1,4 +1,4 @@
-//! Pods on the wire.
+//! Requests and answers about pods.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -40,7 +40,7 @@ fn some_pod() -> PodFacts {
 }
 
 #[tokio::test]
-async fn a_pod_of_which_the_answer_does_not_say_all_cannot_be_read() {
+async fn an_incomplete_pod_is_unreadable() {
     for field in [
         "/metadata/name",
         "/metadata/namespace",
@@ -60,14 +60,14 @@ async fn a_pod_of_which_the_answer_does_not_say_all_cannot_be_read() {
             .remove(name);
         let kube = ScriptedKube::new().on("GET", "/pods?", 200, page(&[pod("b"), half], None));
         let pods = list_pods(&kube.client(), &"n".parse().unwrap()).await.unwrap();
-        let told = field.replace("/0", "").replacen('/', "", 1).replace('/', ".");
+        let path = field.replace("/0", "").replacen('/', "", 1).replace('/', ".");
         assert_eq!(pods[0].unreadable, None);
-        assert_eq!(pods[1].unreadable, Some(format!("{told} is missing")));
+        assert_eq!(pods[1].unreadable, Some(format!("{path} is missing")));
     }
 }
 
 #[tokio::test]
-async fn the_pods_of_a_node_come_in_pages_of_which_the_last_may_be_empty() {
+async fn the_pods_of_a_node_are_read_in_pages_and_the_last_may_be_empty() {
     let kube = ScriptedKube::new()
         .on(
             "GET",
@@ -205,7 +205,7 @@ async fn a_pod_is_debugged_as_long_as_a_debug_container_runs() {
 }
 
 #[tokio::test]
-async fn an_eviction_is_of_this_very_pod() {
+async fn an_eviction_names_the_uid_of_the_pod() {
     let kube = ScriptedKube::new().on(
         "POST",
         "/eviction",
@@ -317,7 +317,7 @@ async fn refusals_that_are_errors() {
 }
 
 #[tokio::test]
-async fn a_grace_period_is_asked_for_only_if_it_is_given() {
+async fn an_eviction_has_a_grace_period_only_if_it_is_given() {
     for (most, expected) in [(None, Value::Null), (Some(1), json!(1))] {
         let kube = ScriptedKube::new().on(
             "POST",

@@ -1,4 +1,4 @@
-//! What is written when a person's request leads to nothing.
+//! The writes that answer a request taint that starts no work.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -51,7 +51,7 @@ async fn sent(read: Value, quicker: Option<Value>) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
-async fn it_is_said_first_and_then_the_taint_goes_alone_against_the_version_that_was_read() {
+async fn the_event_is_written_first_and_then_only_the_request_taint_is_removed() {
     let sent = sent(node(Some("NoSchedule"), None), None).await;
     let [(first, event), (second, patch)] = &sent[..] else {
         panic!("{sent:?}");
@@ -68,14 +68,14 @@ async fn it_is_said_first_and_then_the_taint_goes_alone_against_the_version_that
 }
 
 #[tokio::test]
-async fn without_a_request_or_where_somebody_works_on_it_nothing_is_written() {
+async fn without_a_request_or_on_a_claimed_node_nothing_is_written() {
     let untainted = sent(node(None, None), None).await;
     let claimed = sent(node(Some("NoSchedule"), Some("theirs")), None).await;
     assert_eq!((untainted, claimed), (Vec::new(), Vec::new()));
 }
 
 #[tokio::test]
-async fn who_claims_the_node_meanwhile_keeps_the_taint() {
+async fn the_taint_stays_if_an_execution_claims_the_node_in_between() {
     let now = node(Some("NoSchedule"), Some("theirs"));
     let sent = sent(node(Some("NoSchedule"), None), Some(now)).await;
     let methods: Vec<&str> = sent.iter().map(|(method, _)| method.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Volumes on the wire: what is asked, and what is not.
+//! Requests and answers about volumes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -89,14 +89,14 @@ async fn hold(kube: &ScriptedKube, pods: &[PodFacts]) -> Result<(usize, usize), 
 }
 
 #[tokio::test]
-async fn nothing_is_asked_if_no_pod_to_evict_has_a_claim() {
+async fn there_is_no_call_if_no_pod_to_evict_has_a_claim() {
     let kube = ScriptedKube::new();
     assert_eq!(hold(&kube, &[pod("web", &[])]).await.unwrap(), (0, 1));
     assert!(kube.calls().is_empty());
 }
 
 #[tokio::test]
-async fn a_zone_is_asked_for_once_and_no_further_than_its_first_free_node() {
+async fn the_nodes_of_a_zone_are_listed_once_and_only_to_the_first_free_one() {
     let kube = bound().on(
         "GET",
         "/api/v1/nodes?",
@@ -117,7 +117,7 @@ async fn a_zone_is_asked_for_once_and_no_further_than_its_first_free_node() {
 }
 
 #[tokio::test]
-async fn a_pod_is_held_when_no_page_has_another_node_that_takes_pods() {
+async fn a_pod_is_held_if_no_page_has_another_node_that_takes_pods() {
     let kube = bound()
         .on("GET", "/nodes?", 200, page(&[node("old", false)], "more"))
         .on(
@@ -142,7 +142,7 @@ async fn an_expired_page_starts_the_list_again() {
 }
 
 #[tokio::test]
-async fn a_claim_that_binds_nobody_holds_nobody() {
+async fn an_unbound_claim_holds_no_pod() {
     let not_found = |kube: ScriptedKube, path| kube.refuses("GET", path, 404, "NotFound", "gone");
     let unbound = |name| ScriptedKube::new().on("GET", "/persistentvolumeclaims/data", 200, claim(name));
     let cases = [
@@ -177,7 +177,7 @@ async fn a_claim_that_binds_nobody_holds_nobody() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_an_error_and_evicts_nobody() {
+async fn an_unreadable_volume_is_an_error_and_evicts_no_pod() {
     let pods = [pod("db-0", &["data"])];
     let forbidden =
         ScriptedKube::new().refuses("GET", "/persistentvolumeclaims/data", 403, "Forbidden", "no");

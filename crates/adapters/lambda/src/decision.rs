@@ -1,4 +1,4 @@
-//! The log line of a decision: who asked about which node, what was answered, why. One for each invocation, in every function.
+//! Builds the log line of a decision: the execution, the node, the answer and its reason. Each invocation of each function writes one.
 
 use jiff::Timestamp;
 use recycle::notify::metrics::Metric;
@@ -27,14 +27,14 @@ impl LogFields {
 
     /// Builds the line of an answer. `phase` is the phase that the execution has reached with the node.
     pub(crate) fn describe_answer(self, answer: &Value, phase: Option<Phase>) -> Value {
-        let told = ["verdict", "wait_seconds", "reason", "counts"];
-        let told = told.map(|name| (name, Some(answer[name].clone())));
+        let names = ["verdict", "wait_seconds", "reason", "counts"];
+        let answered = names.map(|name| (name, Some(answer[name].clone())));
         let more = [
             ("level", Some(json!("INFO"))),
             ("node", answer.pointer("/run/node").cloned()),
             ("phase", phase.map(|phase| json!(phase.to_string()))),
         ];
-        self.line(more.into_iter().chain(told))
+        self.line(more.into_iter().chain(answered))
     }
 
     /// Builds the line of a failure under its public name.
@@ -43,7 +43,7 @@ impl LogFields {
         self.line(more.into_iter().map(|(name, text)| (name, Some(json!(text)))))
     }
 
-    /// Builds the line. A field of `more` that has a value replaces the subject's field of the same name.
+    /// Builds the line. A field of `more` that has a value replaces the payload's field of the same name.
     fn line(self, more: impl Iterator<Item = Field>) -> Value {
         let fields = self.0.into_iter().chain(more);
         let known = fields.filter_map(|(name, value)| Some((name.to_owned(), value?)));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_says_who_asked_about_which_node_and_what_was_answered() {
+    fn the_line_of_a_decision_has_the_execution_the_node_and_the_answer() {
         let subject = LogFields::of(&payload(json!({"run": {"node": "a"}})));
         assert_eq!(
             subject.describe_answer(&answer(), Some(Phase::Draining)),
@@ -114,25 +114,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_left_out() {
+    fn unknown_fields_are_left_out() {
         let mut nothing_carried = answer();
         nothing_carried["run"] = json!({});
-        let told = LogFields::of(&payload(json!({}))).describe_answer(&nothing_carried, None);
+        let line = LogFields::of(&payload(json!({}))).describe_answer(&nothing_carried, None);
         assert!(
-            told.get("node").is_none() && told.get("phase").is_none(),
-            "{told}"
+            line.get("node").is_none() && line.get("phase").is_none(),
+            "{line}"
         );
         let found = LogFields::of(&payload(json!({"leftover": {"instance_id": "i-2"}})));
         assert_eq!(found.describe_answer(&answer(), None)["instance"], "i-2");
-        let told = LogFields::of(&json!("nonsense")).describe_failure("InternalError", "no");
+        let line = LogFields::of(&json!("nonsense")).describe_failure("InternalError", "no");
         assert_eq!(
-            told,
+            line,
             json!({"level": "ERROR", "error": "InternalError", "reason": "no"})
         );
     }
 
     #[test]
-    fn the_first_answer_that_knows_the_node_names_it() {
+    fn the_node_comes_from_the_answer_if_the_payload_does_not_name_it() {
         assert_eq!(
             LogFields::of(&payload(json!({"run": {}}))).describe_answer(&answer(), None)["node"],
             "a"
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_of_a_cluster_and_of_the_moment_of_the_state() {
+    fn a_metric_has_the_cluster_and_the_time_of_the_state() {
         let of = |more: Value| Scope::of(&payload(more)).render(&Metric::RestoreState);
         let line = of(json!({}));
         assert_eq!(
@@ -155,15 +155,15 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_its_public_name() {
-        let told = LogFields::of(&payload(json!({"run": {"node": "a"}})))
+    fn the_line_of_a_failure_has_its_public_name() {
+        let line = LogFields::of(&payload(json!({"run": {"node": "a"}})))
             .describe_failure("DrainTimedOut", "too late");
         assert_eq!(
-            (&told["node"], &told["error"]),
+            (&line["node"], &line["error"]),
             (&json!("a"), &json!("DrainTimedOut"))
         );
         assert_eq!(
-            (&told["execution"], &told["reason"]),
+            (&line["execution"], &line["reason"]),
             (&json!(ARN), &json!("too late"))
         );
     }

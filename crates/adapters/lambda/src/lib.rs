@@ -1,9 +1,7 @@
-//! What the `main` of every function needs: AWS configuration, log lines, and answers or named failures for the machine.
-//!
-//! What a function does, it does not know.
+//! The runtime of every Lambda function: AWS configuration, log lines, and answers or named failures for the state machine.
 
 #[cfg(panic = "abort")]
-compile_error!("a panic has to be caught, to end as InternalError: build with panic = \"unwind\"");
+compile_error!("a panic must be caught and reported as InternalError: build with panic = \"unwind\"");
 
 mod decision;
 mod log;
@@ -62,7 +60,7 @@ pub async fn configure() -> SdkConfig {
         .await
 }
 
-/// An answer of a function: the next step for a state machine, or the result of a person's request.
+/// An answer of a function: the next step for a state machine, or the report for the command line.
 pub trait Reply: Serialize {
     /// Returns the phase of the node, if the answer carries a run, and the metrics, which it removes from the answer.
     fn take_notes(&mut self) -> (Option<Phase>, Vec<Metric>);
@@ -75,13 +73,13 @@ impl<V: Verdict + Serialize> Reply for Answer<V> {
     }
 }
 
-/// An answer to a state machine or to a person. A person gets only what was found.
+/// An answer to a state machine or to the command line. The command line gets only the report.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum StepOrReport<V: Verdict> {
     /// The answer to a state machine.
     Step(Box<Answer<V>>),
-    /// The answer to a person's command line. It does not pass through a state machine, so it may be larger than 8 KB.
+    /// The answer to the command line. It does not pass through a state machine, so it may be larger than 8 KB.
     Report(Value),
 }
 
@@ -117,7 +115,7 @@ where
     .await
 }
 
-/// Handles one invocation: parses the payload, calls the handler, returns the answer. Every failure has a public name, a panic too.
+/// Handles one invocation: parses the payload, calls the handler, returns the answer. Every failure has a public name, also a panic.
 async fn respond<Request, Replied, Failed, Answering>(
     handler: &impl Fn(Request) -> Answering,
     payload: Value,
@@ -129,14 +127,15 @@ where
     Answering: Future<Output = Result<Replied, Failed>>,
 {
     let answered = async {
-        let request = read_value(&payload).map_err(|error| {
-            internal_error(format!("failed to read what the state machine passed: {error}"))
-        })?;
+        let request = read_value(&payload)
+            .map_err(|error| internal_error(format!("failed to read the request: {error}")))?;
         // The future is boxed. The nested futures of AWS and Kubernetes calls are too deep for the compiler otherwise.
         let mut reply = AssertUnwindSafe(async { Box::pin(handler(request)).await })
             .catch_unwind()
             .await
-            .map_err(|panic| internal_error(format!("failed to go on: {}", describe_panic(panic.as_ref()))))?
+            .map_err(|panic| {
+                internal_error(format!("failed with a panic: {}", describe_panic(panic.as_ref())))
+            })?
             .map_err(|error| diagnostic(error.failure(), with_causes(&error)))?;
         let (phase, metrics) = reply.take_notes();
         let answer = serde_json::to_value(reply)
@@ -199,55 +198,55 @@ mod tests {
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
-    #[error("failed to look")]
-    struct Blind(#[source] std::io::Error);
+    #[error("failed to check")]
+    struct CheckFailed(#[source] std::io::Error);
 
-    impl NamedFailure for Blind {
+    impl NamedFailure for CheckFailed {
         fn failure(&self) -> Failure {
             Failure::NodeLost
         }
     }
 
-    async fn look(request: bool) -> Result<Answer<CheckVerdict>, Blind> {
+    async fn check(request: bool) -> Result<Answer<CheckVerdict>, CheckFailed> {
         if request {
             Ok(Answer::new(CheckVerdict::Wait, "soon").waiting(30))
         } else {
-            Err(Blind(std::io::Error::other("dark")))
+            Err(CheckFailed(std::io::Error::other("dark")))
         }
     }
 
-    async fn stumble(_: bool) -> Result<Answer<CheckVerdict>, Blind> {
+    async fn fail_with_panic(_: bool) -> Result<Answer<CheckVerdict>, CheckFailed> {
         tokio::task::yield_now().await;
         panic!("step {}", 7)
     }
 
     #[tokio::test]
-    async fn an_answer_is_the_envelope() {
-        let answer = respond(&look, json!(true)).await.unwrap();
+    async fn an_answer_has_the_fields_of_the_envelope() {
+        let answer = respond(&check, json!(true)).await.unwrap();
         assert_eq!(answer["verdict"], "wait");
         assert_eq!(answer["wait_seconds"], 30);
     }
 
     #[tokio::test]
-    async fn what_goes_wrong_has_a_public_name_and_every_cause() {
+    async fn each_failure_has_a_public_name_and_every_cause() {
         let failed = |name: &str, message: &str| Diagnostic {
             error_type: name.to_owned(),
             error_message: message.to_owned(),
         };
         assert_eq!(
-            respond(&look, json!(false)).await.unwrap_err(),
-            failed("NodeLost", "failed to look: dark")
+            respond(&check, json!(false)).await.unwrap_err(),
+            failed("NodeLost", "failed to check: dark")
         );
         assert_eq!(
-            respond(&look, json!("yes")).await.unwrap_err(),
+            respond(&check, json!("yes")).await.unwrap_err(),
             failed(
                 "InternalError",
-                "failed to read what the state machine passed: invalid type: string \"yes\", expected a boolean"
+                "failed to read the request: invalid type: string \"yes\", expected a boolean"
             )
         );
         assert_eq!(
-            respond(&stumble, json!(true)).await.unwrap_err(),
-            failed("InternalError", "failed to go on: step 7")
+            respond(&fail_with_panic, json!(true)).await.unwrap_err(),
+            failed("InternalError", "failed with a panic: step 7")
         );
     }
 }

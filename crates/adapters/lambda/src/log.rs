@@ -1,6 +1,6 @@
-//! Log lines as the function's logging configuration says: Lambda tells level and format by environment variables.
+//! Writes log lines with the level and the format of the function's logging configuration, which Lambda passes in environment variables.
 //!
-//! Not the runtime's own subscriber: its filters by module are regular expressions, a twentieth of each function.
+//! The runtime's own subscriber is not used. Its filters by module need regular expressions, a twentieth of the size of a function.
 
 use std::io::{self, Write as _};
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_level_is_what_lambda_says_and_else_info() {
+    fn the_level_is_that_of_lambda_or_info() {
         let cases = [
             (None, LevelFilter::INFO),
             (Some("TRACE"), LevelFilter::TRACE),
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_json_only_if_lambda_says_so() {
+    fn lines_are_json_only_if_lambda_is_configured_so() {
         for (configured, expected) in [(None, false), (Some("Text"), false), (Some("JSON"), true)] {
             assert_eq!(is_json(configured.map(str::to_owned)), expected, "{configured:?}");
         }

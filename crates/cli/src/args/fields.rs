@@ -1,4 +1,4 @@
-//! The fields of recycle-node's input as flags: made from the one table of them, so that a new field is a flag at once.
+//! The fields of the input of `recycle-node` as flags. They are built from the table of the fields, so a new field is at once a flag.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -6,12 +6,12 @@ use recycle::base::duration::Duration;
 use recycle::input::fields::{Choice, FIELDS, Field, Kind};
 use serde_json::{Map, Value};
 
-/// No flags: a command's own argument says which node it is, and only triggers know the other two.
+/// Fields without a flag. An argument of the command names the node and its cluster, and only triggers set the other two.
 const OTHERS: [&str; 4] = ["instance_id", "cluster_name", "interrupted_at", "hook"];
-/// What a rotation says by itself.
+/// Fields that a rotation sets itself.
 const BY_ROTATIONS: [&str; 2] = ["urgency", "dry_run"];
 
-/// The fields that a person has set, as given: all that they may set, or those that a rotation may set for each of its nodes.
+/// The fields that an operator has set: any of them, or with `OF_ROTATION` only those that a rotation may set for each node.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Fields<const OF_ROTATION: bool>(pub Map<String, Value>);
 
@@ -77,13 +77,13 @@ fn one_of(arg: Arg, choices: &'static [Choice]) -> Arg {
         .value_parser(PossibleValuesParser::new(values))
 }
 
-/// The documentation's words, without its marks.
+/// Returns the meaning of a field in the documentation, without the marks of Markdown.
 fn help_of(field: &Field) -> String {
     let meaning = field.meaning.replace('`', "");
     match field.default {
         "" | "[]" | "false" => meaning,
         default => format!(
-            "{meaning} [default: {}, unless the module has another]",
+            "{meaning} [default: {}, unless the module sets another]",
             default.trim_matches('"')
         ),
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_fields() {
+    fn flags_become_fields_of_the_input() {
         for (arguments, fields) in [
             (vec![], json!({})),
             (
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_flag_what_is_allowed_and_what_was_given() {
+    fn a_refusal_names_the_flag_the_allowed_values_and_the_given_value() {
         for (arguments, words) in [
             (["--evict", "all"], ["--evict", "others", "'all'"]),
             (
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_triggers_know_is_no_flag() {
+    fn fields_of_triggers_are_no_flags() {
         assert!(parse(&["--hook", "{}"]).is_err());
         assert!(RotationFields::list().all(|field| field.name != "urgency"));
     }

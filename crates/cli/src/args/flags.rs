@@ -1,4 +1,4 @@
-//! Every command and flag. What is written here is the help, and the reference in docs/cli.md.
+//! The commands and flags. Their comments are the help, and the reference in docs/cli.md.
 
 use clap::{Arg, Args, Id, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::args::fields::{NodeFields, RotationFields};
 use crate::base::exit::{Exit, list_exits};
 
-/// Retires EKS worker nodes whose pods need hours to finish: starts, shows, changes and ends what the state machines do.
+/// Retires EKS worker nodes whose pods need hours to finish. Starts, shows, changes and stops the executions of the state machines.
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, disable_help_subcommand = true)]
 #[command(after_help = list_exits())]
@@ -22,21 +22,21 @@ pub(crate) struct CommandLine {
 
 /// The flags that every command has.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Where")]
+#[command(next_help_heading = "Installation and output")]
 pub(crate) struct Global {
-    /// The profile of the AWS configuration to use
+    /// The AWS profile to use
     #[arg(long, global = true, value_name = "PROFILE")]
     pub profile: Option<String>,
-    /// The region of the installation
+    /// The AWS region of the installation
     #[arg(long, global = true, value_name = "REGION")]
     pub region: Option<String>,
-    /// The installation: the module's variable `name`
+    /// The name of the installation, from the variable `name` of the module
     #[arg(long, global = true, value_name = "NAME", default_value = "recycle-eks")]
     pub name: String,
-    /// The cluster, if the installation does not tell it
+    /// The cluster, if it cannot be read from the installation
     #[arg(long, global = true, value_name = "CLUSTER")]
     pub cluster: Option<String>,
-    /// Tables for people, or JSON
+    /// Print tables or JSON
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     pub output: Format,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Global {
 pub(crate) enum Format {
     /// Tables and sentences.
     Table,
-    /// JSON: one document, or one a line while something is watched.
+    /// One JSON document, or one per line while an execution is watched.
     Json,
 }
 
@@ -53,45 +53,45 @@ pub(crate) enum Format {
 pub(crate) enum Command {
     /// Recycle one node, and watch it
     ///
-    /// Starts an execution of recycle-node and shows it until it ends. Ctrl-C ends the watching, never the execution.
+    /// Starts an execution of recycle-node and shows it until it ends. Ctrl-C stops watching, but not the execution.
     Recycle(Recycle),
     /// Recycle the nodes of a selection, group by group, and watch them
     ///
-    /// Starts an execution of rotate-nodes. Started again with the same selection it goes on where the last one was left.
+    /// Starts an execution of rotate-nodes. If you start it again with the same selection, it continues where the last one stopped.
     Rotate(Rotate),
-    /// Show what recycling would do, and touch nothing
+    /// Show what recycling would do, without changing anything
     ///
-    /// Of one node, or of every node of a selection: the steps, what becomes of each pod and by which rule, what pre-flight says, and how the
-    /// node would be put back.
+    /// Shows the plan of one node, or of every node of a selection: the steps, the treatment of each pod and the rule for it, the result of
+    /// the pre-flight, and how the node would be restored.
     Plan(Plan),
-    /// Show every claim and every rotation: what it waits for, since when, until when, what happens then, what blocks
+    /// Show every claim and every rotation: what it waits for, since when, until when, what happens then, and what blocks it
     Status(Status),
     /// Move the end of a running drain
     Extend(Extend),
-    /// End a running drain now: what happens then, its on_drain_timeout says
+    /// End a running drain now, with the same result as when its time is over (on_drain_timeout)
     ///
-    /// Where that ends pods (a lifecycle hook whose group does not keep the instance, an on_drain_timeout of evict or terminate), it names
-    /// them and asks first.
+    /// If this ends pods, the command names them and asks first. It does so with on_drain_timeout evict or terminate, and with a lifecycle
+    /// hook whose group does not retain the instance.
     Finish(Finish),
-    /// Stop the execution that works on a node, and watch the node being put back
+    /// Stop the execution that works on a node, and watch the restore of the node
     Abort(Abort),
-    /// Put back what executions have left that no longer run
+    /// Restore nodes whose executions no longer run
     Restore(Restore),
-    /// Let no rotation begin another node of these groups
+    /// Keep rotations from starting more nodes of these groups
     Pause(Groups),
-    /// Let rotations go on in these groups
+    /// Let rotations continue in these groups
     Resume(Groups),
-    /// Look for everything that can be wrong with an installation
+    /// Check an installation for problems
     Doctor {
-        /// Show what is as it should be, too
+        /// Also show the checks that found no problem
         #[arg(long)]
         all: bool,
     },
-    /// Tell the whole story of an execution in one page
+    /// Write a report of an execution on one page
     Report(Report),
     /// Print the completions for a shell
     Completions {
-        /// The shell
+        /// The shell to complete for
         shell: Shell,
     },
     /// Print the reference of all commands, for the documentation
@@ -100,7 +100,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// How an invocation ends if its output is closed. A command that watches has not shown the end then.
+    /// Returns the exit of an invocation whose output is closed. A command that watches has not shown the end then.
     pub(crate) fn exit_unread(&self) -> Exit {
         let watches = matches!(
             self,
@@ -116,12 +116,12 @@ impl Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Recycle {
-    /// The instance id, or the name of its Node
+    /// The instance id or the name of the Node
     #[arg(value_name = "INSTANCE|NODE")]
     pub node: String,
     #[command(flatten)]
     pub fields: NodeFields,
-    /// Start it and come back
+    /// Start the execution and return without watching it
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -130,21 +130,21 @@ pub(crate) struct Recycle {
 pub(crate) struct Rotate {
     #[command(flatten)]
     pub rotation: Rotation,
-    /// Start it and come back
+    /// Start the execution and return without watching it
     #[arg(long)]
     pub no_wait: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// One node: the instance id, or the name of its Node; else write a selection
+    /// One node, by its instance id or the name of its Node. Without it, write a selection
     #[arg(value_name = "INSTANCE|NODE", conflicts_with_all = selection_flags())]
     pub node: Option<String>,
     #[command(flatten)]
     pub rotation: Rotation,
 }
 
-/// A rotation: which nodes, how fast, and the fields of each node's execution.
+/// A rotation: the selection, the pace, and the fields of each node's execution.
 #[derive(Debug, Args)]
 pub(crate) struct Rotation {
     #[command(flatten)]
@@ -155,38 +155,38 @@ pub(crate) struct Rotation {
     pub fields: RotationFields,
 }
 
-/// Which nodes a rotation means: any of the criteria, within the groups, and of the labels.
+/// The nodes that a rotation selects: those in the groups and with the labels that meet any of the criteria.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Selection")]
 pub(crate) struct Selection {
-    /// This instance; repeat it for more. Not together with criteria
+    /// This instance. Repeat the flag for more instances. It cannot be combined with other flags of the selection
     #[arg(long = "instance", value_name = "INSTANCE")]
     pub instances: Vec<String>,
-    /// Launched from another launch template, or version of it, than its group names now
+    /// Nodes launched from another launch template, or another version of it, than their group uses now
     #[arg(long)]
     pub launch_template: bool,
-    /// Runs another image than its group's launch template names
+    /// Nodes with another image than the launch template of their group
     #[arg(long)]
     pub ami: bool,
-    /// Its kubelet is older than the control plane, by a minor version
+    /// Nodes whose kubelet has an older minor version than the control plane
     #[arg(long)]
     pub kubelet: bool,
     /// Nodes older than this duration, such as 14d
     #[arg(long, value_name = "DURATION")]
     pub older_than: Option<Duration>,
-    /// Launched before this time, such as 2027-01-31T18:00:00Z
+    /// Nodes launched before this time, such as 2027-01-31T18:00:00Z
     #[arg(long, value_name = "TIME")]
     pub launched_before: Option<String>,
-    /// Every node
+    /// All nodes
     #[arg(long)]
     pub all: bool,
-    /// Of this group only; repeat it for more
+    /// Only nodes of this group. Repeat the flag for more groups
     #[arg(long = "group", value_name = "GROUP")]
     pub groups: Vec<String>,
-    /// Of the groups with this tag only
+    /// Only nodes of groups with this tag
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "groups")]
     pub group_tag: Option<String>,
-    /// Of the nodes with these labels only, in the syntax of kubectl -l
+    /// Only nodes with these labels, in the syntax of kubectl -l
     #[arg(long, value_name = "SELECTOR")]
     pub node_labels: Option<String>,
 }
@@ -210,11 +210,11 @@ fn parse_extension(text: &str) -> Result<Duration, InvalidDuration> {
     DurationRange::new(1, u32::MAX).parse(text)
 }
 
-/// How a rotation goes about it.
+/// The terms of a rotation.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Pace")]
 pub(crate) struct Pace {
-    /// How many nodes of a group at once: a number, or a percentage of its members such as 25%. Default: the module's max_surge_per_group
+    /// Number of nodes of a group at once, or a percentage of its members such as 25% [default: max_surge_per_group of the module]
     #[arg(long, value_name = "NUMBER|PERCENT")]
     pub at_once: Option<String>,
     /// Pause between two nodes of a group, such as 10m [default: none]
@@ -223,19 +223,19 @@ pub(crate) struct Pace {
     /// Start no node after this time (2027-01-31T18:00:00Z), or this long after the rotation began (4h)
     #[arg(long, value_name = "TIME|DURATION", value_parser = parse_end)]
     pub start_no_new_node_after: Option<String>,
-    /// Whether a group goes on after nodes of it have failed [default: stop]
+    /// Whether a group continues after more of its nodes than the failure budget have failed [default: stop]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub on_failure: Option<OnFailure>,
-    /// How many nodes of a group may fail before it stops [default: 0]
+    /// Number of nodes of a group that may fail before the group stops [default: 0]
     #[arg(long, value_name = "NUMBER")]
     pub failure_budget: Option<u32>,
-    /// How often a node that failed is tried again [default: 0]
+    /// Number of further attempts for a node that has failed [default: 0]
     #[arg(long, value_name = "NUMBER")]
     pub retries: Option<u32>,
-    /// Begin the next node although pods that this rotation has evicted are still Pending
+    /// Start the next node even if pods that this rotation has evicted are still Pending
     #[arg(long)]
     pub ignore_pending_pods: bool,
-    /// How outdated nodes are marked, so that pods do not move from one to the next [default: soft]
+    /// How nodes that are still to come are marked, so that evicted pods do not move to them [default: soft]
     #[arg(long, value_enum, value_name = "HOW")]
     pub mark: Option<Mark>,
 }
@@ -243,29 +243,29 @@ pub(crate) struct Pace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnFailure {
-    /// It begins no other node once more than the budget have failed.
+    /// The group starts no other node once more of its nodes than the budget have failed.
     Stop,
-    /// It does, whatever fails.
+    /// The group continues, however many nodes fail.
     Continue,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mark {
-    /// By a taint PreferNoSchedule.
+    /// A taint with the effect PreferNoSchedule.
     Soft,
-    /// By a taint NoSchedule.
+    /// A taint with the effect NoSchedule.
     Hard,
-    /// Not at all.
+    /// No taint.
     None,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Only this node: an instance id, or the name of a Node; with --watch the ARN of an execution, too
+    /// Only this node, by its instance id or the name of its Node. With --watch also the ARN of an execution
     #[arg(value_name = "INSTANCE|NODE")]
     pub node: Option<String>,
-    /// Show it again whenever something has changed, until nothing is left to watch or Ctrl-C
+    /// Show every change, until there is nothing left to watch or you press Ctrl-C
     #[arg(long)]
     pub watch: bool,
 }
@@ -273,33 +273,33 @@ pub(crate) struct Status {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("end").required(true))]
 pub(crate) struct Extend {
-    /// The instance id, or the name of its Node
+    /// The instance id or the name of the Node
     #[arg(value_name = "INSTANCE|NODE")]
     pub node: String,
-    /// Until this time, such as 2027-01-31T18:00:00Z
+    /// Move the end to this time, such as 2027-01-31T18:00:00Z
     #[arg(long, group = "end", value_name = "TIME")]
     pub until: Option<String>,
-    /// Move the end back by this duration, such as 6h or 1d
+    /// Extend the drain by this duration, such as 6h or 1d
     #[arg(long, group = "end", value_name = "DURATION", value_parser = parse_extension)]
     pub by: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Finish {
-    /// The instance id, or the name of its Node
+    /// The instance id or the name of the Node
     #[arg(value_name = "INSTANCE|NODE")]
     pub node: String,
-    /// End it also where that ends pods, without asking
+    /// Do not ask, even if the end of the drain ends pods
     #[arg(long)]
     pub yes: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Abort {
-    /// The instance id, or the name of its Node; or the ARN of an execution, of a rotation too
+    /// The instance id, the name of the Node, or the ARN of an execution or a rotation
     #[arg(value_name = "INSTANCE|NODE|EXECUTION")]
     pub what: String,
-    /// Stop it and come back: the sweep puts the node back by itself
+    /// Stop the execution and return. The sweep restores the node
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -307,13 +307,13 @@ pub(crate) struct Abort {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true))]
 pub(crate) struct Restore {
-    /// The instance id, or the name of its Node
+    /// The instance id or the name of the Node
     #[arg(value_name = "INSTANCE|NODE", group = "which")]
     pub node: Option<String>,
-    /// Everything that was left
+    /// All nodes whose executions no longer run
     #[arg(long, group = "which")]
     pub all: bool,
-    /// Start the sweep and come back
+    /// Start the sweep and return without watching it
     #[arg(long)]
     pub no_wait: bool,
 }
@@ -325,7 +325,7 @@ pub(crate) struct Groups {
     /// The Auto Scaling groups
     #[arg(value_name = "GROUP", group = "which")]
     pub groups: Vec<String>,
-    /// Every group of the cluster
+    /// All groups of the cluster
     #[arg(long, group = "which")]
     pub all: bool,
 }
@@ -333,9 +333,9 @@ pub(crate) struct Groups {
 /// `report`: a page of HTML, or JSON with `--output json`.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
-    /// The ARN of an execution, of a rotation too, or its name
+    /// The ARN or the name of an execution or a rotation
     pub execution: String,
-    /// Write it into this file instead of standard output
+    /// Write the report to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub file: Option<std::path::PathBuf>,
 }
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_stopped_reading_what_is_watched_has_not_seen_its_end() {
+    fn a_watching_command_whose_output_is_closed_has_not_shown_the_end() {
         for (line, exit) in [
             ("recycle i-1", Exit::Unwatched),
             ("recycle i-1 --no-wait", Exit::Done),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commands_make_sense() {
+    fn the_definition_of_the_commands_is_valid() {
         CommandLine::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! What is typed: commands, flags, and the input that they become.
+//! The command line: commands, flags, and the inputs of executions that they become.
 
 pub(crate) mod fields;
 pub(crate) mod flags;

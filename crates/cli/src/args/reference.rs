@@ -1,4 +1,4 @@
-//! The reference of all commands, from the parser's own definitions: a part of docs/cli.md (`make generate`).
+//! Renders the reference of all commands from the definitions of the parser. It is a part of docs/cli.md (`make generate`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,9 @@ pub(crate) fn render() -> String {
     command.build();
     let mut page = String::from("### Flags of every command\n");
     push_arguments(&mut page, &command, Arg::is_global_set);
-    let mut told = Described::new();
+    let mut described = Described::new();
     for each in command.get_subcommands().filter(|each| !each.is_hide_set()) {
-        push_command(&mut page, each, &mut told);
+        push_command(&mut page, each, &mut described);
     }
     page += "\n### Exit codes\n\n| code | meaning |\n|---|---|\n";
     for exit in Exit::ALL {
@@ -26,8 +26,8 @@ pub(crate) fn render() -> String {
     page
 }
 
-/// Flags under a heading that an earlier command has are not told again; those of them that this one lacks are.
-fn push_command(page: &mut String, command: &Command, told: &mut Described) {
+/// Renders a command. Flags under a heading that an earlier command already has are not repeated, but the missing ones are named.
+fn push_command(page: &mut String, command: &Command, described: &mut Described) {
     let name = command.get_name();
     let about = command.get_long_about().or(command.get_about());
     let about = about.map(ToString::to_string).unwrap_or_default();
@@ -39,7 +39,7 @@ fn push_command(page: &mut String, command: &Command, told: &mut Described) {
     *page += &format!("\n```\n{}\n```\n", usage.trim_start_matches("Usage: "));
     push_arguments(page, command, |argument| {
         let heading = argument.get_help_heading().unwrap_or_default();
-        !argument.is_global_set() && !told.contains_key(heading)
+        !argument.is_global_set() && !described.contains_key(heading)
     });
     let mut headings: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     for argument in command.get_arguments().filter(|each| !each.is_global_set()) {
@@ -48,8 +48,8 @@ fn push_command(page: &mut String, command: &Command, told: &mut Described) {
         }
     }
     for (heading, flags) in headings {
-        let Some((before, known)) = told.get(heading) else {
-            told.insert(heading.to_owned(), (name.to_owned(), flags));
+        let Some((before, known)) = described.get(heading) else {
+            described.insert(heading.to_owned(), (name.to_owned(), flags));
             continue;
         };
         let missing = known.difference(&flags).map(|flag| format!("`--{flag}`"));
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_said_to_have_the_flags_that_it_has() {
+    fn a_command_is_described_with_exactly_its_flags() {
         let page = render();
         let mut command = CommandLine::command();
         command.build();

@@ -1,4 +1,4 @@
-//! The flags of `rotate` and `plan` as the input of `rotate-nodes`. What is wrong with one of them is said before anything is started.
+//! Turns the flags of `rotate` and `plan` into the input of `rotate-nodes`. A wrong flag is refused before anything is started.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::base::error::{Result, refuse};
 /// The criteria that only narrow what others select.
 const NARROWING: [&str; 3] = ["groups", "group_tag", "node_labels"];
 
-/// The input of a rotation that a person starts.
+/// Returns the input of a rotation that an operator starts.
 pub(crate) fn rotation_input(rotation: &Rotation, dry_run: bool) -> Result<Value> {
     let (pace, fields) = (&rotation.pace, &rotation.fields.0);
     let at_once = pace.at_once.as_deref().map(read_at_once);
@@ -41,7 +41,7 @@ fn read_selection(selection: &Selection) -> Result<Value> {
         return Ok(json!({"outdated": outdated}));
     }
     if names.next().is_some() {
-        refuse!("--instance names the nodes: it goes with no other flag of the selection");
+        refuse!("--instance names the nodes, so it cannot be combined with other flags of the selection");
     }
     Ok(json!({"instance_ids": selection.instances}))
 }
@@ -72,7 +72,7 @@ fn read_criteria(selection: &Selection) -> Result<Value> {
     })))
 }
 
-/// The fields that were given.
+/// Removes the fields that were not given.
 fn without_null(mut fields: Value) -> Value {
     if let Some(fields) = fields.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
@@ -80,13 +80,15 @@ fn without_null(mut fields: Value) -> Value {
     fields
 }
 
-/// A number is one in the input, too; a percentage is a text.
+/// Returns a number as a number, and a percentage as a text.
 fn read_at_once(text: &str) -> Result<Value> {
     let percent = text.strip_suffix('%').map(str::parse::<u32>);
     match (text.parse::<u32>(), percent) {
         (Ok(number @ 1..), _) => Ok(number.into()),
         (_, Some(Ok(1..=100))) => Ok(text.into()),
-        _ => refuse!("--at-once must be a number from 1 or a percentage such as 25%, but is {text:?}"),
+        _ => refuse!(
+            "--at-once must be a whole number of at least 1, or a percentage such as 25%, but is {text:?}"
+        ),
     }
 }
 
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_the_input_of_a_rotation() {
+    fn flags_become_the_input_of_a_rotation() {
         for (flags, input) in [
             (
                 "--launch-template",
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_its_flag() {
+    fn a_refusal_names_the_flag() {
         for (flags, words) in [
             ("", "needs one of --launch-template"),
             ("--group a", "needs one of --launch-template"),
@@ -151,7 +153,7 @@ mod tests {
             ),
             (
                 "--ami --at-once 0",
-                "--at-once must be a number from 1 or a percentage such as 25%, but is \"0\"",
+                "--at-once must be a whole number of at least 1, or a percentage such as 25%, but is \"0\"",
             ),
             ("--ami --at-once 101%", "but is \"101%\""),
             ("--launched-before friday", "--launched-before must be a time"),

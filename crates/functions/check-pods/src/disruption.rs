@@ -1,4 +1,4 @@
-//! What happens to the node from outside while its pods are waited for, asked anew at each poll. Whatever cannot be asked holds up nothing.
+//! Reads at each check what other tools do to the node and its group during the drain. A failed call does not hold up the drain.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -41,48 +41,52 @@ impl Outside {
     }
 }
 
-/// Facts from outside at one poll.
+/// Facts from outside at one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OutsideFacts {
     /// Whether the drain still makes sense.
     pub(crate) validity: DrainValidity,
     /// Whether the instance waits in its group for a lifecycle hook.
-    /// None if the group could not be asked, is gone, or was not asked for lack of a Node.
+    /// None if the group could not be read, is gone, or was not read because there is no Node.
     pub(crate) is_waiting: Option<bool>,
-    /// Our lifecycle hook, if it holds the member and the execution does not know that: its event was lost, or is still on its way.
+    /// The hook of recycle-eks, if it holds the member and the execution does not know that: its event was lost, or is still on its way.
     pub(crate) hook: Option<HeldByHook>,
     /// Remarks for operators.
     pub(crate) remarks: Vec<Refusal>,
-    /// The reason why AWS could not be asked, if it could not.
-    pub(crate) unseen: Option<String>,
+    /// The error of AWS, if a call failed.
+    pub(crate) aws_error: Option<String>,
 }
 
 impl OutsideFacts {
-    /// Returns the facts of a poll at which nothing came up.
+    /// Returns the facts of a check at which nothing came up.
     pub(crate) fn quiet() -> Self {
         Self {
             validity: DrainValidity::Goes,
             is_waiting: None,
             hook: None,
             remarks: Vec::new(),
-            unseen: None,
+            aws_error: None,
         }
     }
 
-    fn unseen(why: String) -> Self {
+    fn failed(why: String) -> Self {
         Self {
-            unseen: Some(why),
+            aws_error: Some(why),
             ..Self::quiet()
         }
     }
 }
 
-/// Reads the facts from outside. Never fails: an error becomes the reason `unseen`.
-pub(crate) async fn look(outside: &Outside, node: Option<&NodeFacts>, run: &Run) -> OutsideFacts {
-    look_within(PATIENCE, outside, node, run).await
+/// Reads the facts from outside. Never fails: an error becomes `aws_error`.
+pub(crate) async fn fetch_outside_facts(
+    outside: &Outside,
+    node: Option<&NodeFacts>,
+    run: &Run,
+) -> OutsideFacts {
+    fetch_within(PATIENCE, outside, node, run).await
 }
 
-async fn look_within(
+async fn fetch_within(
     limit: Duration,
     outside: &Outside,
     node: Option<&NodeFacts>,
@@ -91,14 +95,14 @@ async fn look_within(
     let Some(node) = node else {
         return OutsideFacts::quiet();
     };
-    match tokio::time::timeout(limit, ask(outside, node, run)).await {
+    match tokio::time::timeout(limit, fetch_from_aws(outside, node, run)).await {
         Ok(Ok(found)) => found,
-        Ok(Err(error)) => OutsideFacts::unseen(with_causes(error.as_ref())),
-        Err(_) => OutsideFacts::unseen(format!("AWS did not answer in {} seconds", limit.as_secs())),
+        Ok(Err(error)) => OutsideFacts::failed(with_causes(error.as_ref())),
+        Err(_) => OutsideFacts::failed(format!("AWS did not answer in {} seconds", limit.as_secs())),
     }
 }
 
-async fn ask(
+async fn fetch_from_aws(
     outside: &Outside,
     node: &NodeFacts,
     run: &Run,
@@ -135,7 +139,7 @@ async fn ask(
         is_waiting: Some(is_waiting),
         hook,
         remarks: find_remarks(&facts),
-        unseen: None,
+        aws_error: None,
     })
 }
 
@@ -175,8 +179,8 @@ mod tests {
         )
     }
 
-    async fn seen(aws: &ScriptedAws, labels: serde_json::Value) -> OutsideFacts {
-        look(
+    async fn fetch(aws: &ScriptedAws, labels: serde_json::Value) -> OutsideFacts {
+        fetch_outside_facts(
             &Outside::new(
                 &aws.config(),
                 Access::new(&aws.config(), &run().input.cluster_name),
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_member_and_a_refresh_are_asked_for_and_a_managed_group_where_there_is_one() {
+    async fn the_member_the_refreshes_and_the_managed_node_group_are_read() {
         let aws = ScriptedAws::new()
             .on("DescribeAutoScalingGroups", &described("Standby"))
             .on("DescribeInstanceRefreshes", NO_REFRESH);
@@ -196,7 +200,7 @@ mod tests {
             is_waiting: Some(false),
             ..OutsideFacts::quiet()
         };
-        assert_eq!(seen(&aws, json!({})).await, in_standby);
+        assert_eq!(fetch(&aws, json!({})).await, in_standby);
 
         let refreshes = "<InstanceRefreshes><member><Status>Successful</Status></member>\
                          <member><Status>InProgress</Status></member></InstanceRefreshes>";
@@ -207,7 +211,7 @@ mod tests {
                 "DescribeNodegroup",
                 &json!({"nodegroup": {"status": "UPDATING"}}).to_string(),
             );
-        let found = seen(&aws, json!({"eks.amazonaws.com/nodegroup": "blue"})).await;
+        let found = fetch(&aws, json!({"eks.amazonaws.com/nodegroup": "blue"})).await;
         assert!(matches!(found.validity, DrainValidity::TakenAway(_)), "{found:?}");
         let names: Vec<&str> = found
             .remarks
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn aws_that_fails_is_told_and_nothing_else() {
+    async fn an_error_of_aws_is_reported_and_has_no_other_effect() {
         for aws in [
             ScriptedAws::new().breaks_on("DescribeAutoScalingGroups"),
             ScriptedAws::new().refuses("DescribeAutoScalingGroups", 403, "AccessDenied", "not authorized"),
@@ -226,11 +230,11 @@ mod tests {
                 .on("DescribeAutoScalingGroups", &described("Standby"))
                 .breaks_on("DescribeInstanceRefreshes"),
         ] {
-            let found = seen(&aws, json!({})).await;
+            let found = fetch(&aws, json!({})).await;
             assert_eq!((&found.validity, found.remarks.len()), (&DrainValidity::Goes, 0));
             assert!(
                 found
-                    .unseen
+                    .aws_error
                     .unwrap()
                     .starts_with("failed to call autoscaling:Describe")
             );
@@ -243,14 +247,17 @@ mod tests {
             ),
             node(json!({})).await,
         );
-        let found = look_within(Duration::from_millis(20), &outside, Some(&node), &run()).await;
-        assert_eq!(found.unseen.as_deref(), Some("AWS did not answer in 0 seconds"));
+        let found = fetch_within(Duration::from_millis(20), &outside, Some(&node), &run()).await;
+        assert_eq!(
+            found.aws_error.as_deref(),
+            Some("AWS did not answer in 0 seconds")
+        );
     }
 
     #[tokio::test]
-    async fn without_a_group_there_is_no_member() {
+    async fn a_node_without_its_group_is_taken_away() {
         let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", "<AutoScalingGroups/>");
-        let found = seen(&aws, json!({})).await;
+        let found = fetch(&aws, json!({})).await;
         assert_eq!(
             found.validity,
             DrainValidity::TakenAway("its group workers is gone".to_owned())
@@ -258,9 +265,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_node_nobody_is_asked() {
+    async fn without_a_node_there_is_no_call() {
         let aws = ScriptedAws::new();
-        let found = look(
+        let found = fetch_outside_facts(
             &Outside::new(
                 &aws.config(),
                 Access::new(&aws.config(), &run().input.cluster_name),

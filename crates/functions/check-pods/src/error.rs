@@ -1,4 +1,4 @@
-//! What can go wrong while pods are checked.
+//! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::records::node_record::UnreadableRecord;

@@ -1,4 +1,4 @@
-//! Whatever is answered: a node that a pod holds is not disposed of, and its claim moves on only by answers that say so.
+//! Laws: a node that a pod holds is not disposed of, and the phase of its claim changes only if the answers permit it.
 
 use aws_config::SdkConfig;
 use bad_input::{beyond, block_on, each_gap, each_gap_of_xml, few_cases, spoiled, spoiled_xml};
@@ -41,7 +41,7 @@ fn config(group: &str) -> SdkConfig {
         .config()
 }
 
-/// Makes one look, and returns the verdict, if there is one, and what was written of the claim.
+/// Makes one check, and returns the verdict, if there is one, and what was written of the claim.
 fn check_by(node: &Value, pods: &Value, group: &str) -> (Option<CheckVerdict>, Vec<String>) {
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node.clone())
@@ -53,7 +53,7 @@ fn check_by(node: &Value, pods: &Value, group: &str) -> (Option<CheckVerdict>, V
         let node = kubernetes::get_node(&kube.client(), &run.node).await?;
         let aws = config(group);
         let outside = Outside::new(&aws, Access::new(&aws, &run.input.cluster_name));
-        let outside_facts = look(&outside, node.as_ref(), &run).await;
+        let outside_facts = fetch_outside_facts(&outside, node.as_ref(), &run).await;
         check(&kube.client(), node, &context, run, 1, &outside_facts).await
     });
     if let Err(error) = &checked {
@@ -77,7 +77,7 @@ fn gives_up(verdict: Option<CheckVerdict>) -> bool {
 }
 
 #[test]
-fn half_an_answer_lets_no_node_go_and_moves_no_claim_on() {
+fn an_incomplete_answer_disposes_of_no_node_and_changes_no_phase() {
     let (node, pods, group) = (whole_node(), whole_pods(), whole_group());
     let (verdict, whole) = check_by(&node, &pods, &group);
     assert_eq!((verdict, whole.len()), (Some(CheckVerdict::Wait), 1), "{whole:?}");
@@ -105,16 +105,16 @@ proptest! {
     #![proptest_config(few_cases())]
 
     #[test]
-    fn a_pod_that_is_there_holds_the_node(pods in spoiled(vec![whole_pods()]), group in spoiled_xml(&whole_group())) {
+    fn an_existing_pod_holds_the_node(pods in spoiled(vec![whole_pods()]), group in spoiled_xml(&whole_group())) {
         let (verdict, _) = check_by(&whole_node(), &pods, &group);
         prop_assert!(!is_held(&pods) || !gives_up(verdict), "{} {}: {:?}", pods, group, verdict);
     }
 
     #[test]
-    fn a_claim_that_moves_on_is_ours(node in spoiled(vec![whole_node()])) {
+    fn only_the_phase_of_the_own_claim_changes(node in spoiled(vec![whole_node()])) {
         let (_, claims) = check_by(&node, &whole_pods(), &whole_group());
         let answered = node["metadata"]["annotations"]["recycle-eks/claim"].as_str().unwrap_or_default();
-        let is_ours = answered.contains("execution:recycle-node:one#0");
-        prop_assert!(claims.is_empty() || is_ours, "{}: {:?}", node, claims);
+        let is_own = answered.contains("execution:recycle-node:one#0");
+        prop_assert!(claims.is_empty() || is_own, "{}: {:?}", node, claims);
     }
 }

@@ -1,13 +1,13 @@
-//! The one observer: reads the node, its claim and its pods, and says what comes next. Tells people, too.
+//! The Lambda `check-pods`: checks the node, its claim, its pods and the deadline, and decides what comes next.
 //!
-//! Touches no pod. All it writes is on the Node: the progress, and in its claim, once, that the node only waits from now on.
+//! It touches no pod. It writes the progress and Events, and once the phase `waiting` in the claim. Its answer may carry a notification.
 
 mod disruption;
 mod error;
+mod facts;
 #[cfg(test)]
 mod laws;
 mod outage;
-mod view;
 
 use std::collections::BTreeMap;
 
@@ -37,8 +37,8 @@ use recycle::notify::metrics::Metric;
 use recycle::records::blocker::count_all;
 use recycle::records::claim::{Claim, Phase};
 
-use crate::disruption::{OutsideFacts, look};
-use view::{ALL_SILENT, CheckFacts};
+use crate::disruption::{OutsideFacts, fetch_outside_facts};
+use crate::facts::{ALL_SILENT, CheckFacts};
 
 pub use disruption::Outside;
 pub use error::Error;
@@ -46,7 +46,7 @@ pub use error::Error;
 type Answered = Result<Answer<CheckVerdict>, Error>;
 
 /// Checks the pods of a node once, and decides what comes next.
-/// If the cluster cannot be asked, the answer is to wait, as long as there is time.
+/// If the cluster cannot be read, the answer is to wait, as long as there is time.
 pub async fn check_pods(
     access: &Access,
     outside: &Outside,
@@ -61,7 +61,7 @@ pub async fn check_pods(
     run.drain.draining_since.get_or_insert(context.now());
     let checked = match open(access, &run.node).await {
         Ok((client, node)) => {
-            let outside_facts = look(outside, node.as_ref(), &run).await;
+            let outside_facts = fetch_outside_facts(outside, node.as_ref(), &run).await;
             if let Some(hook) = &outside_facts.hook {
                 run.hook = Some(hook.clone());
                 run.path = RecyclePath::Hook;
@@ -76,8 +76,8 @@ pub async fn check_pods(
     checked.or_else(|error| outage::wait_out(error, run, &context))
 }
 
-/// Answers that a heartbeat is due; None if it is not. Called before anything is read, so that a cluster that is away cannot cost the hook
-/// its heartbeat.
+/// Answers that a heartbeat is due; None if it is not. Called before anything is read, so that an outage of the cluster cannot cost the
+/// hook its heartbeat.
 fn keep_alive(run: &mut Run, now: Timestamp) -> Option<Answer<CheckVerdict>> {
     let since = run.drain.draining_since.unwrap_or(now);
     let hook = run.hook.as_mut()?;
@@ -97,12 +97,12 @@ async fn check(
     outside_facts: &OutsideFacts,
 ) -> Answered {
     let (me, now) = (context.fence(), context.now());
-    let asked = run.clone();
+    let given = run.clone();
     // Node names are reused: a Node that names another instance is another Node.
-    let ours = &asked.input.instance_id;
-    let is_ours = |node: &NodeFacts| node.instance.as_ref().is_none_or(|id| id == ours);
-    let Some(node) = node.filter(is_ours) else {
-        let survey = NodeSurvey::fetch::<Error>(client, &run.node, None, (&asked).into(), now).await?;
+    let instance = &given.input.instance_id;
+    let is_same = |node: &NodeFacts| node.instance.as_ref().is_none_or(|id| id == instance);
+    let Some(node) = node.filter(is_same) else {
+        let survey = NodeSurvey::fetch::<Error>(client, &run.node, None, (&given).into(), now).await?;
         run.drain.holders = note_holders(&survey.pods, run.drain.holders, now);
         return Ok(lose(run, Lost::of_gone_node(now)));
     };
@@ -110,7 +110,7 @@ async fn check(
     if let DrainValidity::TakenAway(text) = &outside_facts.validity {
         return Err(Error::TakenAway(text.clone()));
     }
-    let survey = NodeSurvey::fetch::<Error>(client, &node.name, Some(&node), (&asked).into(), now).await?;
+    let survey = NodeSurvey::fetch::<Error>(client, &node.name, Some(&node), (&given).into(), now).await?;
     run.drain.holders = note_holders(&survey.pods, None, now);
     let patience = find_patience(run.input.node_lost_after, &survey.pods.holding());
     let loss = find_loss(Some(&node), patience, now).filter(|_| !survey.pods.is_clear());
@@ -122,22 +122,22 @@ async fn check(
     let survey = survey.hold_back(client, &node).await?;
     let only_late = survey.pods.is_clear() && !survey.pods.tolerates_taint.is_empty();
     run.drain.emptied_at = only_late.then(|| run.drain.emptied_at.unwrap_or(now));
-    let view = CheckFacts::new(&node, survey, run.drain.emptied_at, silence, outside_facts);
+    let facts = CheckFacts::new(&node, survey, run.drain.emptied_at, silence, outside_facts);
     let has_asked_last = run.drain.last_eviction.is_some();
-    let verdict = judge_drain(&view.survey, &view.terms, polls, has_asked_last);
-    let node = if claim.phase == Phase::Draining && only_waits(&view.survey) {
-        begin_to_wait(client, node, context, &run, &view.survey).await?
+    let verdict = judge_drain(&facts.survey, &facts.terms, polls, has_asked_last);
+    let node = if claim.phase == Phase::Draining && only_waits(&facts.survey) {
+        begin_to_wait(client, node, context, &run, &facts.survey).await?
     } else {
         node
     };
     warn_once(client, &node, outside_facts, context).await;
-    view.record_event(client, &node, &me).await?;
+    facts.write_progress_and_event(client, &node, &me).await?;
 
-    let (deadline, reason) = (view.terms.deadline, view.reason());
-    let blocks = list_blocks(&view.survey, &view.progress);
-    let told = update_blockage(&mut run, &blocks, &me.execution, now, deadline.at, &reason);
+    let (deadline, reason) = (facts.terms.deadline, facts.reason());
+    let blocks = list_blocks(&facts.survey, &facts.progress);
+    let notification = update_blockage(&mut run, &blocks, &me.execution, now, deadline.at, &reason);
     run.drain.drain_until = deadline.by_person.then_some(deadline.at);
-    let is_over = view.terms.is_time_over() || view.terms.is_budget_spent(polls);
+    let is_over = facts.terms.is_time_over() || facts.terms.is_budget_spent(polls);
     let more = match (&run.hook, polls) {
         (Some(_), 0) => spread(&run.input.instance_id),
         (Some(_) | None, _) => 0,
@@ -150,24 +150,24 @@ async fn check(
             (CheckVerdict::Evict, seconds + more)
         }
         DrainVerdict::EndPods => {
-            run.drain.ended_pods = Some(EndedPods::of(&view.survey));
+            run.drain.ended_pods = Some(EndedPods::of(&facts.survey));
             (CheckVerdict::Dispose, 0)
         }
-        DrainVerdict::TimedOut(reason) => return Err(Error::TimedOut(view.describe_failure(reason))),
+        DrainVerdict::TimedOut(reason) => return Err(Error::TimedOut(facts.describe_failure(reason))),
     };
-    // With a notification, the names and the whole story would be more than 8 KB.
-    let (reason, names) = match &told {
-        Some(told) => (told.reason().to_owned(), BTreeMap::new()),
-        None => (reason, view.survey.names()),
+    // With a notification, the names and the whole reason would be more than 8 KB.
+    let (reason, names) = match &notification {
+        Some(notification) => (notification.reason().to_owned(), BTreeMap::new()),
+        None => (reason, facts.survey.names()),
     };
     Ok(Answer {
-        counts: view.survey.counts(),
+        counts: facts.survey.counts(),
         names,
         ..Answer::new(verdict, reason)
             .waiting(wait_seconds)
-            .with_notification(told)
+            .with_notification(notification)
             // Pods that a budget, or another refusal of the API server, keeps from going now.
-            .counting([Metric::BlockedPods(count_all(&view.progress.blocked))])
+            .counting([Metric::BlockedPods(count_all(&facts.progress.blocked))])
             .carrying(run)
     })
 }
@@ -183,18 +183,18 @@ fn lose(mut run: Run, lost: Lost) -> Answer<CheckVerdict> {
 /// Writes one Event for each remark that is not in the progress yet.
 async fn warn_once(client: &kube::Client, node: &NodeFacts, outside_facts: &OutsideFacts, context: &Context) {
     let (me, now) = (context.fence(), context.now());
-    let told = read_progress(node).map_or_else(Vec::new, |progress| progress.outside_facts);
+    let written = read_progress(node).map_or_else(Vec::new, |progress| progress.outside_facts);
     for remark in &outside_facts.remarks {
         let text = remark.to_string();
-        if !told.contains(&text) {
+        if !written.contains(&text) {
             let occasion = Occasion::Disturbed(remark.obstacle.name());
             record_event(client, &node.name, occasion, &text, now, &me).await;
         }
     }
 }
 
-/// Sets the phase Waiting, because no pod moves for now: another node of the group may have its turn.
-/// The phase stays. Pods that may be evicted later could not be foreseen, and are not worth a second turn.
+/// Sets the phase Waiting, because no pod moves for now: another node of the group may be admitted.
+/// The phase stays. Pods that may be evicted later could not be foreseen, and are not worth a second admission.
 async fn begin_to_wait(
     client: &kube::Client,
     node: NodeFacts,
@@ -211,8 +211,8 @@ async fn begin_to_wait(
         Ok::<_, Error>(Some(NodeChange::new().claim(&Claim { phase, ..claim })?))
     })
     .await?;
-    let history = describe_waiting(survey);
-    record_event(client, &node.name, phase, &history, now, &me).await;
+    let message = describe_waiting(survey);
+    record_event(client, &node.name, phase, &message, now, &me).await;
     Ok(node)
 }
 

@@ -1,4 +1,4 @@
-//! The Lambda function `check-pods`.
+//! Starts the Lambda `check-pods`. The library has its logic.
 
 use check_pods::{Outside, check_pods};
 use eks_auth::Access;

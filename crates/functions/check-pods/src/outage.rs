@@ -1,5 +1,5 @@
-//! What to do while the cluster cannot be asked: wait by the poll law, as long as there is time. Not a failure, which would
-//! put the node back, and no retry every few seconds.
+//! Handles an outage of the cluster: wait with the usual time between checks, as long as there is time.
+//! A failure would restore the node, and an immediate retry would come every few seconds.
 
 use recycle::answer::envelope::Answer;
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
@@ -13,8 +13,8 @@ use recycle::notify::blockage::update_blockage;
 
 use crate::{Answered, Error};
 
-/// Turns an error that may pass into a wait. Once the last known deadline is over or the poll budget is spent, the error stays an error.
-/// A person may have moved the deadline meanwhile, so the drain cannot be said to have timed out.
+/// Turns a temporary error into a wait. Once the last known deadline is over or the poll budget is spent, the error stays an error.
+/// An operator may have moved the deadline since, so it is not certain that the drain has timed out.
 pub(crate) fn wait_out(error: Error, mut run: Run, context: &Context) -> Answered {
     let now = context.now();
     let since = run.drain.draining_since.unwrap_or(now);
@@ -25,7 +25,7 @@ pub(crate) fn wait_out(error: Error, mut run: Run, context: &Context) -> Answere
         Some(_) => HOOK_POLL_BUDGET,
         None => POLL_BUDGET,
     };
-    // A Node that vanished between two calls is seen as missing by the next look.
+    // A Node that vanished between two calls is missing at the next check.
     let may_pass = matches!(error.failure(), Failure::ServiceUnavailable | Failure::NodeLost);
     if !may_pass || now >= deadline || run.drain.polls > budget {
         return Err(error);
@@ -34,11 +34,11 @@ pub(crate) fn wait_out(error: Error, mut run: Run, context: &Context) -> Answere
     let left = deadline.duration_since(now).as_secs();
     let heartbeat_timeout = run.hook.as_ref().and_then(HeldByHook::heartbeat_timeout);
     let wait = next_wait(waited, left, drain_timeout, heartbeat_timeout);
-    let reason = format!("the cluster cannot be asked: {}", with_causes(&error));
+    let reason = format!("cannot read the cluster: {}", with_causes(&error));
     let (execution, blocks) = (&context.execution.id, [reason.clone()]);
-    let told = update_blockage(&mut run, &blocks, execution, now, deadline, &reason);
+    let notification = update_blockage(&mut run, &blocks, execution, now, deadline, &reason);
     Ok(Answer::new(CheckVerdict::Wait, reason)
         .waiting(wait)
-        .with_notification(told)
+        .with_notification(notification)
         .carrying(run))
 }

@@ -1,4 +1,4 @@
-//! What the function sees, says and writes, call by call.
+//! The verdicts, answers and writes of the function, call by call.
 
 use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::base::poll::POLL_BUDGET;
@@ -131,7 +131,7 @@ fn written(kube: &ScriptedKube) -> Option<Progress> {
 }
 
 #[tokio::test]
-async fn an_awaited_pod_is_waited_for_by_the_poll_law() {
+async fn an_awaited_pod_is_checked_again_after_the_usual_time() {
     let kube = kube(node(&[]), &[awaited()]);
     let answer = run(&kube).await.unwrap();
     assert_eq!((answer.verdict, answer.wait_seconds), (CheckVerdict::Wait, 36));
@@ -148,7 +148,7 @@ async fn an_awaited_pod_is_waited_for_by_the_poll_law() {
 }
 
 #[tokio::test]
-async fn another_pod_is_to_be_evicted_and_an_empty_node_is_ready_to_go() {
+async fn another_pod_is_to_be_evicted_and_an_empty_node_is_disposed_of() {
     let answer = run(&kube(node(&[]), &[awaited(), evictable()])).await.unwrap();
     assert_eq!(answer.verdict, CheckVerdict::Evict);
     assert_eq!(answer.run.unwrap().drain.last_eviction, None);
@@ -180,7 +180,7 @@ async fn phases_written(pods: &[Value]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_node_only_waits_once_nothing_is_left_to_evict_and_nothing_evicted_is_still_leaving() {
+async fn a_node_only_waits_once_no_pod_is_evictable_or_leaving() {
     let mut leaving = evictable();
     leaving["metadata"]["deletionTimestamp"] = json!("2027-01-01T06:59:00Z");
     assert_eq!(phases_written(&[awaited()]).await, ["waiting"]);
@@ -190,7 +190,7 @@ async fn a_node_only_waits_once_nothing_is_left_to_evict_and_nothing_evicted_is_
 }
 
 #[tokio::test]
-async fn a_claim_that_is_lost_at_that_moment_is_not_written() {
+async fn a_claim_that_is_lost_during_the_write_is_not_written() {
     let mut taken = node(&[]);
     taken["metadata"]["annotations"] = json!({});
     let kube = ScriptedKube::new()
@@ -214,7 +214,7 @@ async fn a_claim_that_is_lost_at_that_moment_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_pod_is_late_only_if_it_came_after_the_first_look_and_tolerates_the_taint() {
+async fn a_pod_is_late_only_if_it_came_after_the_first_check_and_tolerates_the_taint() {
     let tolerant = |name: &str, created: &str| {
         let mut pod = pod(name, "web", created);
         pod["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
@@ -243,7 +243,7 @@ async fn a_pod_is_late_only_if_it_came_after_the_first_look_and_tolerates_the_ta
 }
 
 #[tokio::test]
-async fn without_the_taint_every_pod_counts_and_the_reason_says_so() {
+async fn without_the_taint_every_pod_counts_and_the_reason_mentions_it() {
     let mut untainted = node(&[]);
     untainted["spec"]["taints"] = json!([]);
     let answer = run(&kube(untainted, &[pod("after", "train", "2027-01-01T06:30:00Z")]))
@@ -253,7 +253,7 @@ async fn without_the_taint_every_pod_counts_and_the_reason_says_so() {
     assert!(
         answer
             .reason
-            .ends_with("; somebody removed the taint recycle-eks/draining"),
+            .ends_with("; an operator or another tool removed the taint recycle-eks/draining"),
         "{}",
         answer.reason
     );
@@ -270,8 +270,8 @@ async fn a_progress_that_is_the_same_is_not_written_again() {
 }
 
 #[tokio::test]
-async fn what_blocks_evictions_stays_told_as_long_as_there_is_something_to_evict() {
-    let progress = told(&["awaited", "evictable"]);
+async fn a_blocker_stays_in_the_progress_while_there_is_a_pod_to_evict() {
+    let progress = progress_with(&["awaited", "evictable"]);
     let annotations = [("recycle-eks/progress", progress.as_str())];
     let blocked = kube(node(&annotations), &[evictable()]);
     let answer = run(&blocked).await.unwrap();
@@ -290,7 +290,7 @@ async fn what_blocks_evictions_stays_told_as_long_as_there_is_something_to_evict
 }
 
 /// Returns a progress with one pod of each of these classes, and with a budget that has blocked evictions since half past six.
-fn told(classes: &[&str]) -> String {
+fn progress_with(classes: &[&str]) -> String {
     let counts: serde_json::Map<String, Value> = classes
         .iter()
         .map(|class| ((*class).to_owned(), json!(1)))
@@ -316,14 +316,14 @@ fn events(kube: &ScriptedKube) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_class_that_had_no_pods_before_is_told_by_an_event() {
+async fn a_class_that_had_no_pods_before_gets_an_event() {
     let first = kube(node(&[]), &[awaited(), evictable()]);
     run(&first).await.unwrap();
     assert_eq!(
         events(&first),
         ["RecyclePods: Pods until 2027-01-02T06:00:00Z: awaited 1 (jobs/train); evictable 1 (jobs/web)"]
     );
-    let progress = told(&["awaited", "evictable"]);
+    let progress = progress_with(&["awaited", "evictable"]);
     let known = [("recycle-eks/progress", progress.as_str())];
     let same = kube(node(&known), &[awaited(), evictable()]);
     run(&same).await.unwrap();
@@ -339,7 +339,7 @@ async fn a_class_that_had_no_pods_before_is_told_by_an_event() {
     );
 }
 
-/// Looks at this moment, by an execution whose input says this about the end of the drain's time, after the last eviction or before it.
+/// Makes a check at this moment, for this value of `on_drain_timeout`, and after the last eviction if there was one.
 async fn run_out_of_time(
     now: &str,
     on_drain_timeout: &str,
@@ -355,7 +355,7 @@ async fn run_out_of_time(
 }
 
 #[tokio::test]
-async fn who_is_waited_for_is_evicted_in_time_if_the_input_says_so() {
+async fn awaited_pods_are_evicted_in_time_if_the_input_says_so() {
     let mut slow = awaited();
     slow["spec"]["terminationGracePeriodSeconds"] = json!(7_200);
     let run = |now| run_out_of_time(now, "evict", None, std::slice::from_ref(&slow));
@@ -367,12 +367,12 @@ async fn who_is_waited_for_is_evicted_in_time_if_the_input_says_so() {
     assert_eq!(
         due.run.unwrap().drain.last_eviction,
         None,
-        "it may be tried again"
+        "the eviction may be requested again"
     );
 }
 
 #[tokio::test]
-async fn when_the_time_is_over_the_node_goes_with_its_pods_if_the_input_says_so() {
+async fn after_the_deadline_the_node_is_disposed_of_with_its_pods_if_the_input_says_so() {
     let over = "2027-01-02T06:00:00Z";
     let last = run_out_of_time(over, "terminate", None, &[awaited()])
         .await
@@ -408,8 +408,8 @@ async fn when_the_time_is_over_the_node_goes_with_its_pods_if_the_input_says_so(
 }
 
 #[tokio::test]
-async fn a_time_out_names_what_stood_in_the_way() {
-    let progress = told(&["evictable"]);
+async fn a_time_out_names_the_blockers() {
+    let progress = progress_with(&["evictable"]);
     let blocked = kube(node(&[("recycle-eks/progress", &progress)]), &[evictable()]);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.drain.last_eviction = Some("2027-01-02T06:00:00Z".parse().unwrap());
@@ -446,7 +446,7 @@ fn with_volume(kube: ScriptedKube, nodes: &[Value]) -> ScriptedKube {
 }
 
 #[tokio::test]
-async fn a_pod_whose_volume_has_no_other_node_is_held_and_told() {
+async fn a_pod_whose_volume_has_no_other_node_is_held_and_reported() {
     let mut database = evictable();
     database["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
     let held = with_volume(kube(node(&[]), &[database.clone()]), &[node(&[])]);
@@ -474,7 +474,7 @@ async fn a_pod_whose_volume_has_no_other_node_is_held_and_told() {
 }
 
 #[tokio::test]
-async fn somebody_elses_change_at_the_same_moment_costs_only_the_progress() {
+async fn a_simultaneous_change_by_another_client_costs_only_the_progress() {
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node(&[]))
         .on("GET", "/pods?", 200, list(&[awaited()]))
@@ -490,7 +490,7 @@ async fn somebody_elses_change_at_the_same_moment_costs_only_the_progress() {
 }
 
 #[tokio::test]
-async fn a_person_moves_the_end_and_a_word_that_is_no_time_is_reported() {
+async fn an_operator_moves_the_end_and_an_invalid_time_is_reported() {
     let until = kube(
         node(&[("recycle-eks/drain-until", "2027-01-05T00:00:00Z")]),
         &[awaited()],
@@ -511,7 +511,7 @@ async fn a_person_moves_the_end_and_a_word_that_is_no_time_is_reported() {
 }
 
 #[tokio::test]
-async fn when_the_time_is_over_one_last_eviction_is_tried() {
+async fn after_the_deadline_one_last_eviction_is_requested() {
     let over = "2027-01-02T06:00:00Z";
     let answer = run_at(&kube(node(&[]), &[awaited(), evictable()]), over, 9)
         .await
@@ -531,7 +531,7 @@ async fn when_the_time_is_over_one_last_eviction_is_tried() {
         .unwrap_err();
     assert_eq!(error.failure(), Failure::DrainTimedOut);
     assert!(error.to_string().contains("jobs/train"), "{error}");
-    assert!(written(&kube).is_some(), "the last state is told, too");
+    assert!(written(&kube).is_some(), "the last state is also written");
 }
 
 #[tokio::test]
@@ -547,7 +547,7 @@ async fn the_poll_budget_ends_a_drain_like_a_time_out() {
 }
 
 #[tokio::test]
-async fn without_the_claim_nothing_is_read_or_written() {
+async fn without_the_claim_nothing_else_is_read_or_written() {
     let unclaimed = kube(
         json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {}}),
         &[],
@@ -564,7 +564,7 @@ fn unready(since: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_ready_for_half_an_hour_is_lost_with_the_pods_that_hold_it() {
+async fn a_node_that_is_not_ready_for_half_an_hour_is_lost_with_its_pods() {
     let silent = |others: Value| {
         kube(unready("2027-01-01T06:30:00Z"), &[awaited(), evictable()]).on(
             "GET",
@@ -589,7 +589,7 @@ async fn a_node_that_is_not_ready_for_half_an_hour_is_lost_with_the_pods_that_ho
 }
 
 #[tokio::test]
-async fn no_node_is_given_up_when_all_are_silent() {
+async fn no_node_is_given_up_while_none_is_ready() {
     let silent = unready("2027-01-01T06:30:00Z");
     let kube = kube(silent.clone(), &[awaited()]).on(
         "GET",
@@ -607,7 +607,7 @@ async fn no_node_is_given_up_when_all_are_silent() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_not_ready_for_less_or_that_is_drained_already_is_not_lost() {
+async fn a_node_that_is_not_ready_for_less_time_or_already_drained_is_not_lost() {
     let shortly = run(&kube(unready("2027-01-01T06:30:01Z"), &[awaited()]))
         .await
         .unwrap();
@@ -618,7 +618,7 @@ async fn a_node_that_is_not_ready_for_less_or_that_is_drained_already_is_not_los
 }
 
 #[tokio::test]
-async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_were_seen_last() {
+async fn a_node_that_is_gone_or_replaced_is_lost_with_the_pods_of_the_last_check() {
     let StepRequest { context, mut run } = request("2027-01-01T07:00:00Z");
     let holders = recycle::drain::lost::Holders {
         count: 3,
@@ -658,14 +658,14 @@ async fn a_node_that_is_gone_or_another_instances_is_lost_with_the_pods_that_wer
 }
 
 #[tokio::test]
-async fn a_node_that_vanishes_between_two_calls_is_looked_at_again() {
+async fn a_node_that_vanishes_between_two_calls_is_checked_again() {
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
     let gone = kubernetes::Error::NodeGone { node: "a".to_owned() };
     let answer = outage::wait_out(gone.into(), run, &context).unwrap();
     assert_eq!(answer.verdict, CheckVerdict::Wait);
 }
 
-/// Returns the result of an error that the API server caused, at a moment and after so many polls.
+/// Returns the result of an error that the API server caused, at a moment and after so many checks.
 async fn outage(status: u16, now: &str, polls: u32) -> Result<Answer<CheckVerdict>, Error> {
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node(&[]))
@@ -677,7 +677,7 @@ async fn outage(status: u16, now: &str, polls: u32) -> Result<Answer<CheckVerdic
 }
 
 #[tokio::test]
-async fn an_api_server_that_is_away_is_waited_for_as_long_as_there_is_time() {
+async fn an_outage_of_the_api_server_is_waited_out_while_there_is_time() {
     for status in [401, 429, 503] {
         let answer = outage(status, "2027-01-01T16:00:00Z", 100).await.unwrap();
         assert_eq!(
@@ -688,7 +688,7 @@ async fn an_api_server_that_is_away_is_waited_for_as_long_as_there_is_time() {
         assert!(
             answer
                 .reason
-                .starts_with("the cluster cannot be asked: failed to check"),
+                .starts_with("cannot read the cluster: failed to check"),
             "{}",
             answer.reason
         );
@@ -709,13 +709,13 @@ async fn an_api_server_that_is_away_is_waited_for_as_long_as_there_is_time() {
         source: "connection refused".into(),
     };
     let moved = outage::wait_out(error.into(), run, &context).unwrap();
-    assert_eq!(moved.wait_seconds, 864, "a person had moved the end");
+    assert_eq!(moved.wait_seconds, 864, "an operator had moved the end");
     let refused = outage(403, "2027-01-01T16:00:00Z", 100).await.unwrap_err();
     assert_eq!(refused.failure(), Failure::ServiceRefused);
 }
 
 #[tokio::test]
-async fn what_blocks_is_told_once_it_has_lasted_five_minutes_and_not_again_before_a_day_is_over() {
+async fn a_blockage_is_notified_after_five_minutes_and_again_only_after_a_day() {
     let mut carried = request("2027-01-01T07:00:00Z").run;
     let mut notification_at = async |now: &str| {
         let kube = ScriptedKube::new()
@@ -727,35 +727,39 @@ async fn what_blocks_is_told_once_it_has_lasted_five_minutes_and_not_again_befor
         carried = answer.run.unwrap();
         answer
             .notification
-            .map(|told| serde_json::to_value(told).unwrap())
+            .map(|notification| serde_json::to_value(notification).unwrap())
     };
     assert_eq!(notification_at("2027-01-01T07:00:00Z").await, None);
     assert_eq!(notification_at("2027-01-01T07:04:59Z").await, None);
-    let told = notification_at("2027-01-01T07:05:00Z").await.unwrap();
+    let notification = notification_at("2027-01-01T07:05:00Z").await.unwrap();
     assert_eq!(
-        (&told["event"], &told["since"]),
+        (&notification["event"], &notification["since"]),
         (&json!("blocked"), &json!("2027-01-01T07:00:00Z"))
     );
     assert!(
-        told["blocks"][0]
+        notification["blocks"][0]
             .as_str()
             .unwrap()
-            .starts_with("the cluster cannot be asked"),
-        "{told}"
+            .starts_with("cannot read the cluster"),
+        "{notification}"
     );
     assert_eq!(notification_at("2027-01-01T16:00:00Z").await, None);
 }
 
 #[tokio::test]
-async fn what_comes_up_from_outside_is_told_in_answer_progress_and_one_event() {
+async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
     let refresh = Obstacle::InstanceRefresh.because("an instance refresh runs");
     let text = refresh.to_string();
     let outside_facts = OutsideFacts {
         remarks: vec![refresh],
         ..OutsideFacts::quiet()
     };
-    let told = json!({"summary": "", "since": SINCE, "until": SINCE, "meanwhile": [text]}).to_string();
-    for (annotations, expected) in [(vec![], 1), (vec![("recycle-eks/progress", told.as_str())], 0)] {
+    let written_before =
+        json!({"summary": "", "since": SINCE, "until": SINCE, "outside_facts": [text]}).to_string();
+    for (annotations, expected) in [
+        (vec![], 1),
+        (vec![("recycle-eks/progress", written_before.as_str())], 0),
+    ] {
         let kube = kube(node(&annotations), &[awaited()]).on("POST", "/events", 201, json!({}));
         let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
         let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
@@ -764,19 +768,21 @@ async fn what_comes_up_from_outside_is_told_in_answer_progress_and_one_event() {
             .unwrap();
         assert!(answer.reason.ends_with(&text), "{}", answer.reason);
         assert_eq!(written(&kube).unwrap().outside_facts, std::slice::from_ref(&text));
-        let told = events(&kube);
-        let disturbed = told.iter().filter(|event| event.starts_with("RecycleDisturbed"));
-        assert_eq!(disturbed.count(), expected, "{told:?}");
+        let events = events(&kube);
+        let disturbed = events
+            .iter()
+            .filter(|event| event.starts_with("RecycleDisturbed"));
+        assert_eq!(disturbed.count(), expected, "{events:?}");
     }
 }
 
 #[tokio::test]
-async fn a_node_that_somebody_put_to_use_is_not_drained_any_more() {
+async fn a_node_that_was_put_to_use_again_is_not_drained_any_more() {
     let kube = kube(node(&[]), &[awaited()]);
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
     let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
     let outside_facts = OutsideFacts {
-        validity: DrainValidity::TakenAway("node a is InService, which was not our doing".to_owned()),
+        validity: DrainValidity::TakenAway("node a is InService, which recycle-eks did not do".to_owned()),
         ..OutsideFacts::quiet()
     };
     let error = check(&kube.client(), node, &context, run, 1, &outside_facts)
@@ -787,7 +793,7 @@ async fn a_node_that_somebody_put_to_use_is_not_drained_any_more() {
 }
 
 #[tokio::test]
-async fn a_hook_is_kept_alive_before_anything_is_asked() {
+async fn a_heartbeat_is_due_before_anything_is_read() {
     let aws = scripted_aws::ScriptedAws::new();
     let mut given = request("2027-01-01T07:00:00Z");
     given.run.hook = Some(HeldByHook::new(3_600, "2027-01-01T06:40:00Z".parse().ok(), true));
@@ -807,7 +813,7 @@ async fn a_hook_is_kept_alive_before_anything_is_asked() {
     assert_eq!(
         run.drain.polls,
         request("2027-01-01T07:00:00Z").run.drain.polls,
-        "it was no look at the pods"
+        "it was no check of the pods"
     );
     assert_eq!(
         run.hook.unwrap().heartbeat_at,
@@ -817,7 +823,7 @@ async fn a_hook_is_kept_alive_before_anything_is_asked() {
 }
 
 #[tokio::test]
-async fn the_first_wait_under_a_hook_is_spread() {
+async fn the_first_wait_on_the_hook_path_is_spread() {
     for (polls, more) in [
         (0, spread(&request("2027-01-01T06:00:00Z").run.input.instance_id)),
         (1, 0),

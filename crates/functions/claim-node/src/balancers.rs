@@ -1,14 +1,13 @@
-//! Elastic Load Balancing: who else is a healthy target where the instance is one. Classic balancers and VPC Lattice are not asked: there
-//! the group's own members have to do.
+//! Reads from Elastic Load Balancing which other targets are healthy in the target groups of the instance.
+//!
+//! Classic Load Balancers and VPC Lattice are not called. For them the other members of the group count instead.
 
 use aws_config::SdkConfig;
 use aws_sdk_elasticloadbalancingv2::Client;
 use aws_sdk_elasticloadbalancingv2::types::TargetHealthDescription;
 use ec2::Error;
 use recycle::base::ids::InstanceId;
-use recycle::cluster::balancers::{
-    Attachments, Balancer, ClaimFacts, judge_other_balancers, judge_target_group,
-};
+use recycle::cluster::balancers::{Attachments, Balancer, Target, judge_other_balancers, judge_target_group};
 use recycle::cluster::group::Group;
 
 const DESCRIBE_TARGET_HEALTH: &str = "elasticloadbalancing:DescribeTargetHealth";
@@ -36,7 +35,7 @@ pub(crate) async fn fetch_balancers(
 }
 
 /// Fetches all targets of a target group, also those of other Auto Scaling groups that share it. A deleted target group has no targets.
-async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<ClaimFacts>, Error> {
+async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<Target>, Error> {
     let answer = client
         .describe_target_health()
         .target_group_arn(arn)
@@ -57,16 +56,16 @@ async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<ClaimFacts>, Er
 }
 
 /// Reads a target. An incomplete one is an error, because it may be this instance or the last healthy target.
-fn to_target(found: &TargetHealthDescription) -> Result<ClaimFacts, Error> {
+fn to_target(found: &TargetHealthDescription) -> Result<Target, Error> {
     let missing = |what: &str| Error::Unintelligible {
         call: DESCRIBE_TARGET_HEALTH,
         what: format!("a target without {what}"),
     };
-    let id = found.facts().and_then(|facts| facts.id());
+    let id = found.target().and_then(|target| target.id());
     // The SDK fills in an empty id if the answer has none.
     let id = id.filter(|id| !id.is_empty());
     let state = found.target_health().and_then(|health| health.state());
-    Ok(ClaimFacts {
+    Ok(Target {
         id: id.ok_or_else(|| missing("Target.Id"))?.to_owned(),
         state: state
             .ok_or_else(|| missing("TargetHealth.State"))?
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_group_without_target_groups_asks_nothing() {
+    async fn a_group_without_target_groups_needs_no_call() {
         let aws = ScriptedAws::new();
         let attachments = Attachments {
             classic: vec!["front".to_owned()],
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_target_group_that_is_deleted_has_nobody_to_lose_and_one_that_cannot_be_asked_is_an_error() {
+    async fn a_deleted_target_group_has_no_targets_and_a_failed_call_is_an_error() {
         let aws = ScriptedAws::new().refuses(
             "DescribeTargetHealth",
             400,

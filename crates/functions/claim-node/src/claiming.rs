@@ -1,4 +1,4 @@
-//! Writing the claim, Node first, then instance; and the answers.
+//! Writes the claim, first on the Node and then on the instance, and builds the answer.
 
 use ec2::instances::Instances;
 use jiff::Timestamp;
@@ -28,7 +28,7 @@ pub(crate) struct PreviousClaim {
 }
 
 impl PreviousClaim {
-    pub(crate) fn ours(claim: Claim) -> Self {
+    pub(crate) fn own(claim: Claim) -> Self {
         Self { claim, why: None }
     }
 
@@ -52,8 +52,8 @@ impl PreviousClaim {
 }
 
 impl ClaimNode {
-    /// Writes the parts of the claim that are not written yet, then takes the node's turn or waits for it.
-    pub(crate) async fn go_on(
+    /// Writes the parts of the claim that are not written yet. Then the node is admitted, or waits in the queue.
+    pub(crate) async fn claim_and_queue(
         &self,
         mut facts: ClaimFacts,
         previous: Option<PreviousClaim>,
@@ -62,7 +62,7 @@ impl ClaimNode {
         group_state: &GroupState,
     ) -> Answered {
         let now = request.context.now();
-        let claim = facts.word_claim(previous.as_ref(), request, input);
+        let claim = facts.build_claim(previous.as_ref(), request, input);
         facts.write_claim(&claim, &self.instances).await?;
         let limits = self.settings.limits;
         let queue = facts.wait_in_queue(&claim, limits, input, group_state).await?;
@@ -78,8 +78,8 @@ impl ClaimNode {
         };
         let summary = queue
             .as_ref()
-            .map(|queue| format!("it waits for its turn in group {group}: {queue}"));
-        let reasons = std::iter::once(format!("{subject} is ours"))
+            .map(|queue| format!("it waits in the queue of group {group}: {queue}"));
+        let reasons = std::iter::once(format!("{subject} is claimed by this execution"))
             .chain(previous.as_ref().and_then(PreviousClaim::explain))
             .chain(remarks)
             .chain(summary.clone());
@@ -92,15 +92,15 @@ impl ClaimNode {
         let (Some(queue), Some(summary)) = (queue, summary) else {
             let run = facts.into_run(&claim, input);
             let verdict = ClaimVerdict::first_step(run.path, input.replacement);
-            let told =
+            let notification =
                 build_started_notification(About::run(&claim.fence.execution, &run), &run, &reason, severity);
             return Ok(Answer::new(verdict, reason)
-                .with_notification(Some(told))
+                .with_notification(Some(notification))
                 .carrying(run));
         };
         let Some(wait) = pace_queue(claim.claimed_at, now) else {
             return Err(Error::QueueTimedOut(format!(
-                "{subject} has waited for its turn in group {group} since {}, which is as long as it may: {queue}",
+                "{subject} has waited in the queue of group {group} since {}, the longest time allowed: {queue}",
                 claim.claimed_at
             )));
         };
@@ -120,8 +120,8 @@ impl ClaimFacts {
     }
 
     /// Builds the claim to write on the Node. A claim that is already this execution's stays as it is.
-    /// Otherwise a new claim goes on from the former claim's phase, unless the node begins anew.
-    fn word_claim(&self, previous: Option<&PreviousClaim>, request: &ClaimRequest, input: &Input) -> Claim {
+    /// Otherwise a new claim continues from the phase of the previous claim, unless the node begins anew.
+    fn build_claim(&self, previous: Option<&PreviousClaim>, request: &ClaimRequest, input: &Input) -> Claim {
         let (fence, group) = (request.context.fence(), self.group.name.clone());
         let mut claim = Claim::new(fence, group, input.urgency, request.context.now());
         if let Some(previous) = previous.map(|previous| &previous.claim) {
@@ -138,7 +138,7 @@ impl ClaimFacts {
     }
 
     /// Checks whether the node has to be replaced once more, because it was brought back into service after its pods had been moved.
-    /// Such a node also needs its turn once more.
+    /// Such a node also has to be admitted once more.
     fn begins_anew(&self, phase: Phase, input: &Input) -> bool {
         let member = self.group.member(&self.instance.id);
         let is_in_service = member.is_some_and(|member| member.lifecycle_state == "InService");
@@ -186,8 +186,8 @@ mod tests {
 
     const TAGS: [&str; 1] = ["CreateTags"];
 
-    /// Runs `go_on` for a claimed node, given as the API server has it.
-    async fn go_on(
+    /// Runs `claim_and_queue` for a node, given as the API server has it.
+    async fn claim_and_queue(
         kube: &ScriptedKube,
         aws: &ScriptedAws,
         node: &Value,
@@ -197,7 +197,7 @@ mod tests {
         let input = parse_input(&request.context.execution.input, &settings()).unwrap();
         let step = ClaimNode::new(settings(), &aws.config());
         let facts = facts(kube, node).await;
-        step.go_on(facts, previous, request, &input, &GroupState::default())
+        step.claim_and_queue(facts, previous, request, &input, &GroupState::default())
             .await
     }
 
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_is_claimed_and_takes_its_turn_if_nobody_else_has_it() {
+    async fn a_node_is_claimed_and_admitted_if_no_other_node_is_admitted() {
         let kube = ScriptedKube::new()
             .on("PATCH", NODE, 200, node(Some(&claim(Phase::Claimed))))
             .on("GET", LIST, 200, list(&[]))
@@ -222,7 +222,7 @@ mod tests {
             .on("GET", LIST, 200, list(&[]))
             .on("POST", "/events", 201, json!({}));
         let aws = ScriptedAws::new().on("CreateTags", "");
-        let answer = go_on(&kube, &aws, &node(None), None, &request(&json!({})))
+        let answer = claim_and_queue(&kube, &aws, &node(None), None, &request(&json!({})))
             .await
             .unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Standby);
@@ -236,14 +236,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_earlier_call_has_written_is_not_written_again() {
-        let previous = || Some(PreviousClaim::ours(claim(Phase::Admitted)));
+    async fn writes_of_an_earlier_call_are_not_repeated() {
+        let previous = || Some(PreviousClaim::own(claim(Phase::Admitted)));
         let kube = ScriptedKube::new()
             .on("GET", LIST, 200, list(&[]))
             .on("POST", "/events", 409, json!({}));
         let aws = ScriptedAws::new().on("CreateTags", "");
         let on_node = node(Some(&claim(Phase::Admitted)));
-        let answer = go_on(&kube, &aws, &on_node, previous(), &request(&json!({})))
+        let answer = claim_and_queue(&kube, &aws, &on_node, previous(), &request(&json!({})))
             .await
             .unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Standby);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_another_node_has_the_turn_it_waits_and_says_so_once() {
+    async fn a_node_waits_while_another_is_admitted_and_writes_that_once() {
         let busy = node(Some(&claim_of("two", Phase::Draining, -600)));
         let rivals = || list(std::slice::from_ref(&busy));
         let waiting = node(Some(&claim(Phase::Claimed)));
@@ -262,33 +262,33 @@ mod tests {
             .on("POST", "/events", 201, json!({}))
             .on("PATCH", NODE, 200, waiting.clone());
         let aws = ScriptedAws::new().on("CreateTags", "");
-        let answer = go_on(&kube, &aws, &node(None), None, &request(&json!({})))
+        let answer = claim_and_queue(&kube, &aws, &node(None), None, &request(&json!({})))
             .await
             .unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (ClaimVerdict::Wait, 30));
-        let whose =
-            "it waits for its turn in group workers: node two (i-0123456789abcdef1) is being recycled";
-        assert!(answer.reason.ends_with(whose), "{}", answer.reason);
+        let queued =
+            "it waits in the queue of group workers: node two (i-0123456789abcdef1) is being recycled";
+        assert!(answer.reason.ends_with(queued), "{}", answer.reason);
         let calls = kube.calls();
-        let told = calls.iter().find(|call| call.method == "POST").unwrap();
+        let event = calls.iter().find(|call| call.method == "POST").unwrap();
         assert!(
-            told.body["message"].as_str().unwrap().ends_with(whose),
-            "{told:?}"
+            event.body["message"].as_str().unwrap().ends_with(queued),
+            "{event:?}"
         );
         let progress = calls[3].body["metadata"]["annotations"][PROGRESS_ANNOTATION].clone();
-        let history: Value = serde_json::from_str(progress.as_str().unwrap()).unwrap();
+        let written: Value = serde_json::from_str(progress.as_str().unwrap()).unwrap();
         assert_eq!(
-            history,
-            json!({"summary": whose, "since": NOW, "until": "2027-01-02T00:00:00Z"})
+            written,
+            json!({"summary": queued, "since": NOW, "until": "2027-01-02T00:00:00Z"})
         );
 
-        let mut told_before = waiting;
-        told_before["metadata"]["annotations"][PROGRESS_ANNOTATION] = progress;
+        let mut queued_before = waiting;
+        queued_before["metadata"]["annotations"][PROGRESS_ANNOTATION] = progress;
         let kube = ScriptedKube::new().on("GET", LIST, 200, rivals());
         let aws = ScriptedAws::new().on("CreateTags", "");
         let run = serde_json::to_value(answer.run.unwrap()).unwrap();
-        let previous = Some(PreviousClaim::ours(claim(Phase::Claimed)));
-        let answer = go_on(&kube, &aws, &told_before, previous, &request(&run))
+        let previous = Some(PreviousClaim::own(claim(Phase::Claimed)));
+        let answer = claim_and_queue(&kube, &aws, &queued_before, previous, &request(&run))
             .await
             .unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Wait);
@@ -296,16 +296,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_a_day_it_does_not_wait_any_more() {
+    async fn a_queued_node_times_out_after_a_day() {
         let rival = list(&[node(Some(&claim_of("two", Phase::Standby, -600)))]);
         let mut request = request(&serde_json::to_value(run()).unwrap());
         request.context.state.entered_time = "2027-01-02T00:00:00Z".parse().unwrap();
         let on_node = node(Some(&claim(Phase::Claimed)));
-        let previous = || Some(PreviousClaim::ours(claim(Phase::Claimed)));
+        let previous = || Some(PreviousClaim::own(claim(Phase::Claimed)));
         let aws = || ScriptedAws::new().on("CreateTags", "");
 
         let kube = ScriptedKube::new().on("GET", LIST, 200, rival);
-        let error = go_on(&kube, &aws(), &on_node, previous(), &request)
+        let error = claim_and_queue(&kube, &aws(), &on_node, previous(), &request)
             .await
             .unwrap_err();
         assert_eq!(error.failure(), Failure::QueueTimedOut);
@@ -318,18 +318,18 @@ mod tests {
             .on("GET", LIST, 200, list(&[]))
             .on("PATCH", NODE, 200, node(Some(&claim(Phase::Admitted))))
             .on("GET", LIST, 200, list(&[]));
-        let answer = go_on(&kube, &aws(), &on_node, previous(), &request)
+        let answer = claim_and_queue(&kube, &aws(), &on_node, previous(), &request)
             .await
             .unwrap();
         assert_eq!(
             answer.verdict,
             ClaimVerdict::Standby,
-            "its turn came at the last moment"
+            "it was admitted at the last moment"
         );
     }
 
     #[tokio::test]
-    async fn a_claim_that_is_taken_over_goes_on_from_its_phase_with_our_fence() {
+    async fn a_claim_that_is_taken_over_continues_from_its_phase_with_the_new_fence() {
         let theirs = claim_of("two", Phase::Standby, -600);
         let mut on_node = node(None);
         on_node["metadata"]["annotations"][CLAIM_ANNOTATION] = json!(serde_json::to_string(&theirs).unwrap());
@@ -347,7 +347,7 @@ mod tests {
                 .on("PATCH", NODE, 200, node(Some(&claim(Phase::Standby))))
                 .on("POST", "/events", 201, json!({}));
             let aws = ScriptedAws::new().on("CreateTags", "");
-            let answer = go_on(&kube, &aws, &on_node, Some(previous), &request(&json!({})))
+            let answer = claim_and_queue(&kube, &aws, &on_node, Some(previous), &request(&json!({})))
                 .await
                 .unwrap();
             assert_eq!(answer.verdict, ClaimVerdict::Standby);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_urgent_take_their_turn_with_the_claim_and_ask_nobody() {
+    async fn an_urgent_execution_is_admitted_with_its_claim_and_lists_no_nodes() {
         let mut request = request(&json!({}));
         request.context.execution.input["urgency"] = json!("spot");
         let kube = ScriptedKube::new()
@@ -369,7 +369,9 @@ mod tests {
             .on("POST", "/events", 201, json!({}));
         let aws = ScriptedAws::new().on("CreateTags", "");
         let previous = Some(PreviousClaim::less_urgent(claim_of("two", Phase::Claimed, -600)));
-        let answer = go_on(&kube, &aws, &node(None), previous, &request).await.unwrap();
+        let answer = claim_and_queue(&kube, &aws, &node(None), previous, &request)
+            .await
+            .unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Standby);
         let urgent = Claim {
             urgency: Urgency::Spot,
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_node_that_is_in_service_again_after_its_drain_needs_another_turn() {
+    async fn only_a_node_that_is_in_service_again_after_its_drain_is_queued_again() {
         let kube = ScriptedKube::new();
         let input = parse_input(&request(&json!({})).context.execution.input, &settings()).unwrap();
         for (phase, state, expected) in [
@@ -394,7 +396,7 @@ mod tests {
             let mut facts = facts(&kube, &node(None)).await;
             facts.group.members[0].lifecycle_state = state.to_owned();
             let previous = PreviousClaim::dead(claim_of("two", phase, -600));
-            let claim = facts.word_claim(Some(&previous), &request(&json!({})), &input);
+            let claim = facts.build_claim(Some(&previous), &request(&json!({})), &input);
             assert_eq!(claim.phase, expected, "{phase} {state}");
         }
     }

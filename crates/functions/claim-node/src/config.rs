@@ -1,5 +1,4 @@
-//! The environment: which cluster this function is for, how many nodes of a group may be worked on at once, and the module's defaults
-//! for the fields of the input.
+//! Reads the environment: the cluster of this function, the limits for each group, and the module's defaults for the input fields.
 
 use recycle::input::fields::Settings;
 use recycle::input::limits::Limits;
@@ -58,13 +57,13 @@ mod tests {
             CLUSTER_NAME => cluster_name.map(str::to_owned),
             INPUT_DEFAULTS => defaults.map(str::to_owned),
             MAX_PARALLEL | MAX_SURGE => None,
-            other => panic!("nobody documented the variable {other}"),
+            other => panic!("undocumented variable {other}"),
         };
         read_settings(variable).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn without_defaults_there_are_none() {
+    fn missing_input_defaults_are_empty() {
         let settings = read(Some("world"), None).unwrap();
         assert_eq!(settings.cluster_name.as_str(), "world");
         assert!(settings.defaults.is_empty());
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_an_object_by_field_name() {
+    fn input_defaults_are_an_object_with_field_names() {
         let settings = read(Some("world"), Some(r#"{"evict": "none"}"#)).unwrap();
         assert_eq!(settings.defaults["evict"], "none");
     }
@@ -104,12 +103,12 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_whole_numbers_and_the_surge_has_room_for_those_at_once() {
+    fn limits_are_whole_numbers_and_the_surge_is_at_least_the_parallel_limit() {
         let read = |parallel: Option<&str>, surge: Option<&str>| {
             let limits = read_limits(|name| match name {
                 MAX_PARALLEL => parallel.map(str::to_owned),
                 MAX_SURGE => surge.map(str::to_owned),
-                other => panic!("nobody documented the variable {other}"),
+                other => panic!("undocumented variable {other}"),
             });
             limits.map_err(|error| error.to_string())
         };
@@ -144,7 +143,7 @@ mod tests {
         #![proptest_config(config())]
 
         #[test]
-        fn whatever_is_there_is_read_or_its_variable_is_named(
+        fn any_environment_is_read_or_the_error_names_the_variable(
             name in prop_oneof![any_text(), spoiled_text(&["world"])],
             defaults in prop_oneof![any_text(), spoiled_text(&[r#"{"evict": "none"}"#])],
             limit in proptest::option::of(prop_oneof![any_text(), spoiled_text(&["1", "5"])]),

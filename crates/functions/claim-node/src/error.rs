@@ -1,4 +1,4 @@
-//! Why a node is not claimed.
+//! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::claim::obstacle::Obstacle;
@@ -17,11 +17,11 @@ pub enum Error {
     Refused(String),
     #[error("{0}")]
     QueueTimedOut(String),
-    /// The claim was taken away while the node waited for its turn.
+    /// Another execution or the sweep took the claim while the node waited in the queue.
     #[error(transparent)]
     ClaimLost(#[from] ClaimLost),
     /// A defect of pre-flight: it passed without an instance, a group or a Node.
-    #[error("failed to find what pre-flight had found: {0}")]
+    #[error("failed to find {0}, which pre-flight had found")]
     Incomplete(&'static str),
     #[error(transparent)]
     Record(#[from] UnreadableRecord),

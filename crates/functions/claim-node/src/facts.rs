@@ -1,4 +1,4 @@
-//! Everything that is read before the claim: cluster, instance, group, Node, and what we may do there.
+//! Fetches the facts for pre-flight: cluster, instance, group, Node, and the permissions of this function in the cluster.
 
 use std::collections::BTreeMap;
 
@@ -52,14 +52,14 @@ impl ClaimNode {
         input: &Input,
         request: &ClaimRequest,
     ) -> Result<FetchedFacts, Error> {
-        let (instance, membership) = self.fetch_outside(input).await?;
+        let (instance, membership) = self.fetch_from_aws(input).await?;
         let endpoint = self.access.describe_cluster().await?.endpoint;
         let client = self.access.connect().await?;
-        look_into(endpoint, client, instance, membership, input, request).await
+        fetch_from_cluster(endpoint, client, instance, membership, input, request).await
     }
 
     /// Fetches the instance from EC2 and its membership from Auto Scaling.
-    pub(crate) async fn fetch_outside(
+    pub(crate) async fn fetch_from_aws(
         &self,
         input: &Input,
     ) -> Result<(Option<Instance>, Option<Membership>), Error> {
@@ -70,7 +70,7 @@ impl ClaimNode {
         ))
     }
 
-    /// Returns our lifecycle hook if the group has it and the member waits for a hook.
+    /// Returns the hook of recycle-eks if the group has it and the member waits for a hook.
     pub(crate) async fn fetch_hook(
         &self,
         found: &FetchedFacts,
@@ -85,7 +85,7 @@ impl ClaimNode {
         Ok(timeout.map(|timeout| HeldByHook::new(timeout, fired_at, waiting.retains)))
     }
 
-    /// Fetches the other facts about the group that may forbid a start. Asks nothing if there is no group, or if the instance is gone.
+    /// Fetches the other facts about the group that may forbid a start. Makes no call if there is no group, or if the instance is gone.
     pub(crate) async fn fetch_group_state(
         &self,
         found: &FetchedFacts,
@@ -120,7 +120,7 @@ impl ClaimNode {
 }
 
 /// Reads the permissions in the cluster and the instance's Node.
-pub(crate) async fn look_into(
+pub(crate) async fn fetch_from_cluster(
     endpoint: String,
     client: kube::Client,
     instance: Option<Instance>,
@@ -128,11 +128,11 @@ pub(crate) async fn look_into(
     input: &Input,
     request: &ClaimRequest,
 ) -> Result<FetchedFacts, Error> {
-    let asked = kubernetes::missing_permissions(&client).await;
+    let answer = kubernetes::missing_permissions(&client).await;
     let is_claimed = instance.as_ref().and_then(Instance::claim).is_some();
     let is_unreachable =
-        matches!(asked, Err(kubernetes::Error::Unreachable { .. })) && never_answered(request, is_claimed);
-    let missing_permissions = if is_unreachable { Vec::new() } else { asked? };
+        matches!(answer, Err(kubernetes::Error::Unreachable { .. })) && never_answered(request, is_claimed);
+    let missing_permissions = if is_unreachable { Vec::new() } else { answer? };
     let node = if missing_permissions.is_empty() && !is_unreachable {
         let instance = instance.as_ref();
         let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
@@ -151,11 +151,11 @@ pub(crate) async fn look_into(
     })
 }
 
-/// Checks whether the cluster has never answered, after enough tries.
-/// An execution that has claimed the node, or waits for its turn, has reached the cluster before. For it the cluster is only away.
+/// Checks whether the cluster has never answered, after enough attempts.
+/// An execution that has claimed the node, or waits in the queue, has reached the cluster before. For it the outage is temporary.
 fn never_answered(request: &ClaimRequest, is_claimed: bool) -> bool {
-    let was_tried = request.context.state.retry_count >= TRIES_OF_AN_ENDPOINT;
-    was_tried && request.run.is_none() && !is_claimed
+    let has_tried_enough = request.context.state.retry_count >= TRIES_OF_AN_ENDPOINT;
+    has_tried_enough && request.run.is_none() && !is_claimed
 }
 
 impl FetchedFacts {
@@ -165,7 +165,7 @@ impl FetchedFacts {
         on_node.or_else(|| self.instance.as_ref().and_then(Instance::claim))
     }
 
-    /// Decides on the claim of an execution that has waited for its turn: the claim must still be its own.
+    /// Decides on the claim of an execution that has waited in the queue: the claim must still be its own.
     /// Without a Node the claim does not matter. The instance may be gone, and pre-flight ends the execution in any case.
     pub(crate) fn decide_queued(&self, me: &Fence, urgency: Urgency) -> Result<ClaimDecision, ClaimLost> {
         match &self.node {
@@ -174,7 +174,7 @@ impl FetchedFacts {
         }
     }
 
-    /// Returns the input with the replacement mode settled. A member in Standby has its replacement, or is still owed it.
+    /// Returns the input with the replacement mode settled. A member in Standby has its replacement, or still waits for it.
     /// It continues in the mode `before`, whatever the input says by now.
     pub(crate) fn settle_path(&self, input: &Input) -> Input {
         let mut settled = input.clone();
@@ -248,15 +248,16 @@ impl FetchedFacts {
         }
     }
 
-    /// Returns the reason why our hook has nothing to wait for; None if it may have. A missing Node counts only if the cluster was asked.
+    /// Returns the reason why the hook of recycle-eks has nothing to wait for; None if it may have.
+    /// A missing Node counts only if the cluster was read.
     pub(crate) fn find_release(&self, input: &Input) -> Option<String> {
         let (hook, instance) = (input.hook.as_ref()?, self.instance.as_ref()?);
-        let was_asked = self.missing_permissions.is_empty() && self.unreachable.is_none();
+        let was_read = self.missing_permissions.is_empty() && self.unreachable.is_none();
         let state = self.lifecycle_state();
         let is_warm = state.is_some_and(|state| state.starts_with("Warmed:"));
         let is_going = is_held(state) || is_warm || hook.destination != TO_EC2;
         let release = find_release(hook, input, instance, self.node.as_ref());
-        release.filter(|_| was_asked && is_going)
+        release.filter(|_| was_read && is_going)
     }
 
     /// Returns a remark if the module says that the group retains instances, but the group does not.
@@ -288,7 +289,7 @@ impl FetchedFacts {
         }
     }
 
-    pub(crate) fn into_target(
+    pub(crate) fn into_claim_facts(
         self,
         hook: Option<HeldByHook>,
         remark: Option<String>,
@@ -315,7 +316,7 @@ mod tests {
     use crate::fixtures::{request, run};
 
     #[test]
-    fn an_endpoint_never_answered_if_nobody_has_got_through_it_in_many_tries() {
+    fn an_endpoint_that_fails_many_attempts_in_a_row_never_answered() {
         let tried = |retries, run: &serde_json::Value| {
             let mut request = request(run);
             request.context.state.retry_count = retries;

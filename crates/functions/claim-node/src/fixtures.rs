@@ -1,4 +1,4 @@
-//! A node that is being claimed, for tests.
+//! Test fixtures: a node that is being claimed.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +124,7 @@ pub(crate) fn request(run: &Value) -> ClaimRequest {
     .unwrap()
 }
 
-/// Returns the run that the state machine carries once the node has waited for its turn.
+/// Returns the run that the state machine carries once the node has waited in the queue.
 pub(crate) fn run() -> Run {
     let (group, node) = ("workers".parse().unwrap(), "one".parse().unwrap());
     let input = parse_input(&input(), &settings()).unwrap();

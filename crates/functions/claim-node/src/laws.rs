@@ -1,4 +1,4 @@
-//! Whatever is answered: a node is claimed only by answers that say all of what lets it.
+//! Laws: a node is claimed only if the answers contain everything that permits the claim.
 
 use bad_input::{beyond, block_on, each_gap_beside, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::facts::look_into;
+use crate::facts::fetch_from_cluster;
 use crate::fixtures::{LIST, NODE, claim, id, list, node, request, settings};
 
 /// Answers about the Node, its managed node group, the instance, the member, the group, its refreshes, and the health of targets.
@@ -21,12 +21,12 @@ fn whole() -> Answers {
     let mut node = node(None);
     node["metadata"]["labels"]["eks.amazonaws.com/nodegroup"] = json!("blue");
     let id = id();
-    let facts = |id: &str| {
+    let target = |id: &str| {
         format!(
             "<member><Target><Id>{id}</Id></Target><TargetHealth><State>healthy</State></TargetHealth></member>"
         )
     };
-    let targets = [facts("i-0fedcba9876543210"), facts(id.as_str())].concat();
+    let targets = [target("i-0fedcba9876543210"), target(id.as_str())].concat();
     let instance_tags =
         "<tagSet><item><key>kubernetes.io/cluster/world</key><value>owned</value></item></tagSet>";
     let group_tags =
@@ -76,9 +76,9 @@ fn claim_by([found, node_group, instance, member, group, refreshes, health]: &An
     let claimed = block_on(async {
         let step = ClaimNode::new(settings(), &aws.config());
         let (request, input) = (request(&json!({})), parse_input(&fixtures::input(), &settings())?);
-        let (instance, membership) = step.fetch_outside(&input).await?;
+        let (instance, membership) = step.fetch_from_aws(&input).await?;
         let client = kube.client();
-        let found = look_into(String::new(), client, instance, membership, &input, &request).await?;
+        let found = fetch_from_cluster(String::new(), client, instance, membership, &input, &request).await?;
         step.claim_in(found, &request, &input).await
     });
     if let Err(error) = claimed {
@@ -88,7 +88,7 @@ fn claim_by([found, node_group, instance, member, group, refreshes, health]: &An
 }
 
 #[test]
-fn half_an_answer_lets_nothing_else_be_written() {
+fn an_incomplete_answer_permits_no_other_write() {
     let whole_writes = claim_by(&whole());
     assert_eq!(whole_writes.len(), 3, "{whole_writes:?}");
     for (_, answers) in each_gap_beside(&whole()) {
@@ -98,7 +98,7 @@ fn half_an_answer_lets_nothing_else_be_written() {
 }
 
 #[test]
-fn what_forbids_it_forbids_it_in_half_an_answer_too() {
+fn an_obstacle_also_forbids_the_claim_in_an_incomplete_answer() {
     // A shorter list cannot be recognized as incomplete, nor can missing labels of the Node.
     let lists = [
         "<member>",
@@ -137,16 +137,16 @@ proptest! {
     #![proptest_config(few_cases())]
 
     #[test]
-    fn whoever_is_claimed_is_the_node_of_a_member_in_service(
+    fn a_claimed_node_belongs_to_a_member_in_service(
         node in spoiled(vec![serde_json::from_str(&whole()[0]).unwrap()]),
         instance in spoiled_xml(&whole()[2]),
         group in spoiled_xml(&whole()[4]),
     ) {
         let provider = node["spec"]["providerID"].as_str().unwrap_or_default();
-        let is_ours = provider.starts_with("aws://") && provider.ends_with(&format!("/{}", id()));
+        let is_this_instance = provider.starts_with("aws://") && provider.ends_with(&format!("/{}", id()));
         let in_service = format!("<InstanceId>{}</InstanceId><LifecycleState>InService<", id());
         let runs = instance.contains(&format!("<instanceId>{}</instanceId>", id()));
-        let may = is_ours && runs && group.contains(&in_service);
+        let may = is_this_instance && runs && group.contains(&in_service);
         let [_, node_group, _, member, _, refreshes, health] = whole();
         let answers = [node.to_string(), node_group, instance, member, group, refreshes, health];
         let writes = claim_by(&answers);

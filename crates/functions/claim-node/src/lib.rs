@@ -1,5 +1,7 @@
-//! Pre-flight, claim and turn: everything that can be refused is refused here, before anything is touched, and again each time that a
-//! node has waited for its turn. Of what the claim allows, it does nothing: that is for the next invocation of another step.
+//! The Lambda `claim-node`: runs pre-flight, claims the node, and queues it in its group.
+//!
+//! Every refusal that is possible before the node is touched happens here. Pre-flight runs again each time that the node has waited in
+//! the queue. The functions of the later steps act on the node.
 
 mod balancers;
 mod claiming;
@@ -36,8 +38,8 @@ use crate::facts::FetchedFacts;
 pub use config::read_settings;
 pub use error::Error;
 
-/// The refusal of a redriven execution. Its records are from an earlier run, and may belong to another execution by now.
-const REDRIVEN: &str = "this execution was redriven; a redriven execution does nothing: start another one, it resumes from the records";
+/// The reason why a redriven execution is refused. Its records are from an earlier run, and may belong to another execution by now.
+const REDRIVEN: &str = "this execution was redriven, so it does nothing: start another execution, which resumes from the records";
 
 type Answered = Result<Answer<ClaimVerdict>, Error>;
 
@@ -62,18 +64,18 @@ impl ClaimNode {
         }
     }
 
-    /// Claims the node, unless another execution holds it or something forbids it. Then takes the node's turn or waits for it.
+    /// Claims the node, unless another execution holds it or something forbids it. Then the node is admitted, or waits in the queue.
     pub async fn handle(&self, request: ClaimRequest) -> Result<Answer<ClaimVerdict>, Error> {
         if request.context.execution.redrive_count > 0 {
             return Err(Error::refused(Obstacle::Redriven, REDRIVEN));
         }
         let input = parse_input(&request.context.execution.input, &self.settings)?;
-        let answer = match self.claim(&request, &input).await {
-            // The Node was changed between the read and the write, perhaps by a rival. Read it again, once.
+        let claimed = match self.claim(&request, &input).await {
+            // Another client changed the Node between the read and the write, perhaps a rival execution. Read it again, once.
             Err(Error::Node(kubernetes::Error::Conflict { .. })) => self.claim(&request, &input).await,
-            answer => answer,
+            claimed => claimed,
         };
-        answer.or_else(|error| outage::wait_out(error, request))
+        claimed.or_else(|error| outage::wait_out(error, request))
     }
 
     async fn claim(&self, request: &ClaimRequest, input: &Input) -> Answered {
@@ -92,7 +94,7 @@ impl ClaimNode {
         };
         let previous = match decision {
             ClaimDecision::Take => None,
-            ClaimDecision::Ours(claim) => Some(PreviousClaim::ours(claim)),
+            ClaimDecision::Ours(claim) => Some(PreviousClaim::own(claim)),
             ClaimDecision::Resume(claim) => Some(PreviousClaim::dead(claim)),
             ClaimDecision::TakeOver(claim) => Some(PreviousClaim::less_urgent(claim)),
             ClaimDecision::AskOwner(owner) => {
@@ -109,7 +111,7 @@ impl ClaimNode {
         let has_begun = previous
             .as_ref()
             .is_some_and(|previous| found.has_begun(previous.claim.phase, input));
-        // When an execution resumes a node that was begun, pre-flight skips its checks whether to start.
+        // Skip the start checks when resuming.
         let group_state = if has_begun {
             GroupState::default()
         } else {
@@ -126,16 +128,17 @@ impl ClaimNode {
         };
         let remark = found.note_retention(input);
         notes.extend(remark.clone());
-        let facts = found.into_target(hook, remark)?;
+        let facts = found.into_claim_facts(hook, remark)?;
         if input.dry_run {
             let answer = facts.plan(input, notes, request.context.now()).await?;
             facts.record_plan(&answer, &request.context).await?;
             return Ok(answer);
         }
-        self.go_on(facts, previous, request, input, &group_state).await
+        self.claim_and_queue(facts, previous, request, input, &group_state)
+            .await
     }
 
-    /// Completes our lifecycle hook, which holds the instance for nothing. A dry run returns the plan instead.
+    /// Completes the hook of recycle-eks, because the instance has nothing to wait for. A dry run returns the plan instead.
     async fn release(&self, input: &Input, reason: String) -> Answered {
         if input.dry_run {
             let plan = Plan {
@@ -174,7 +177,7 @@ mod tests {
             request.context.execution.redrive_count = 1;
             let error = step.handle(request).await.unwrap_err();
             assert!(matches!(error, Error::Refused(_)), "{error:?}");
-            assert!(error.to_string().contains("start another one"), "{error}");
+            assert!(error.to_string().contains("start another execution"), "{error}");
         }
         assert!(aws.calls().is_empty());
     }

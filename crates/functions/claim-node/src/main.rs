@@ -1,4 +1,4 @@
-//! The Lambda function `claim-node`; see the library.
+//! Starts the Lambda `claim-node`. The library has its logic.
 
 use claim_node::{ClaimNode, read_settings};
 

@@ -1,5 +1,5 @@
-//! What to do while AWS or the cluster cannot be asked for the turn: wait by the poll law, as long as there is time. Not a failure, which
-//! would give up the place in the queue.
+//! Handles an outage of AWS or the cluster while the node is queued: wait with the usual time between checks, as long as there is time.
+//! A failure would give up the place in the queue.
 
 use recycle::answer::envelope::Answer;
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
@@ -9,7 +9,7 @@ use recycle::contract::verdicts::ClaimVerdict;
 
 use crate::{Answered, Error};
 
-/// Turns an error that may pass into a wait, as long as the node may wait for its turn.
+/// Turns a temporary error into a wait, as long as the node may wait in the queue.
 /// Before the first answer the error stays an error, and the state machine tries again.
 pub(crate) fn wait_out(error: Error, request: ClaimRequest) -> Answered {
     let now = request.context.now();
@@ -19,7 +19,7 @@ pub(crate) fn wait_out(error: Error, request: ClaimRequest) -> Answered {
     else {
         return Err(error);
     };
-    let reason = format!("whose turn it is cannot be asked: {}", with_causes(&error));
+    let reason = format!("cannot read the queue of the group: {}", with_causes(&error));
     Ok(Answer::new(ClaimVerdict::Wait, reason)
         .waiting(wait)
         .carrying(run))
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_waited_out_in_the_queue_as_long_as_there_is_time() {
+    fn a_queued_node_waits_out_an_outage_while_there_is_time() {
         let at = |time: &str| {
             let mut request = request(&serde_json::to_value(run()).unwrap());
             request.context.state.entered_time = time.parse().unwrap();
@@ -53,7 +53,7 @@ mod tests {
 
         assert!(
             wait_out(away(), at("2027-01-02T00:00:00Z")).is_err(),
-            "time is over"
+            "the time is over"
         );
         assert!(
             wait_out(away(), request(&json!({}))).is_err(),
@@ -61,7 +61,7 @@ mod tests {
         );
         assert!(
             wait_out(Error::Refused("no".to_owned()), at("2027-01-01T10:00:00Z")).is_err(),
-            "it does not pass"
+            "the error is permanent"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A dry run: what would be done, from what was read. Nothing is written, but where a person has asked by a taint: the answer to that.
+//! The dry run: builds the plan from the facts that were read. It writes nothing, except the answer to a request taint.
 
 use jiff::Timestamp;
 use kubernetes::{DrainFacts, NodeSurvey, Occasion};
@@ -33,7 +33,7 @@ impl ClaimFacts {
         })
     }
 
-    /// Answers a person's taint: writes the plan in an Event on the Node, and removes the taint. Otherwise every sweep would ask again.
+    /// Answers a request taint: writes the plan in an Event on the Node, and removes the taint. Otherwise every sweep would start again.
     /// Does nothing if the taint did not start this execution.
     pub(crate) async fn record_plan(
         &self,
@@ -64,7 +64,7 @@ mod tests {
     use crate::fixtures::{NODE, facts, input, node, request, settings};
 
     #[tokio::test]
-    async fn pods_count_that_came_since_an_earlier_run_took_its_taint_away() {
+    async fn pods_that_came_after_an_earlier_run_removed_its_taint_count() {
         let pod = json!({
             "metadata": {"name": "train", "namespace": "jobs", "uid": "1", "creationTimestamp": "2027-01-01T05:50:00Z"},
             "spec": {"restartPolicy": "Never", "containers": []},
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(kube.requests(), ["GET /api/v1/pods"]);
     }
 
-    /// Returns the methods of the calls that an execution of this name makes with its plan, for a node that a person has tainted.
+    /// Returns the methods of the calls that an execution of this name makes with its plan, for a node with a request taint.
     async fn written_by(name: &str) -> Vec<String> {
         let mut node = node(None);
         node["spec"]["taints"] = json!([{"key": REQUEST_TAINT, "effect": "NoSchedule"}]);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plan_is_told_on_the_node_only_to_whom_has_tainted_it() {
+    async fn the_plan_is_written_on_the_node_only_if_a_request_taint_started_the_execution() {
         assert_eq!(
             written_by("request-i-0123456789abcdef0-1").await,
             ["POST", "PATCH"]

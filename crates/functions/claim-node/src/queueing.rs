@@ -1,4 +1,5 @@
-//! Taking the node's turn: list, swap, list again ([`recycle::claim::queue`] decides, and says why).
+//! Admits the node to work on its group: lists the claims, writes the phase `admitted`, and lists again.
+//! [`recycle::claim::queue`] decides each step and explains why.
 
 use kubernetes::NodeChange;
 use recycle::base::names::PROGRESS_ANNOTATION;
@@ -14,7 +15,7 @@ use crate::Error;
 use crate::facts::ClaimFacts;
 
 impl ClaimFacts {
-    /// Takes the turn of the node, whose claim is written. If another node goes first, returns the text that describes the queue.
+    /// Admits the node, whose claim is written. If another node goes first, returns the text that describes the queue.
     pub(crate) async fn wait_in_queue(
         &mut self,
         claim: &Claim,
@@ -47,7 +48,7 @@ impl ClaimFacts {
         }
     }
 
-    /// Fetches the other claims of the group. A claim that does not wait for its turn, or has had it, needs none.
+    /// Fetches the other claims of the group. A claim that does not queue, or was admitted before, needs none.
     async fn fetch_rivals(&self, claim: &Claim) -> Result<Vec<Rival>, Error> {
         if !waits_in_queue(claim.urgency) || claim.phase > Phase::Admitted {
             return Ok(Vec::new());
@@ -77,20 +78,20 @@ mod tests {
     use super::*;
     use crate::fixtures::{LIST, NODE, claim, claim_of, facts, input, list, node, settings};
 
-    fn asked(replacement: &str) -> Input {
+    fn input_with(replacement: &str) -> Input {
         let mut given = input();
         given["replacement"] = json!(replacement);
         parse_input(&given, &settings()).unwrap()
     }
 
-    async fn take(kube: &ScriptedKube, phase: Phase) -> Result<Option<String>, Error> {
+    async fn queue(kube: &ScriptedKube, phase: Phase) -> Result<Option<String>, Error> {
         let claim = claim(phase);
         facts(kube, &node(Some(&claim)))
             .await
             .wait_in_queue(
                 &claim,
                 Limits::default(),
-                &asked("before"),
+                &input_with("before"),
                 &GroupState::default(),
             )
             .await
@@ -119,43 +120,48 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_two_that_swapped_at_the_same_moment_the_later_steps_back() {
-        for (seconds, expected) in [(-1, vec!["turn", "claimed"]), (1, vec!["turn"])] {
+    async fn the_later_of_two_simultaneous_nodes_steps_back() {
+        for (seconds, expected) in [(-1, vec!["admitted", "claimed"]), (1, vec!["admitted"])] {
             let kube = ScriptedKube::new()
                 .on("GET", LIST, 200, list(&[]))
                 .on("PATCH", NODE, 200, node(Some(&claim(Phase::Admitted))))
                 .on("GET", LIST, 200, rival(Phase::Admitted, seconds))
                 .on("PATCH", NODE, 200, node(Some(&claim(Phase::Claimed))));
-            let queue = take(&kube, Phase::Claimed).await.unwrap().unwrap();
+            let queue = queue(&kube, Phase::Claimed).await.unwrap().unwrap();
             assert_eq!(swaps(&kube), expected, "{seconds}");
             assert!(queue.starts_with("node two "), "{queue}");
         }
     }
 
     #[tokio::test]
-    async fn one_that_crashed_after_its_swap_lists_again_before_it_is_sure() {
+    async fn an_execution_that_crashed_after_its_swap_lists_the_nodes_again() {
         let kube = ScriptedKube::new().on("GET", LIST, 200, list(&[]));
-        assert_eq!(take(&kube, Phase::Admitted).await.unwrap(), None);
+        assert_eq!(queue(&kube, Phase::Admitted).await.unwrap(), None);
         assert_eq!(kube.requests(), ["GET /api/v1/nodes"]);
     }
 
     #[tokio::test]
-    async fn one_that_has_had_its_turn_asks_nobody() {
+    async fn a_node_that_was_admitted_before_lists_no_nodes() {
         let kube = ScriptedKube::new();
         for phase in [Phase::Standby, Phase::Draining, Phase::Waiting, Phase::Disposing] {
-            assert_eq!(take(&kube, phase).await.unwrap(), None);
+            assert_eq!(queue(&kube, phase).await.unwrap(), None);
         }
         assert!(kube.calls().is_empty());
     }
 
     #[tokio::test]
-    async fn with_after_a_group_that_is_short_of_members_is_waited_for_before_anybody_is_asked() {
+    async fn with_replacement_after_a_node_waits_for_a_group_that_is_short_of_members() {
         let kube = ScriptedKube::new();
         let claim = claim(Phase::Claimed);
         let mut facts = facts(&kube, &node(Some(&claim))).await;
         facts.group.desired += 1;
         let queue = facts
-            .wait_in_queue(&claim, Limits::default(), &asked("after"), &GroupState::default())
+            .wait_in_queue(
+                &claim,
+                Limits::default(),
+                &input_with("after"),
+                &GroupState::default(),
+            )
             .await
             .unwrap()
             .unwrap();
@@ -164,9 +170,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_the_list_or_the_swap_there_is_no_turn() {
+    async fn a_node_is_not_admitted_if_the_list_or_the_swap_fails() {
         let unlisted = ScriptedKube::new().refuses("GET", LIST, 503, "", "no");
-        let error = take(&unlisted, Phase::Claimed).await.unwrap_err();
+        let error = queue(&unlisted, Phase::Claimed).await.unwrap_err();
         assert_eq!(error.failure(), Failure::ServiceUnavailable);
         let unswapped = ScriptedKube::new().on("GET", LIST, 200, list(&[])).refuses(
             "PATCH",
@@ -175,7 +181,7 @@ mod tests {
             "Conflict",
             "the object has been modified",
         );
-        let error = take(&unswapped, Phase::Claimed).await.unwrap_err();
+        let error = queue(&unswapped, Phase::Claimed).await.unwrap_err();
         assert!(
             matches!(error, Error::Node(kubernetes::Error::Conflict { .. })),
             "{error:?}"

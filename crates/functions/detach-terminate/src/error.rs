@@ -1,4 +1,4 @@
-//! Why an instance is not disposed of.
+//! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::records::claim::ClaimLost;
@@ -7,7 +7,7 @@ use recycle::records::node_record::UnreadableRecord;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The disposal ends under this name. The text gives the reason in a sentence.
-    /// `ServiceRefused` means that the node was put to use again or does not go.
+    /// `ServiceRefused` means that the node was put to use again or cannot be disposed of.
     /// `ReplacementTimedOut` means that the replacement can no longer be used and no other came in time.
     /// `NodeLost` means that a lost node was disposed of. Its text names the pods that were lost with the node.
     #[error("{1}")]

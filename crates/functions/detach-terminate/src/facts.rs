@@ -1,4 +1,4 @@
-//! What one invocation works on: read afresh, and ours.
+//! Fetches the facts of one invocation, and checks that the claim is this execution's.
 
 use ec2::protection;
 use jiff::Timestamp;
@@ -31,7 +31,7 @@ pub(crate) struct FetchedFacts {
     pub(crate) node: Option<NodeFacts>,
     pub(crate) instance: Option<Instance>,
     pub(crate) group: Option<Group>,
-    /// Whether the instance waits for a hook and its group has our lifecycle hook.
+    /// Whether the instance waits for a hook and its group has the hook of recycle-eks.
     pub(crate) waits_for_our_hook: bool,
     /// The instances that are protected from scale-in while this one is detached.
     pub(crate) protected: Vec<InstanceId>,
@@ -52,14 +52,14 @@ impl DetachTerminate {
         let StepRequest { context, run } = request;
         let (me, now) = (context.fence(), context.now());
         let id = &run.input.instance_id;
-        // Node names are reused, and fast, so the Node must be this instance's.
+        // Node names are soon reused, so the Node must be this instance's.
         // A Node that names no instance belongs to the execution that has claimed it.
         // Without that Node, its taint, its balancers and its volumes would not be checked.
-        let is_ours = |node: &NodeFacts| match &node.instance {
+        let belongs = |node: &NodeFacts| match &node.instance {
             Some(instance) => instance == id,
             None => node.claim().is_some(),
         };
-        let node = node.filter(is_ours);
+        let node = node.filter(belongs);
         let instance = self.instances.fetch(id).await?;
         let claim = find_own_claim(node.as_ref(), instance.as_ref(), &run, &me)?;
         let group = self.groups.fetch(&run.group).await?;
@@ -166,10 +166,10 @@ impl FetchedFacts {
         input.load_balancer_grace.min(left)
     }
 
-    /// Checks whether a node that was given up as lost is well again.
+    /// Checks whether a node that was given up as lost has recovered.
     /// Its Node is back, or Ready again, and its instance runs as a member of its group.
     pub(crate) fn has_recovered(&self) -> bool {
-        // A member that our hook holds stays until the hook is completed.
+        // A member that the hook of recycle-eks holds stays until the hook is completed.
         let is_held =
             |member: &Member| self.run.path == RecyclePath::Hook && is_held(Some(&member.lifecycle_state));
         let is_staying = |member: &Member| !member.is_leaving() || is_held(member);
@@ -178,9 +178,9 @@ impl FetchedFacts {
         self.is_lost_but_runs() && self.member().is_some_and(is_staying) && loss.is_none()
     }
 
-    /// Checks whether a node that was given up for its silence still runs, while no other node is Ready either.
+    /// Checks whether a node that was given up as not Ready still runs, while no other node is Ready either.
     /// Then the fault is the cluster's and not this node's.
-    pub(crate) async fn is_silent_like_all(&self) -> Result<bool, Error> {
+    pub(crate) async fn is_unready_like_all(&self) -> Result<bool, Error> {
         match self.node.as_ref().filter(|node| !node.ready) {
             Some(node) if self.is_lost_but_runs() && !self.is_going() => {
                 Ok(!kubernetes::is_another_ready(&self.client, &node.name).await?)
@@ -194,13 +194,13 @@ impl FetchedFacts {
     /// A lost node, a node that goes with its pods, a node on the hook path and a Spot interruption do not wait.
     pub(crate) async fn find_shortage(&self) -> Result<Option<Shortage>, Error> {
         let run = &self.run;
-        let is_asked = run.path == RecyclePath::Before
+        let may_wait = run.path == RecyclePath::Before
             && self.lifecycle_state() == Some("Standby")
             && run.input.interrupted_at.is_none()
             && run.lost.is_none()
             && run.drain.ended_pods.is_none()
             && !self.is_going();
-        let node = self.node.as_ref().filter(|node| is_asked && node.ready);
+        let node = self.node.as_ref().filter(|node| may_wait && node.ready);
         let (Some(node), Some(group)) = (node, &self.group) else {
             return Ok(None);
         };
@@ -218,7 +218,7 @@ impl FetchedFacts {
     pub(crate) async fn await_members(mut self, shortage: &Shortage) -> Answered {
         let reason = format!(
             "{}: its replacement cannot be used any more, and {}",
-            self.say("is drained and waits"),
+            self.describe_state("is drained and waits"),
             shortage.describe()
         );
         let patience = Patience {
@@ -239,9 +239,9 @@ impl FetchedFacts {
             .carrying(self.run))
     }
 
-    /// Checks whether the facts that the replacement is judged by still have to be remembered.
-    /// On the way in `after` they are needed before anything is ended, unless the node is lost.
-    pub(crate) fn has_to_remember(&self) -> bool {
+    /// Checks whether the facts by which the replacement is recognized still have to be recorded.
+    /// On the `after` path they are needed before anything is ended, unless the node is lost.
+    pub(crate) fn needs_member_record(&self) -> bool {
         self.run.path == RecyclePath::After && self.run.old.is_none() && self.run.lost.is_none()
     }
 
@@ -257,31 +257,31 @@ impl FetchedFacts {
     }
 
     /// Writes an Event on the Node.
-    pub(crate) async fn record_event(&self, occasion: impl Into<Occasion<'_>>, history: &str) {
+    pub(crate) async fn record_event(&self, occasion: impl Into<Occasion<'_>>, message: &str) {
         kubernetes::record_event(
             &self.client,
             &self.run.node,
             occasion,
-            history,
+            message,
             self.now,
             &self.me,
         )
         .await;
     }
 
-    pub(crate) fn say(&self, state: &str) -> String {
+    pub(crate) fn describe_state(&self, state: &str) -> String {
         let subject = describe_instance(&self.run.input.instance_id, Some(&self.run.node));
         format!("{subject} {state}")
     }
 
     /// Writes a sentence about the node, with the pods that go with the instance, if there are any.
-    pub(crate) fn say_whole(&self, state: &str) -> String {
-        format!("{}{}", self.say(state), self.run.describe_ended())
+    pub(crate) fn describe_with_pods(&self, state: &str) -> String {
+        format!("{}{}", self.describe_state(state), self.run.describe_ended())
     }
 
-    /// Hands the node back to `check-pods`, because pods that matter are on it again.
-    /// Once they are gone, the disposal starts anew, and its clocks, too.
-    /// The answer names the pods by the classes of `check-pods`, which also looks at their volumes.
+    /// Hands the node back to `check-pods`, because pods hold it again.
+    /// Once they are gone, the disposal and its clocks start anew.
+    /// The answer names the pods by the classes of `check-pods`, which also reads their volumes.
     /// If the volumes cannot be read, the answer goes without them, since they decide nothing here.
     pub(crate) async fn back_to_check_pods(mut self, survey: PodSurvey) -> Answer<DisposeVerdict> {
         let survey = match &self.node {
@@ -291,8 +291,8 @@ impl FetchedFacts {
             }
             Some(_) | None => survey,
         };
-        let reason = self.say("has pods again that matter");
-        self.begin_anew();
+        let reason = self.describe_state("has pods again that hold it");
+        self.reset_disposal();
         Answer {
             counts: survey.counts(),
             names: survey.names(),
@@ -300,9 +300,9 @@ impl FetchedFacts {
         }
     }
 
-    /// Hands a node back to `check-pods` that is not given up after all; `state` says why.
+    /// Hands a node back to `check-pods` that is not given up after all. `state` gives the reason.
     /// The taint that would release its volumes is removed first.
-    pub(crate) async fn spare(mut self, state: &str) -> Answered {
+    pub(crate) async fn hand_back(mut self, state: &str) -> Answered {
         if let Some(node) = self.node.clone() {
             kubernetes::amend_node(&self.client, node, |node| {
                 let others = node.taints.iter().filter(|taint| !is_out_of_service_taint(taint));
@@ -315,12 +315,12 @@ impl FetchedFacts {
             })
             .await?;
         }
-        let reason = self.say(state);
-        self.begin_anew();
+        let reason = self.describe_state(state);
+        self.reset_disposal();
         Ok(Answer::new(DisposeVerdict::CheckPods, reason).carrying(self.run))
     }
 
-    fn begin_anew(&mut self) {
+    fn reset_disposal(&mut self) {
         self.run.disposing_since = None;
         self.run.lost = None;
         self.run.drain.late_pods = None;
@@ -329,7 +329,7 @@ impl FetchedFacts {
     }
 
     pub(crate) fn wait(self, seconds: u32, reason: &str) -> Answer<DisposeVerdict> {
-        let reason = format!("{}: {reason}", self.say("is on its way out"));
+        let reason = format!("{}: {reason}", self.describe_state("is being disposed of"));
         Answer::new(DisposeVerdict::Wait, reason)
             .waiting(seconds)
             .carrying(self.run)
@@ -347,7 +347,7 @@ mod tests {
     use crate::fixtures;
 
     #[tokio::test]
-    async fn pods_that_came_back_give_the_disposal_its_time_anew() {
+    async fn pods_that_came_back_reset_the_clock_of_the_disposal() {
         let mut facts = fixtures::facts(&ScriptedKube::new(), "terminate", "running");
         facts.run.disposing_since = Some(facts.now);
         let answer = facts.back_to_check_pods(PodSurvey::default()).await;
@@ -374,7 +374,7 @@ mod tests {
             ("stopped", &|facts| {
                 facts.instance = Some(fixtures::instance("stopped"))
             }),
-            ("on its way out", &|facts| {
+            ("terminating", &|facts| {
                 facts.group = Some(fixtures::group("Terminating"))
             }),
             ("out of its group", &|facts| facts.group = None),
@@ -385,14 +385,14 @@ mod tests {
         let mut facts = fixtures::facts(&ScriptedKube::new(), "terminate", "running");
         facts.run.lost = find_loss(None, 0, facts.now);
         facts.run.disposing_since = Some(facts.now);
-        let answer = facts.spare("is well again").await.unwrap();
+        let answer = facts.hand_back("has recovered").await.unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::CheckPods);
         let run = answer.run.unwrap();
         assert_eq!((run.lost, run.disposing_since), (None, None));
     }
 
     #[tokio::test]
-    async fn a_detached_instance_whose_node_was_seen_to_needs_no_claim() {
+    async fn a_detached_instance_whose_node_is_released_needs_no_claim() {
         let facts = fixtures::facts(&ScriptedKube::new(), "detach", "running");
         let mut released = fixtures::node();
         released.annotations.clear();
@@ -406,35 +406,35 @@ mod tests {
         let (claimed, before) = ("2027-01-01T00:00:00Z", "2026-12-31T23:59:59Z");
         assert_eq!(find(DETACHED_TAG, claimed).unwrap(), None);
         for (tag, time, name) in [
-            (STOPPED_TAG, claimed, "that was another disposal"),
-            (DETACHED_TAG, before, "that was an earlier one"),
-            (DETACHED_TAG, "yes", "that was a person"),
+            (STOPPED_TAG, claimed, "the tag of another disposal"),
+            (DETACHED_TAG, before, "the tag of an earlier disposal"),
+            (DETACHED_TAG, "yes", "a tag that an operator wrote"),
         ] {
             assert!(find(tag, time).is_err(), "{name}");
         }
     }
 
     #[tokio::test]
-    async fn the_end_names_the_pods_that_go_with_the_instance_if_there_are_any() {
+    async fn the_description_names_the_pods_that_end_with_the_instance() {
         let mut facts = fixtures::facts(&ScriptedKube::new(), "terminate", "running");
-        assert_eq!(facts.say_whole("leaves"), facts.say("leaves"));
+        assert_eq!(facts.describe_with_pods("leaves"), facts.describe_state("leaves"));
         let mut ended = EndedPods::of(&PodSurvey::default());
         facts.run.drain.ended_pods = Some(ended.clone());
-        assert_eq!(facts.say_whole("leaves"), facts.say("leaves"));
+        assert_eq!(facts.describe_with_pods("leaves"), facts.describe_state("leaves"));
         ended.count = 2;
         ended.names = vec!["jobs/a".to_owned(), "jobs/b".to_owned()];
         facts.run.drain.ended_pods = Some(ended);
         assert!(
             facts
-                .say_whole("leaves")
+                .describe_with_pods("leaves")
                 .ends_with(" leaves; 2 pods ran on it when its time was over (jobs/a, jobs/b)"),
             "{}",
-            facts.say_whole("leaves")
+            facts.describe_with_pods("leaves")
         );
     }
 
     #[tokio::test]
-    async fn without_a_node_the_instance_says_whose_it_is_as_long_as_it_has_tags() {
+    async fn without_a_node_the_tags_of_the_instance_show_the_holder_of_the_claim() {
         let facts = fixtures::facts(&ScriptedKube::new(), "terminate", "running");
         let find = |state: &str, holder: Option<Claim>| {
             let tags = holder.into_iter().flat_map(|claim| {
@@ -449,14 +449,14 @@ mod tests {
             };
             find_own_claim(None, Some(&instance), &facts.run, &facts.me)
         };
-        let ours = fixtures::claim(Phase::Disposing);
+        let own = fixtures::claim(Phase::Disposing);
         let theirs = Claim {
             fence: "arn:aws:states:eu-west-1:123456789012:execution:recycle:two#0"
                 .parse()
                 .unwrap(),
-            ..ours.clone()
+            ..own.clone()
         };
-        assert_eq!(find("running", Some(ours.clone())).unwrap(), Some(ours));
+        assert_eq!(find("running", Some(own.clone())).unwrap(), Some(own));
         assert!(find("running", None).is_err());
         assert!(find("terminated", Some(theirs)).is_err());
         for state in ["shutting-down", "terminated"] {

@@ -1,4 +1,4 @@
-//! A node in the middle of its life, for tests.
+//! Test fixtures: a drained node in Standby.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What has to hold at the very moment of a call that cannot be taken back.
+//! Checks right before a call that cannot be undone that the node is still as recycle-eks left it.
 
 use recycle::base::failure::Failure;
 use recycle::base::ids::InstanceId;
@@ -20,9 +20,9 @@ impl FetchedFacts {
         has_left || is_going(dispose, self.run.path, self.instance.as_ref(), state)
     }
 
-    pub(crate) fn check_as_left(&self) -> Result<(), Error> {
+    pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
         let (id, state) = (&self.run.input.instance_id, self.lifecycle_state());
-        check_as_left(id, self.run.path, state, self.node.as_ref())
+        check_unchanged(id, self.run.path, state, self.node.as_ref())
             .map_err(|text| Error::Ended(Failure::ServiceRefused, text))
     }
 }
@@ -54,10 +54,10 @@ fn is_going(
     instance.is_gone() || is_terminating || goes_as_asked
 }
 
-/// Checks that a running instance is still where recycle-eks put it: under the draining taint, and in Standby if it came in that way.
-/// A node that a person or another tool has put to use again must not be ended, although this execution still holds the claim.
+/// Checks that a running instance is still where recycle-eks put it: under the draining taint, and in Standby on the `before` path.
+/// A node that an operator or another tool has put to use again must not be ended, although this execution still holds the claim.
 /// A missing Node cannot take pods. The error text describes the state.
-fn check_as_left(
+fn check_unchanged(
     id: &InstanceId,
     path: RecyclePath,
     lifecycle_state: Option<&str>,
@@ -78,7 +78,7 @@ fn check_as_left(
     };
     let subject = describe_instance(id, node.map(|node| &node.name));
     Err(format!(
-        "{subject} {state}, which was not our doing: it is not disposed of"
+        "{subject} {state}, which recycle-eks did not do: it is not disposed of"
     ))
 }
 
@@ -88,14 +88,14 @@ mod tests {
     use crate::fixtures::{id, instance, node};
 
     #[test]
-    fn an_instance_is_going_once_nothing_can_stop_it() {
+    fn an_instance_is_going_once_its_end_cannot_be_stopped() {
         let cases = [
             (Dispose::Terminate, "running", Some("Standby"), false),
             (Dispose::Terminate, "running", Some("Terminating:Wait"), true),
             (Dispose::Terminate, "running", Some("Terminating:Retained"), false),
             (Dispose::Terminate, "running", None, false),
             (Dispose::Terminate, "shutting-down", Some("Standby"), true),
-            // A person or another tool stopped the instance: it can be started again.
+            // An operator or another tool stopped the instance: it can be started again.
             (Dispose::Terminate, "stopped", Some("Standby"), false),
             (Dispose::Stop, "stopping", Some("Standby"), true),
             (Dispose::Stop, "running", Some("Standby"), false),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_came_in_by_the_hook_is_going_only_once_the_hook_lets_go() {
+    fn on_the_hook_path_an_instance_is_going_only_after_the_hook_is_completed() {
         let running = instance("running");
         for (state, expected) in [
             ("Terminating", false),
@@ -130,32 +130,32 @@ mod tests {
     }
 
     #[test]
-    fn a_tainted_node_in_standby_is_as_we_left_it() {
+    fn a_tainted_node_in_standby_is_unchanged() {
         for state in ["Standby", "EnteringStandby"] {
             assert_eq!(
-                check_as_left(&id(), RecyclePath::Before, Some(state), Some(&node())),
+                check_unchanged(&id(), RecyclePath::Before, Some(state), Some(&node())),
                 Ok(())
             );
         }
         assert_eq!(
-            check_as_left(&id(), RecyclePath::Before, Some("Standby"), None),
+            check_unchanged(&id(), RecyclePath::Before, Some("Standby"), None),
             Ok(())
         );
     }
 
     #[test]
-    fn a_node_that_somebody_put_to_use_is_not() {
+    fn a_node_that_was_put_to_use_again_is_refused() {
         for (state, text) in [
             (Some("InService"), "is InService in its group"),
             (None, "has left its group"),
         ] {
-            let refusal = check_as_left(&id(), RecyclePath::Before, state, Some(&node())).unwrap_err();
+            let refusal = check_unchanged(&id(), RecyclePath::Before, state, Some(&node())).unwrap_err();
             assert!(refusal.contains(text), "{refusal}");
         }
         let mut untainted = node();
         untainted.taints.clear();
         let refusal =
-            check_as_left(&id(), RecyclePath::Before, Some("Standby"), Some(&untainted)).unwrap_err();
+            check_unchanged(&id(), RecyclePath::Before, Some("Standby"), Some(&untainted)).unwrap_err();
         assert!(refusal.contains("has lost the taint"), "{refusal}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whatever is answered: an instance is ended only by answers that say all of what lets it go.
+//! Laws: an instance is ended only if the answers contain everything that permits it.
 
 use bad_input::{beyond, block_on, each_gap_beside, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;
@@ -98,7 +98,7 @@ fn is_held([_, pods, ..]: &Answers) -> bool {
 }
 
 #[test]
-fn half_an_answer_ends_nothing_that_whole_ones_do_not() {
+fn an_incomplete_answer_ends_no_instance_that_a_whole_one_keeps() {
     let whole_writes = dispose_by(&whole());
     assert!(whole_writes.len() == 2 && ends(&whole_writes), "{whole_writes:?}");
     for (_, answers) in each_gap_beside(&whole()) {
@@ -116,7 +116,7 @@ fn half_an_answer_ends_nothing_that_whole_ones_do_not() {
 }
 
 #[test]
-fn a_node_that_does_not_say_whose_it_is_keeps_its_instance_until_the_balancers_have_forgotten_it() {
+fn a_node_without_a_provider_id_keeps_its_instance_until_the_balancers_have_removed_it() {
     let early = whole()
         .map(|answer| answer.replace("node.kubernetes.io/exclude-from-external-load-balancers", "zone"));
     assert!(!ends(&dispose_by(&early)));
@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(few_cases())]
 
     #[test]
-    fn a_pod_that_is_there_keeps_its_instance(
+    fn an_existing_pod_keeps_its_instance(
         node in spoiled(vec![serde_json::from_str(&whole()[0]).unwrap()]),
         pods in spoiled(vec![serde_json::from_str(&held()[1]).unwrap()]),
         instance in spoiled_xml(&whole()[2]),

@@ -1,6 +1,9 @@
-//! The end of a drained or lost node: out of the balancers, volumes off, then terminated in its group, stopped in Standby, or detached from
-//! its group. One step for each call: recorded, then done. It evicts nothing; if pods that matter are there again, or a node is not lost after
-//! all, it hands the node back to `check-pods`.
+//! The Lambda `detach-terminate`: disposes of a drained or lost node.
+//!
+//! It takes the node out of the load balancers and waits until its volumes are detached. Then the instance is terminated in its group,
+//! stopped in Standby, or detached from its group. Each call takes one step: it records the step, then acts.
+//!
+//! It evicts nothing. If pods hold the node again, or if the node is not lost after all, it hands the node back to `check-pods`.
 
 mod error;
 mod facts;
@@ -51,7 +54,7 @@ impl DetachTerminate {
     }
 
     /// Takes the next step of the disposal.
-    /// If AWS or the cluster cannot be asked, the answer is to wait, as long as there is patience.
+    /// If AWS or the cluster cannot be read, the answer is to wait, as long as there is time.
     pub async fn handle(&self, mut request: StepRequest) -> Result<Answer<DisposeVerdict>, Error> {
         let now = request.context.now();
         request.run.disposing_since.get_or_insert(now);
@@ -76,14 +79,14 @@ impl DetachTerminate {
     ) -> Answered {
         let mut facts = self.fetch(client, node, request).await?;
         if facts.has_recovered() {
-            return facts.spare("is well again").await;
+            return facts.hand_back("has recovered").await;
         }
-        if facts.is_silent_like_all().await? {
-            let state = "is silent like every other node: it is not given up";
-            return facts.spare(state).await;
+        if facts.is_unready_like_all().await? {
+            let state = "is not Ready, like every other node, so it is not given up";
+            return facts.hand_back(state).await;
         }
         if !facts.is_going() {
-            facts.check_as_left()?;
+            facts.check_unchanged()?;
             let survey = match facts.run.lost {
                 // No pod of a lost node can be saved.
                 Some(_) => PodSurvey::default(),
@@ -100,8 +103,8 @@ impl DetachTerminate {
             Some(shortage) => return facts.await_members(&shortage).await,
             None => facts.run.short_since = None,
         }
-        if facts.has_to_remember() {
-            return self.remember(facts).await;
+        if facts.needs_member_record() {
+            return self.record_members(facts).await;
         }
         match next_disposal_step(&facts.disposal_facts()) {
             DisposalStep::LeaveBalancers(seconds) => self.leave_balancers(facts, seconds).await,
@@ -116,8 +119,11 @@ impl DetachTerminate {
             DisposalStep::Retire => self.retire(facts).await,
             DisposalStep::Done => self.finish(facts).await,
             DisposalStep::GiveUp(state) => {
-                let state = format!("does not go: {state}");
-                Err(Error::Ended(Failure::ServiceRefused, facts.say(&state)))
+                let state = format!("cannot be disposed of: {state}");
+                Err(Error::Ended(
+                    Failure::ServiceRefused,
+                    facts.describe_state(&state),
+                ))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The Lambda function `detach-terminate`; see the library.
+//! Starts the Lambda `detach-terminate`. The library has its logic.
 
 use detach_terminate::DetachTerminate;
 

@@ -1,5 +1,4 @@
-//! What to do while AWS or the cluster cannot be asked: wait, as long as there is patience. Not a failure, which would leave a
-//! drained node in Standby.
+//! Handles an outage of AWS or the cluster: wait, as long as there is time. A failure would leave a drained node in Standby.
 
 use jiff::Timestamp;
 use recycle::answer::envelope::Answer;
@@ -10,7 +9,7 @@ use recycle::disposal::next_step::wait_for_answer;
 
 use crate::{Answered, Error};
 
-/// Turns an error that may pass into a wait, as long as there is patience.
+/// Turns a temporary error into a wait, as long as there is time.
 pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Answered {
     // A Node that vanished between two calls is missing at the next call.
     let may_pass = error.failure() == Failure::ServiceUnavailable
@@ -34,7 +33,7 @@ mod tests {
     use crate::fixtures::facts;
 
     #[tokio::test]
-    async fn an_outage_is_waited_out_as_long_as_there_is_patience() {
+    async fn an_outage_is_waited_out_while_there_is_time() {
         let mut run = facts(&ScriptedKube::new(), "terminate", "running").run;
         let since: Timestamp = "2027-01-01T20:00:00Z".parse().unwrap();
         run.disposing_since = Some(since);
@@ -54,13 +53,14 @@ mod tests {
             node: "node-a".to_owned(),
         });
         let answer = wait_out(gone, run.clone(), at(20)).unwrap();
-        assert_eq!(answer.verdict, DisposeVerdict::Wait, "the next call finds none");
+        assert_eq!(
+            answer.verdict,
+            DisposeVerdict::Wait,
+            "the next call finds no Node"
+        );
         let lost = Error::Ended(Failure::NodeLost, "it is lost".to_owned());
         assert!(wait_out(lost, run.clone(), at(20)).is_err());
-        assert!(
-            wait_out(away(), run.clone(), at(36)).is_err(),
-            "patience is at an end"
-        );
+        assert!(wait_out(away(), run.clone(), at(36)).is_err(), "the time is over");
         assert!(
             wait_out(
                 Error::Ended(Failure::ServiceRefused, "no".to_owned()),
@@ -68,7 +68,7 @@ mod tests {
                 at(20)
             )
             .is_err(),
-            "it does not pass"
+            "the error is permanent"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The steps themselves: record, then act.
+//! The steps of the disposal. Each step is recorded before the call that it makes.
 
 use ec2::protection;
 use kubernetes::{NodeChange, Occasion};
@@ -26,9 +26,9 @@ use crate::facts::FetchedFacts;
 use crate::{AT_ONCE, Answered, DetachTerminate, Error};
 
 impl DetachTerminate {
-    /// Remembers the facts that the replacement is judged by, before the instance is ended: in the run, and on the Node for an execution
-    /// that resumes. If an execution that is dead by now has ended the instance, the facts come from its record on the Node.
-    pub(crate) async fn remember(&self, mut facts: FetchedFacts) -> Answered {
+    /// Records the facts by which the replacement is recognized, before the instance is ended: in the run, and on the Node for an execution
+    /// that resumes. If an execution that no longer runs has ended the instance, the facts come from its record on the Node.
+    pub(crate) async fn record_members(&self, mut facts: FetchedFacts) -> Answered {
         let members = if facts.lifecycle_state() == Some("InService") {
             let members = facts.group.iter().flat_map(|group| &group.members);
             let members: Vec<InstanceId> = members.map(|member| member.instance.clone()).collect();
@@ -49,7 +49,7 @@ impl DetachTerminate {
             }
         };
         facts.run.old = Some(OldNode::new(facts.node.as_ref(), &members));
-        let reason = "the members of its group are remembered, to know its replacement by";
+        let reason = "the members of its group are recorded, so that its replacement can be recognized";
         Ok(facts.wait(AT_ONCE, reason))
     }
 
@@ -65,34 +65,34 @@ impl DetachTerminate {
                 .record(&record)?)
         })
         .await?;
-        Ok(facts.wait(seconds, "load balancers forget it"))
+        Ok(facts.wait(seconds, "load balancers remove it"))
     }
 
     pub(crate) async fn terminate(&self, facts: FetchedFacts, seconds: u32) -> Answered {
         self.record_phase(&facts).await?;
         match self.groups.terminate(&facts.run.input.instance_id).await {
-            // An earlier try of the same call has taken effect, or the group was quicker.
+            // An earlier attempt of the same call has taken effect, or the group was quicker.
             Err(ec2::Error::WrongState { .. }) if self.is_leaving(&facts).await? => {}
             called => called?,
         }
-        let reason = with_volumes_left("its group terminates it", &facts);
+        let reason = with_attached_volumes("its group terminates it", &facts);
         Ok(facts.wait(seconds, &reason))
     }
 
-    /// Completes our lifecycle hook, also for a termination that recycle-eks has called itself.
+    /// Completes the hook of recycle-eks, also for a termination that recycle-eks has called itself.
     /// The call names the instance, so that it needs no token.
     pub(crate) async fn complete_hook(&self, facts: FetchedFacts, seconds: u32) -> Answered {
         self.record_phase(&facts).await?;
         let id = &facts.run.input.instance_id;
         self.groups.complete_hook(&facts.run.group, id).await?;
-        let reason = with_volumes_left("our lifecycle hook lets it go", &facts);
+        let reason = with_attached_volumes("the lifecycle hook of recycle-eks is completed", &facts);
         Ok(facts.wait(seconds, &reason))
     }
 
     pub(crate) async fn stop(&self, facts: FetchedFacts, seconds: u32) -> Answered {
         self.record_phase(&facts).await?;
         self.instances.stop(&facts.run.input.instance_id).await?;
-        let reason = with_volumes_left("it is being stopped", &facts);
+        let reason = with_attached_volumes("it is being stopped", &facts);
         Ok(facts.wait(seconds, &reason))
     }
 
@@ -103,7 +103,7 @@ impl DetachTerminate {
             Ok(NodeChange::new().taints(taints.collect()))
         })
         .await?;
-        let reason = "its machine is off, so that Kubernetes lets its volumes go";
+        let reason = "its machine is off, so its Node is tainted to release its volumes";
         Ok(facts.wait(AT_ONCE, reason))
     }
 
@@ -112,7 +112,7 @@ impl DetachTerminate {
         let (group, cause) = (&facts.run.group, &facts.run.input.instance_id);
         protection::protect(&self.groups, &self.instances, group, members, cause).await?;
         let count = members.len();
-        let reason = format!("{count} members of its group are protected from scale-in meanwhile");
+        let reason = format!("{count} members of its group are protected from scale-in until it has left");
         Ok(facts.wait(AT_ONCE, &reason))
     }
 
@@ -128,7 +128,10 @@ impl DetachTerminate {
 
     pub(crate) async fn unprotect(&self, facts: FetchedFacts, protected: &[InstanceId]) -> Answered {
         protection::unprotect(&self.groups, &self.instances, facts.group.as_ref(), protected).await?;
-        Ok(facts.wait(AT_ONCE, "no member of its group is protected any more"))
+        Ok(facts.wait(
+            AT_ONCE,
+            "the other members of its group are no longer protected from scale-in",
+        ))
     }
 
     /// Finishes the disposal of a stopped or detached instance. The result tag comes first, to inform operators, and then the Node.
@@ -160,7 +163,7 @@ impl DetachTerminate {
         self.finish(facts).await
     }
 
-    /// Ends the disposal, and lets Cluster Autoscaler have the replacement again. For a lost node the end is the error `NodeLost`.
+    /// Ends the disposal, and allows Cluster Autoscaler to remove the replacement again. For a lost node the end is the error `NodeLost`.
     /// A terminated instance takes its tags with it. An instance that stays keeps only the tag of its result.
     pub(crate) async fn finish(&self, mut facts: FetchedFacts) -> Answered {
         let old = &facts.run.input.instance_id;
@@ -171,9 +174,9 @@ impl DetachTerminate {
         let dispose = facts.run.input.dispose;
         let there = facts.instance.as_ref().filter(|instance| !instance.is_gone());
         if let Some(instance) = there.filter(|_| dispose != Dispose::Terminate) {
-            let ours = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, RESTORE_LOG_TAG, GAVE_UP_TAG];
-            let has = |tag: &&str| instance.tags.contains_key(*tag);
-            let left: Vec<&str> = ours.into_iter().filter(has).collect();
+            let own_tags = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, RESTORE_LOG_TAG, GAVE_UP_TAG];
+            let is_set = |tag: &&str| instance.tags.contains_key(*tag);
+            let left: Vec<&str> = own_tags.into_iter().filter(is_set).collect();
             if !left.is_empty() {
                 leave_to_the_sweep(self.instances.untag(&instance.id, &left).await)?;
             }
@@ -186,12 +189,12 @@ impl DetachTerminate {
             Dispose::Stop => "is stopped, and stays in Standby".to_owned(),
             Dispose::Detach => format!("has left group {}, and runs", facts.run.group),
         };
-        let mut reason = facts.say_whole(&outcome);
+        let mut reason = facts.describe_with_pods(&outcome);
         let verdict = match &facts.run.old {
             Some(old) if old.knows_members() => DisposeVerdict::AwaitReplacement,
             Some(_) => {
                 reason = format!(
-                    "{reason}; an execution that has ended since began with that, so that its replacement is not known"
+                    "{reason}; the disposal was begun by an execution that has ended, so its replacement is not known"
                 );
                 DisposeVerdict::Recycled
             }
@@ -236,7 +239,7 @@ impl DetachTerminate {
                 Some(_) => "leaves",
             };
             facts
-                .record_event(Phase::Disposing, &facts.say_whole(state))
+                .record_event(Phase::Disposing, &facts.describe_with_pods(state))
                 .await;
         }
         let tag = claim.to_tag();
@@ -257,24 +260,27 @@ impl DetachTerminate {
 
 async fn report_loss(facts: &FetchedFacts, lost: &Lost) -> Error {
     let state = facts.instance.as_ref().map(|instance| instance.state.as_str());
-    let subject = facts.say("").trim_end().to_owned();
+    let subject = facts.describe_state("").trim_end().to_owned();
     let text = describe_loss(&subject, lost, state, facts.run.drain.holders.as_ref());
     facts.record_event(Occasion::Lost, &text).await;
     Error::Ended(Failure::NodeLost, text)
 }
 
-fn with_volumes_left(what: &str, facts: &FetchedFacts) -> String {
+fn with_attached_volumes(what: &str, facts: &FetchedFacts) -> String {
     match describe_volumes_left(facts.node.as_ref()) {
         Some(left) => format!("{what}, {left}"),
         None => what.to_owned(),
     }
 }
 
-/// Logs a refusal and goes on. The instance has gone as asked, which no refusal undoes, and the sweep removes what is left.
+/// Logs a refusal and goes on. The disposal is done, and the sweep removes the rest.
 fn leave_to_the_sweep<E: Into<Error>>(tidied: Result<(), E>) -> Result<(), Error> {
     match tidied.map_err(Into::into) {
         Err(error) if error.failure() == Failure::ServiceRefused => {
-            tracing::warn!(error = with_causes(&error), "something of ours is left");
+            tracing::warn!(
+                error = with_causes(&error),
+                "tags or marks of recycle-eks remain for the sweep"
+            );
             Ok(())
         }
         tidied => tidied,
@@ -298,8 +304,8 @@ mod tests {
             .on("POST", "/events", 201, json!({}))
     }
 
-    /// Adds an answer in which Cluster Autoscaler is kept from no node.
-    fn with_nobody_kept(kube: ScriptedKube) -> ScriptedKube {
+    /// Adds an answer in which no node is kept from Cluster Autoscaler.
+    fn with_no_kept_node(kube: ScriptedKube) -> ScriptedKube {
         kube.on("GET", "/api/v1/nodes?", 200, json!({"metadata": {}, "items": []}))
     }
 
@@ -327,7 +333,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_that_was_lost_on_the_way_ends_nothing() {
+    async fn a_claim_that_is_lost_during_the_step_ends_no_instance() {
         let mut other = stored_node(Phase::Claimed);
         other["metadata"]["annotations"] = json!({});
         let kube = ScriptedKube::new()
@@ -343,8 +349,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_member_that_is_leaving_already_is_not_an_error() {
-        let nobody = "<AutoScalingGroups/>";
+    async fn a_member_that_is_already_leaving_is_no_error() {
+        let no_group = "<AutoScalingGroups/>";
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
             .refuses(
@@ -353,7 +359,7 @@ mod tests {
                 "ValidationError",
                 "no managed instance found",
             )
-            .on("DescribeAutoScalingGroups", nobody);
+            .on("DescribeAutoScalingGroups", no_group);
         let answer = step(&aws)
             .terminate(facts(&kube(), "terminate", "running"), 30)
             .await
@@ -362,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_label_is_set_together_with_the_record_of_what_was_there() {
+    async fn the_label_is_set_together_with_the_record_of_its_earlier_value() {
         let kube = kube();
         let aws = ScriptedAws::new().on("CreateTags", "");
         step(&aws)
@@ -425,20 +431,20 @@ mod tests {
             ),
             (&json!(null), &json!("true"))
         );
-        let let_go = &kube.calls()[2].body["metadata"];
+        let released = &kube.calls()[2].body["metadata"];
         assert_eq!(
             (
-                &let_go["labels"]["recycle-eks/kept-for"],
-                &let_go["annotations"]["cluster-autoscaler.kubernetes.io/scale-down-disabled"]
+                &released["labels"]["recycle-eks/kept-for"],
+                &released["annotations"]["cluster-autoscaler.kubernetes.io/scale-down-disabled"]
             ),
             (&json!(null), &json!(null))
         );
         assert!(
-            let_go["labels"]
+            released["labels"]
                 .as_object()
                 .unwrap()
                 .contains_key("recycle-eks/kept-for"),
-            "{let_go}"
+            "{released}"
         );
 
         let kube = ScriptedKube::new()
@@ -466,8 +472,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_detached_instance_keeps_its_node_with_a_taint_that_says_so_and_loses_its_claim_last() {
-        let kube = with_nobody_kept(kube());
+    async fn a_detached_instance_keeps_its_tainted_node_and_loses_its_claim_last() {
+        let kube = with_no_kept_node(kube());
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
         let answer = step(&aws)
             .retire(facts(&kube, "detach", "running"))
@@ -488,7 +494,7 @@ mod tests {
         assert_eq!(body["metadata"]["annotations"][CLAIM_ANNOTATION], json!(null));
 
         // The earlier call was killed before the tags were removed. The Node shows that its part was done.
-        let mut done = facts(&with_nobody_kept(ScriptedKube::new()), "detach", "running");
+        let mut done = facts(&with_no_kept_node(ScriptedKube::new()), "detach", "running");
         let node = done.node.as_mut().unwrap();
         node.annotations.clear();
         node.taints = vec![detached_taint(&crate::fixtures::id())];
@@ -498,7 +504,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn members_are_tagged_before_they_are_protected_and_the_tag_goes_last() {
+    async fn members_are_tagged_before_they_are_protected_and_untagged_afterwards() {
         let others = ["i-0bbbbbbbbbbbbbbbb".parse().unwrap()];
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
@@ -530,7 +536,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_machine_of_a_lost_node_is_marked_as_off_beside_the_taints_that_are_there() {
+    async fn the_out_of_service_taint_of_a_lost_node_keeps_the_other_taints() {
         let (kube, aws) = (kube(), ScriptedAws::new().on("CreateTags", ""));
         step(&aws)
             .mark_out_of_service(facts(&kube, "terminate", "stopped"))
@@ -545,8 +551,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lost_node_ends_as_an_error_that_names_its_pods_and_an_event_says_the_same() {
-        let kube = with_nobody_kept(ScriptedKube::new()).on("POST", "/events", 201, json!({}));
+    async fn a_lost_node_ends_with_an_error_and_an_event_that_name_its_pods() {
+        let kube = with_no_kept_node(ScriptedKube::new()).on("POST", "/events", 201, json!({}));
         let mut facts = facts(&kube, "terminate", "terminated");
         facts.run.lost = recycle::drain::lost::find_loss(None, 0, facts.now);
         facts.run.drain.holders = Some(recycle::drain::lost::Holders {
@@ -577,9 +583,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_a_member_is_on_the_node_and_in_the_answer_before_an_instance_goes_first() {
+    async fn the_members_are_recorded_before_an_instance_that_is_replaced_afterwards() {
         let (kube, aws) = (kube(), ScriptedAws::new().on("CreateTags", ""));
-        let answer = step(&aws).remember(after(&kube, "InService")).await.unwrap();
+        let answer = step(&aws)
+            .record_members(after(&kube, "InService"))
+            .await
+            .unwrap();
         assert_eq!(
             (answer.verdict, answer.wait_seconds),
             (DisposeVerdict::Wait, AT_ONCE)
@@ -589,7 +598,7 @@ mod tests {
         let record = kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION].to_string();
         assert!(record.contains(crate::fixtures::OTHER), "{record}");
 
-        let mut gone = after(&with_nobody_kept(ScriptedKube::new()), "Terminating");
+        let mut gone = after(&with_no_kept_node(ScriptedKube::new()), "Terminating");
         gone.run.old = run.old;
         gone.group = None;
         gone.instance = None;
@@ -598,18 +607,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whose_end_began_under_a_dead_execution_is_known_by_its_record_or_not_at_all() {
+    async fn after_an_ended_execution_the_members_are_known_only_from_its_record() {
         let mut facts = after(&ScriptedKube::new(), "Terminating");
         let record = json!({"schema": 1, "members_before": [crate::fixtures::OTHER]}).to_string();
         let node = facts.node.as_mut().unwrap();
         node.annotations.insert(RECORD_ANNOTATION.to_owned(), record);
-        let answer = step(&ScriptedAws::new()).remember(facts).await.unwrap();
+        let answer = step(&ScriptedAws::new()).record_members(facts).await.unwrap();
         assert!(answer.run.unwrap().old.unwrap().knows_members());
 
         let mut unknown = after(&ScriptedKube::new(), "Terminating");
         unknown.node = None;
-        let answer = step(&ScriptedAws::new()).remember(unknown).await.unwrap();
-        let mut gone = after(&with_nobody_kept(ScriptedKube::new()), "Terminating");
+        let answer = step(&ScriptedAws::new()).record_members(unknown).await.unwrap();
+        let mut gone = after(&with_no_kept_node(ScriptedKube::new()), "Terminating");
         gone.run.old = answer.run.unwrap().old;
         let answer = step(&ScriptedAws::new()).finish(gone).await.unwrap();
         assert_eq!(answer.verdict, DisposeVerdict::Recycled);
@@ -621,7 +630,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pod_that_came_before_the_taint_holds_the_instance_whatever_was_decided_earlier() {
+    async fn a_pod_that_came_before_the_taint_holds_the_instance() {
         let pod = json!({
             "metadata": {"name": "train", "namespace": "jobs", "uid": "1", "creationTimestamp": "2027-01-01T05:50:00Z"},
             "spec": {"restartPolicy": "Never", "containers": [], "tolerations": [{"operator": "Exists"}]},

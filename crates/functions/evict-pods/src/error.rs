@@ -1,4 +1,4 @@
-//! What can go wrong while pods are evicted. What one pod meets is no error but a part of the answer.
+//! The errors of this function. The refusal of one eviction is no error, but a part of the answer.
 
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::records::node_record::UnreadableRecord;

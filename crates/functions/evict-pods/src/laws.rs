@@ -1,4 +1,4 @@
-//! Whatever the API server answers: a pod is asked to go only by an answer that says all of what lets it go.
+//! Laws: the eviction of a pod is requested only if the answer contains everything that permits it.
 
 use bad_input::{beyond, block_on, each_gap, few_cases, spoiled};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::tests::{node, pod, replacements, request, success, tolerant, web};
 
-/// Returns one pod that may go, and one for each reason to leave a pod alone.
+/// Returns one pod that may be evicted, and one for each reason to leave a pod alone.
 fn whole_pods() -> Value {
     let mut finished = web("finished");
     finished["status"]["phase"] = json!("Failed");
@@ -26,7 +26,7 @@ fn whole_pods() -> Value {
     ]})
 }
 
-/// Makes one look, and returns the writes: evictions that were requested, and what was noted of them.
+/// Makes one call, and returns the writes: evictions that were requested, and what was noted of them.
 fn evict_by(node: &Value, pods: &Value) -> Vec<String> {
     let replacement = json!({"metadata": {"name": "new", "resourceVersion": "9"}, "spec": {}});
     let kube = ScriptedKube::new()
@@ -50,15 +50,15 @@ fn evict_by(node: &Value, pods: &Value) -> Vec<String> {
         let _ = error.failure();
     }
     // The progress is written on the node itself.
-    let is_story = |write: &String| write.starts_with("PATCH /api/v1/nodes/a");
+    let is_progress = |write: &String| write.starts_with("PATCH /api/v1/nodes/a");
     kube.writes()
         .into_iter()
-        .filter(|write| !is_story(write))
+        .filter(|write| !is_progress(write))
         .collect()
 }
 
-/// Checks whether an answer has everything about a pod that lets it go.
-fn says_all(pod: &Value) -> bool {
+/// Checks whether an answer contains everything about a pod that permits its eviction.
+fn permits_eviction(pod: &Value) -> bool {
     let metadata = &pod["metadata"];
     let given = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
     let owners = metadata["ownerReferences"]
@@ -90,7 +90,7 @@ fn has_lost_what_is_optional(pods: &Value) -> bool {
 }
 
 #[test]
-fn of_half_an_answer_about_pods_nobody_else_goes() {
+fn an_incomplete_answer_about_pods_evicts_no_other_pod() {
     let whole = evict_by(&node(&[]), &whole_pods());
     let asked = whole.iter().filter(|write| write.contains("/pods/web/eviction"));
     assert_eq!((whole.len(), asked.count()), (2, 1), "{whole:?}");
@@ -106,7 +106,7 @@ fn of_half_an_answer_about_pods_nobody_else_goes() {
 }
 
 #[test]
-fn of_half_an_answer_about_the_node_nobody_else_goes() {
+fn an_incomplete_answer_about_the_node_evicts_no_other_pod() {
     // Without the taint or its record, no pod counts as tolerating it.
     let mut pods = whole_pods();
     pods["items"].as_array_mut().unwrap().pop();
@@ -121,7 +121,7 @@ proptest! {
     #![proptest_config(few_cases())]
 
     #[test]
-    fn whoever_is_asked_to_go_may_go_by_what_was_answered(pods in spoiled(vec![whole_pods()])) {
+    fn a_pod_is_evicted_only_if_the_answer_permits_it(pods in spoiled(vec![whole_pods()])) {
         let answered = pods["items"].as_array().cloned().unwrap_or_default();
         for write in evict_by(&node(&[]), &pods) {
             let Some((_, body)) = write.split_once("/eviction?").and_then(|(_, rest)| rest.split_once(' ')) else {
@@ -129,8 +129,8 @@ proptest! {
             };
             let asked: Value = serde_json::from_str(body).unwrap();
             let uid = &asked["deleteOptions"]["preconditions"]["uid"];
-            let mut told = answered.iter().filter(|pod| pod["metadata"]["uid"] == *uid);
-            prop_assert!(told.any(says_all), "{}: {}", pods, write);
+            let mut same = answered.iter().filter(|pod| pod["metadata"]["uid"] == *uid);
+            prop_assert!(same.any(permits_eviction), "{}: {}", pods, write);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The only function that can hurt a pod: asks, through the Eviction API, for those to go that nobody waits for.
+//! The Lambda `evict-pods`: requests, through the Eviction API, the eviction of the pods that the drain does not wait for.
 //!
-//! Every pod is asked for by itself: no answer to one keeps the others. A pod that may not go now is asked for again after
-//! the next look of `check-pods`, which also says how long to wait.
+//! No other function evicts pods. Each pod has its own request, so a refusal for one pod does not affect the others. The eviction of a pod
+//! that is refused now is requested again after the next check of `check-pods`, which also decides how long to wait.
 
 mod error;
 #[cfg(test)]
@@ -31,7 +31,7 @@ use recycle::records::blocker::Blocker;
 
 pub use error::Error;
 
-/// Evicts the pods that may go. If the cluster cannot be asked or the Node has vanished, the answer is to wait: the next look of
+/// Evicts the pods that may be evicted. If the cluster cannot be read or the Node is gone, the answer is to wait, because the next check of
 /// `check-pods` handles that.
 pub async fn evict_pods(access: &Access, request: StepRequest) -> Result<Answer<EvictVerdict>, Error> {
     let StepRequest { context, mut run } = request;
@@ -41,7 +41,7 @@ pub async fn evict_pods(access: &Access, request: StepRequest) -> Result<Answer<
     };
     let answer = match evicted {
         Err(error) if matches!(error.failure(), Failure::ServiceUnavailable | Failure::NodeLost) => {
-            let reason = format!("the cluster cannot be asked: {}", with_causes(&error));
+            let reason = format!("cannot read the cluster: {}", with_causes(&error));
             Answer::new(EvictVerdict::Wait, reason)
         }
         evicted => evicted?,
@@ -67,14 +67,14 @@ async fn evict(
     let requests = requests::send_all(client, leaving, &survey.terms).await;
     let before = read_progress(&node).map_or_else(Vec::new, |progress| progress.blocked);
     let blockers = find_blockers(&requests.refusals, &before, now);
-    let news = describe_update(&blockers, now);
+    let update = describe_update(&blockers, now);
     write_blockers(client, &node, &survey.pods, blockers, context).await?;
-    Ok(requests.into_answer(news))
+    Ok(requests.into_answer(update))
 }
 
-/// Notes the controllers of these pods before their eviction is requested, because a rotation asks for them later.
-/// The notes go to the replacement's Node, or into the run if the replacement comes afterwards (way in `after`).
-/// On the way in by the hook nothing is noted: what the group does there belongs to no rotation.
+/// Notes the controllers of these pods before their eviction is requested, because a rotation looks for them later.
+/// The notes go to the replacement's Node, or into the run if the replacement comes afterwards (the `after` path).
+/// On the hook path nothing is noted, because that replacement belongs to no rotation.
 async fn note(client: &kube::Client, run: &mut Run, pods: &[PodFacts]) -> Result<(), Error> {
     if note_evicted(None, pods, MOST).is_none() {
         return Ok(());
@@ -119,8 +119,8 @@ async fn write_blockers(
     context: &Context,
 ) -> Result<(), Error> {
     let (now, me) = (context.now(), context.fence());
-    let untold = |blocker: &&mut Blocker| blocker.is_long_enough(now) && !blocker.told;
-    for blocker in blockers.iter_mut().filter(untold) {
+    let is_due = |blocker: &&mut Blocker| blocker.is_long_enough(now) && !blocker.told;
+    for blocker in blockers.iter_mut().filter(is_due) {
         let (occasion, text) = (Occasion::Blocked(&blocker.what), blocker.describe());
         record_event(client, &node.name, occasion, &text, now, &me).await;
         blocker.told = true;

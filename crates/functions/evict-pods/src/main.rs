@@ -1,4 +1,4 @@
-//! The Lambda function `evict-pods`.
+//! Starts the Lambda `evict-pods`. The library has its logic.
 
 use eks_auth::Access;
 use recycle::contract::requests::StepRequest;

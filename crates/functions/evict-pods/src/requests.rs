@@ -1,4 +1,4 @@
-//! The requests for eviction of one invocation, and what became of them.
+//! The eviction requests of one invocation, and their outcomes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use recycle::drain::terms::Terms;
 const AT_ONCE: usize = 10;
 
 /// The time for requests, in real seconds. A call that hangs takes 15, and the function has 240.
-/// Pods whose eviction was not requested by then follow at the next look.
+/// Pods whose eviction was not requested by then follow after the next check.
 const ASKING: Duration = Duration::from_secs(150);
 
 /// Outcomes of the requests: the pods of each outcome, and the refusals.
@@ -57,18 +57,18 @@ impl Requests {
         self.by_outcome.entry(outcome).or_default().push(pod);
     }
 
-    fn refuse(&mut self, pod: &PodFacts, kind: RefusalKind, says: String) -> &'static str {
+    fn refuse(&mut self, pod: &PodFacts, kind: RefusalKind, message: String) -> &'static str {
         self.refusals.push(Refusal {
             kind,
             namespace: pod.namespace.clone(),
             pod: pod.full_name(),
-            says,
+            says: message,
         });
         kind.name()
     }
 
-    /// Writes the answer. `news` describes blockers that operators should know of.
-    pub(crate) fn into_answer(self, news: Option<String>) -> Answer<EvictVerdict> {
+    /// Builds the answer. `update` describes blockers that operators should know of.
+    pub(crate) fn into_answer(self, update: Option<String>) -> Answer<EvictVerdict> {
         let count = |pods: &Vec<PodFacts>| u32::try_from(pods.len()).unwrap_or(u32::MAX);
         let counted = self.by_outcome.iter();
         let counts: BTreeMap<String, u32> = counted
@@ -79,8 +79,8 @@ impl Requests {
             [] => "there is no pod to evict".to_owned(),
             parts => format!("pods: {}", parts.join(", ")),
         };
-        if let Some(news) = news {
-            reason = format!("{reason}; {news}");
+        if let Some(update) = update {
+            reason = format!("{reason}; {update}");
         }
         let lists = self
             .by_outcome

@@ -1,4 +1,4 @@
-//! Whom the function asks to go, and what it says and writes about it.
+//! The evictions that the function requests, its answers, and its writes.
 
 use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::records::progress::Progress;
@@ -40,7 +40,7 @@ pub(crate) fn request() -> StepRequest {
     .unwrap()
 }
 
-/// Returns the Node, with the blockers of the last look in its progress.
+/// Returns the Node, with the blockers of the last check in its progress.
 pub(crate) fn node(blocked: &[Value]) -> Value {
     let claim = json!({
         "schema": 1,
@@ -135,22 +135,22 @@ fn evicted(kube: &ScriptedKube) -> Vec<String> {
 }
 
 /// Returns a budget as a blocker that has kept a pod since then.
-fn keeps(since: &str, told: bool) -> Value {
+fn blocker(since: &str, told: bool) -> Value {
     json!({"what": "budget shop/web", "says": "?", "since": since, "count": 1, "names": ["shop/web"], "told": told})
 }
 
 /// Returns the blockers that were written; None if no progress was written.
-fn told(kube: &ScriptedKube) -> Option<Vec<Blocker>> {
-    history(kube).map(|progress| progress.blocked)
+fn blockers_written(kube: &ScriptedKube) -> Option<Vec<Blocker>> {
+    progress_written(kube).map(|progress| progress.blocked)
 }
 
-fn history(kube: &ScriptedKube) -> Option<Progress> {
+fn progress_written(kube: &ScriptedKube) -> Option<Progress> {
     let call = kube.calls().into_iter().rfind(|call| call.method == "PATCH")?;
     let progress = call.body["metadata"]["annotations"]["recycle-eks/progress"]
         .as_str()?
         .to_owned();
     let progress: Progress = serde_json::from_str(&progress).ok()?;
-    assert_eq!(progress.then, "goodbye", "the rest of the story stays");
+    assert_eq!(progress.then, "goodbye", "the rest of the progress stays");
     Some(progress)
 }
 
@@ -174,7 +174,7 @@ pub(crate) fn tolerant(name: &str, created: &str) -> Value {
 }
 
 #[tokio::test]
-async fn once_only_pods_are_left_that_tolerate_the_taint_they_are_asked_to_go() {
+async fn pods_that_tolerate_the_taint_are_evicted_once_no_other_pods_remain() {
     let late = tolerant("late", "2027-01-01T06:30:00Z");
     let kube = kube(&node(&[]), &[late]).on("POST", "/pods/late/eviction", 201, success());
     run(&kube).await.unwrap();
@@ -182,7 +182,7 @@ async fn once_only_pods_are_left_that_tolerate_the_taint_they_are_asked_to_go() 
 }
 
 #[tokio::test]
-async fn only_pods_that_nobody_waits_for_and_that_do_not_tolerate_the_taint_are_evicted() {
+async fn only_pods_that_are_not_awaited_and_do_not_tolerate_the_taint_are_evicted() {
     let pods = [
         web("web"),
         pod("train", "train", "ReplicaSet", "2027-01-01T00:00:00Z"),
@@ -197,11 +197,11 @@ async fn only_pods_that_nobody_waits_for_and_that_do_not_tolerate_the_taint_are_
     assert_eq!(evicted(&kube), ["came-with-the-taint", "web"]);
     assert_eq!(answer.counts, [("evicted".to_owned(), 2)].into());
     assert_eq!(answer.reason, "pods: 2 evicted");
-    assert_eq!(told(&kube).unwrap(), []);
+    assert_eq!(blockers_written(&kube).unwrap(), []);
 }
 
 #[tokio::test]
-async fn a_pod_whose_volume_has_no_other_node_is_not_asked_to_go() {
+async fn a_pod_whose_volume_has_no_other_node_is_not_evicted() {
     let mut database = pod("db-0", "db", "StatefulSet", "2027-01-01T00:00:00Z");
     database["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
     let here = json!({"key": "kubernetes.io/hostname", "operator": "In", "values": ["a"]});
@@ -231,7 +231,7 @@ async fn a_pod_whose_volume_has_no_other_node_is_not_asked_to_go() {
     assert_eq!(evicted(&kube), ["web"]);
     assert_eq!(answer.counts, [("evicted".to_owned(), 1)].into());
     assert_eq!(
-        history(&kube).unwrap().held,
+        progress_written(&kube).unwrap().held,
         [
             "shop/db-0 is not evicted: its volume local needs a node with kubernetes.io/hostname in (a), and there is no other \
              that takes pods"
@@ -240,7 +240,7 @@ async fn a_pod_whose_volume_has_no_other_node_is_not_asked_to_go() {
 }
 
 #[tokio::test]
-async fn no_answer_to_one_pod_keeps_the_others() {
+async fn the_answer_for_one_pod_does_not_affect_the_others() {
     let names = [
         "accepted",
         "gone",
@@ -299,8 +299,8 @@ async fn no_answer_to_one_pod_keeps_the_others() {
         names("failed"),
         ["shop/cut-off", "shop/forbidden", "shop/throttled"]
     );
-    let told = told(&kube).unwrap();
-    let what: Vec<&str> = told.iter().map(|blocker| blocker.what.as_str()).collect();
+    let blockers = blockers_written(&kube).unwrap();
+    let what: Vec<&str> = blockers.iter().map(|blocker| blocker.what.as_str()).collect();
     assert_eq!(
         what,
         [
@@ -311,14 +311,15 @@ async fn no_answer_to_one_pod_keeps_the_others() {
         ]
     );
     assert_eq!(
-        (told[0].count, &told[0].names[0]),
+        (blockers[0].count, &blockers[0].names[0]),
         (3, &"shop/cut-off".to_owned())
     );
     assert!(
-        told.iter()
+        blockers
+            .iter()
             .all(|blocker| !blocker.told && blocker.since == "2027-01-01T07:00:00Z".parse().unwrap())
     );
-    assert!(events(&kube).is_empty(), "it is no news yet");
+    assert!(events(&kube).is_empty(), "the blockers are too recent");
     assert_eq!(
         answer.reason,
         "pods: 1 blocked, 1 budget_not_ready, 2 evicted, 3 failed, 1 gone, 1 several_budgets"
@@ -326,13 +327,13 @@ async fn no_answer_to_one_pod_keeps_the_others() {
 }
 
 #[tokio::test]
-async fn what_is_in_the_way_for_five_minutes_is_told_by_one_event_and_in_the_answer() {
-    for (since, was_told, expected) in [
+async fn a_blocker_that_lasts_five_minutes_gets_one_event_and_is_in_the_answer() {
+    for (since, was_reported, expected) in [
         ("2027-01-01T06:55:01Z", false, 0),
         ("2027-01-01T06:55:00Z", false, 1),
         ("2027-01-01T06:30:00Z", true, 0),
     ] {
-        let kube = kube(&node(&[keeps(since, was_told)]), &[web("web")])
+        let kube = kube(&node(&[blocker(since, was_reported)]), &[web("web")])
             .on("POST", "/eviction", 429, budget())
             .on(
                 "POST",
@@ -345,23 +346,23 @@ async fn what_is_in_the_way_for_five_minutes_is_told_by_one_event_and_in_the_ans
             "budget shop/web has kept 1 pod since {since}: The disruption budget web needs 2 healthy pods and has 2 currently (shop/web)"
         );
         assert_eq!(events(&kube), vec![sentence.clone(); expected], "{since}");
-        let is_long_enough = expected == 1 || was_told;
+        let is_long_enough = expected == 1 || was_reported;
         assert_eq!(
             answer.reason.ends_with(&sentence),
             is_long_enough,
             "{}",
             answer.reason
         );
-        let told = told(&kube).unwrap();
+        let blockers = blockers_written(&kube).unwrap();
         assert_eq!(
-            (told[0].told, told[0].since),
+            (blockers[0].told, blockers[0].since),
             (is_long_enough, since.parse().unwrap())
         );
     }
 }
 
 #[tokio::test]
-async fn who_was_waited_for_is_asked_to_go_in_time_if_the_input_says_so() {
+async fn awaited_pods_are_evicted_in_time_if_the_input_says_so() {
     let train = pod("train", "train", "ReplicaSet", "2027-01-01T00:00:00Z");
     for (on_drain_timeout, until, expected) in [
         ("evict", "2027-01-01T07:02:00Z", vec!["train"]),
@@ -382,7 +383,7 @@ async fn who_was_waited_for_is_asked_to_go_in_time_if_the_input_says_so() {
 }
 
 #[tokio::test]
-async fn a_node_full_of_pods_is_asked_for_all_of_them() {
+async fn all_pods_of_a_full_node_are_evicted() {
     let names: Vec<String> = (0..110).map(|number| format!("web-{number}")).collect();
     let pods: Vec<Value> = names.iter().map(|name| web(name)).collect();
     let mut kube = kube(&node(&[]), &pods);
@@ -391,23 +392,26 @@ async fn a_node_full_of_pods_is_asked_for_all_of_them() {
     }
     let answer = run(&kube).await.unwrap();
     assert_eq!(answer.counts["blocked"], 110);
-    let told = told(&kube).unwrap();
-    assert_eq!((told.len(), told[0].count, told[0].names.len()), (1, 110, 5));
+    let blockers = blockers_written(&kube).unwrap();
+    assert_eq!(
+        (blockers.len(), blockers[0].count, blockers[0].names.len()),
+        (1, 110, 5)
+    );
     let answer = serde_json::to_string(&answer.carrying(request().run)).unwrap();
     assert!(answer.len() < 8_192, "{}", answer.len());
 }
 
 #[tokio::test]
-async fn what_no_longer_stands_in_the_way_is_no_longer_told() {
-    let before = keeps("2027-01-01T06:30:00Z", true);
+async fn a_blocker_that_is_gone_is_removed_from_the_progress() {
+    let before = blocker("2027-01-01T06:30:00Z", true);
     let kube = kube(&node(&[before]), &[web("web")]).on("POST", "/eviction", 201, success());
     run(&kube).await.unwrap();
-    assert_eq!(told(&kube).unwrap(), []);
+    assert_eq!(blockers_written(&kube).unwrap(), []);
     assert!(events(&kube).is_empty());
 }
 
 #[tokio::test]
-async fn somebody_elses_change_at_the_same_moment_costs_only_the_story() {
+async fn a_simultaneous_change_by_another_client_costs_only_the_progress() {
     let list = json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": [web("web")]});
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node(&[]))
@@ -438,7 +442,7 @@ async fn without_the_claim_no_pod_is_touched() {
 }
 
 #[tokio::test]
-async fn whose_pods_are_asked_to_go_is_noted_on_the_replacement_before() {
+async fn the_controllers_of_evicted_pods_are_noted_on_the_replacement_first() {
     let replacement = json!({"metadata": {"name": "new", "resourceVersion": "9"}, "spec": {}});
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node(&[]))
@@ -471,7 +475,7 @@ async fn whose_pods_are_asked_to_go_is_noted_on_the_replacement_before() {
 }
 
 #[tokio::test]
-async fn without_a_replacement_it_is_carried_on() {
+async fn without_a_replacement_the_note_is_carried_in_the_run() {
     let kube = kube(&node(&[]), &[web("one")]).on("POST", "/eviction", 201, success());
     let StepRequest { context, mut run } = request();
     run.path = RecyclePath::After;

@@ -1,4 +1,4 @@
-//! Why a node could not be put back.
+//! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
 
@@ -6,7 +6,7 @@ use recycle::base::failure::{Failure, NamedFailure};
 pub enum Error {
     #[error(transparent)]
     Access(#[from] eks_auth::Error),
-    /// Another execution took the claim while this one was putting the node back.
+    /// Another execution took the claim during the restore.
     #[error(transparent)]
     ClaimLost(#[from] recycle::records::claim::ClaimLost),
     #[error(transparent)]
@@ -15,7 +15,7 @@ pub enum Error {
     Instance(#[from] ec2::Error),
     #[error(transparent)]
     GroupChange(#[from] recycle::records::restore_log::UnreadableGroupChange),
-    /// A call was refused until there was no patience left. The text describes the node's state.
+    /// A call was refused until the time was over. The text describes the node's state.
     #[error("{0}")]
     Left(String, #[source] Box<Error>),
     /// A step on the group was decided, but no group is known. That is a defect, since such a step is decided from the group.

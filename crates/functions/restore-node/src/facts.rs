@@ -1,4 +1,4 @@
-//! The node as it is now, and everything around it that a put-back looks at: read afresh for every step.
+//! Fetches the facts of a restore: the node, its instance, and its group. They are read again for every step.
 
 use ec2::protection;
 use jiff::Timestamp;
@@ -24,7 +24,7 @@ use recycle::restore::step::RestoreStep;
 use recycle::restore::sweep::is_result;
 use recycle::restore::undo::undo_kubernetes;
 
-use crate::look::Cluster;
+use crate::cluster::Cluster;
 use crate::request::{LONGEST_WHY, find_reason, name_reason, write_report};
 use crate::{Error, RestoreNode};
 
@@ -33,9 +33,9 @@ pub(crate) struct FetchedFacts {
     pub(crate) me: Fence,
     pub(crate) request: RestoreRequest,
     pub(crate) instance: Option<Instance>,
-    /// The cluster, or why it could not be asked.
+    /// The cluster, or why it could not be read.
     pub(crate) cluster: Result<Cluster, String>,
-    // `look_around` reads the fields from here on.
+    // `fetch_group_facts` reads the fields from here on.
     pub(crate) group: Option<Group>,
     pub(crate) group_changes: GroupChanges,
     /// The instances that recycle-eks protects from scale-in because of this one, and that still exist.
@@ -45,8 +45,13 @@ pub(crate) struct FetchedFacts {
 }
 
 impl RestoreNode {
-    /// Reads the instance and the Node, and with them the claim. A cluster that does not answer is left out: the AWS half does not need it.
-    pub(crate) async fn look(&self, id: InstanceId, request: RestoreRequest) -> Result<FetchedFacts, Error> {
+    /// Reads the instance and the Node, and with them the claim.
+    /// A cluster that does not answer is left out, because the restore in AWS does not need it.
+    pub(crate) async fn fetch_facts(
+        &self,
+        id: InstanceId,
+        request: RestoreRequest,
+    ) -> Result<FetchedFacts, Error> {
         let instance = self.instances.fetch(&id).await?;
         let cluster = self.open(&id, instance.as_ref()).await;
         let cluster = cluster.map_err(|error| with_causes(&error));
@@ -66,8 +71,8 @@ impl RestoreNode {
         })
     }
 
-    /// Reads the group, and what a put-back has left on its members.
-    pub(crate) async fn look_around(&self, facts: &mut FetchedFacts) -> Result<(), Error> {
+    /// Reads the group, and the marks of a restore on its members.
+    pub(crate) async fn fetch_group_facts(&self, facts: &mut FetchedFacts) -> Result<(), Error> {
         facts.protected = protection::find_protected(&self.instances, &facts.id).await?;
         facts.group = self.fetch_group(facts).await?;
         let tags = facts.instance.as_ref().map(|instance| &instance.tags);
@@ -75,9 +80,9 @@ impl RestoreNode {
             facts.group_changes = group_changes.parse()?;
         }
         if let Ok(cluster) = &mut facts.cluster {
-            match cluster.look_around(&facts.id, facts.group.as_ref()).await {
+            match cluster.fetch_group_nodes(&facts.id, facts.group.as_ref()).await {
                 Ok(lost_after) => facts.lost_after = lost_after,
-                // The put-back goes on as if the cluster had not answered.
+                // The restore goes on as if the cluster had not answered.
                 Err(error) => facts.cluster = Err(with_causes(&error)),
             }
         }
@@ -125,7 +130,7 @@ impl FetchedFacts {
         self.request.context.now()
     }
 
-    /// Returns when the put-back began. At its first step, that is now.
+    /// Returns the start of the restore. At its first step, that is now.
     fn since(&self) -> Timestamp {
         self.request.restore.since.unwrap_or_else(|| self.now())
     }
@@ -145,15 +150,15 @@ impl FetchedFacts {
     }
 
     /// Checks whether the claim is this execution's.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub(crate) fn owns_claim(&self) -> bool {
         holds_claim(self.claim().as_ref(), &self.me)
     }
 
-    /// Checks whether to go on: the claim is this execution's, or an earlier try of the very last step took it away and its answer was
+    /// Checks whether to go on: the claim is this execution's, or an earlier attempt of the very last step removed it and its answer was
     /// lost. A redriven execution does not go on without its claim.
     pub(crate) fn may_go_on(&self) -> bool {
         let was_released = self.request.restore.since.is_some() && self.claim().is_none();
-        self.is_ours() || (was_released && self.me.redrive_count == 0)
+        self.owns_claim() || (was_released && self.me.redrive_count == 0)
     }
 
     /// Checks whether the instance is gone or leaving its group.
@@ -162,7 +167,7 @@ impl FetchedFacts {
         is_gone || self.member().is_some_and(Member::is_leaving)
     }
 
-    /// Checks whether the instance was stopped or detached as asked. Its Node can show otherwise, so the cluster must have been asked.
+    /// Checks whether the instance was stopped or detached as asked. Its Node can show otherwise, so the cluster must have been read.
     pub(crate) fn is_result(&self) -> bool {
         let is_result = |instance| is_result(self.node(), instance, self.lifecycle_state());
         self.cluster.is_ok() && self.instance.as_ref().is_some_and(is_result)
@@ -182,7 +187,7 @@ impl FetchedFacts {
         matches!(self.lifecycle_state(), Some("Standby" | "EnteringStandby"))
     }
 
-    /// Checks whether the group is terminating the instance, and holds it until it is let go.
+    /// Checks whether the group is terminating the instance, and holds it until its hook is completed.
     pub(crate) fn is_held(&self) -> bool {
         let is_there = self.instance.as_ref().is_some_and(|instance| !instance.is_gone());
         is_there && is_held(self.lifecycle_state())
@@ -190,7 +195,7 @@ impl FetchedFacts {
 
     /// Checks whether the group holds the member, and its claim was made for the hook or for a warning of EC2.
     /// No other execution ends such a member.
-    pub(crate) fn was_ours_to_end(&self) -> bool {
+    pub(crate) fn is_held_and_urgent(&self) -> bool {
         let is_urgent =
             |claim| matches!(claim, StoredClaim::Known(claim) if claim.urgency > Urgency::Planned);
         self.is_held() && self.claim().is_some_and(is_urgent)
@@ -198,18 +203,18 @@ impl FetchedFacts {
 
     /// Checks whether the next step may be taken. A sweep always may. An execution without its claim may only repeat the end.
     pub(crate) fn may_act(&self) -> bool {
-        self.request.leftover.is_some() || self.next_step().is_end() || self.is_ours()
+        self.request.leftover.is_some() || self.next_step().is_end() || self.owns_claim()
     }
 
-    /// Returns since when an operator has to see to the node; None if the node was not given up.
+    /// Returns since when an operator has to handle the node; None if the node was not given up.
     pub(crate) fn gave_up(&self) -> Option<GaveUp> {
         self.instance.as_ref().and_then(Instance::gave_up)
     }
 
-    /// Returns the verdict, or `Untouched` if a sweep would repeat what operators were told before it began.
+    /// Returns the verdict, or `Untouched` if a sweep would repeat a report from before it began.
     pub(crate) fn report_once(&self, verdict: RestoreVerdict) -> RestoreVerdict {
-        let was_told = self.gave_up().is_some_and(|gave_up| gave_up.at < self.since());
-        if self.request.leftover.is_some() && was_told {
+        let was_reported = self.gave_up().is_some_and(|gave_up| gave_up.at < self.since());
+        if self.request.leftover.is_some() && was_reported {
             RestoreVerdict::Untouched
         } else {
             verdict
@@ -266,12 +271,12 @@ impl FetchedFacts {
         }
     }
 
-    /// Returns the Node, if there is one and the cluster could be asked.
+    /// Returns the Node, if there is one and the cluster could be read.
     pub(crate) fn node(&self) -> Option<&NodeFacts> {
         self.cluster.as_ref().ok()?.node.as_ref()
     }
 
-    /// Changes the Node, if there is one and the cluster could be asked. Returns the Node as it is then.
+    /// Changes the Node, if there is one and the cluster could be read. Returns the Node as it is then.
     pub(crate) async fn amend_node(
         &self,
         decide: impl Fn(&NodeFacts) -> Result<Option<NodeChange>, Error>,
@@ -285,10 +290,10 @@ impl FetchedFacts {
 
     pub(crate) fn group_name(&self) -> Result<&GroupName, Error> {
         let group = self.group.as_ref().map(|group| &group.name);
-        group.ok_or_else(|| Error::NoGroup(self.say("is in no group any more")))
+        group.ok_or_else(|| Error::NoGroup(self.describe_state("is in no group any more")))
     }
 
-    pub(crate) fn say(&self, state: &str) -> String {
+    pub(crate) fn describe_state(&self, state: &str) -> String {
         let subject = describe_instance(&self.id, self.node().map(|node| &node.name));
         format!("{subject} {state}")
     }
@@ -310,7 +315,7 @@ impl FetchedFacts {
         }
     }
 
-    /// Removes the claim from these facts after it was taken away, so that the report needs no second read.
+    /// Removes the claim from these facts after it was removed, so that the report needs no second read.
     pub(crate) fn forget_claim(&mut self, node: Option<NodeFacts>) {
         self.replace_node(node);
         if let Some(instance) = &mut self.instance {
@@ -320,7 +325,7 @@ impl FetchedFacts {
         }
     }
 
-    pub(crate) fn describe_what_is_left(&self) -> ManualCommands {
+    pub(crate) fn find_manual_commands(&self) -> ManualCommands {
         describe_manual_commands(
             &self.id,
             self.group.as_ref(),
@@ -332,35 +337,35 @@ impl FetchedFacts {
         )
     }
 
-    /// Returns the answer that reports what is left and the commands that take it away.
+    /// Returns the answer that reports the state of the node and the manual commands.
     pub(crate) fn answer_with_manual_commands(
         &self,
         verdict: RestoreVerdict,
         note: Option<String>,
     ) -> Answer<RestoreVerdict> {
-        let mut left = self.describe_what_is_left();
+        let mut manual = self.find_manual_commands();
         if let Some(note) = note {
-            left.state = format!("{}; {note}", left.state);
+            manual.state = format!("{}; {note}", manual.state);
         }
-        let report = write_report(&find_reason(&self.request), "", &left, self.unseen());
-        self.answer(verdict, report)
+        let report = write_report(&find_reason(&self.request), "", &manual, self.cluster_error());
+        self.build_last_answer(verdict, report)
     }
 
-    /// Returns why the cluster could not be asked, if it could not.
-    fn unseen(&self) -> Option<&str> {
+    /// Returns the error of the cluster, if it could not be read.
+    fn cluster_error(&self) -> Option<&str> {
         self.cluster.as_ref().err().map(String::as_str)
     }
 
     /// Adds the state of the node to a refusal, for a sweep, which fails with it. Other errors stay as they are.
     pub(crate) fn add_state_to_error(&self, error: Error) -> Error {
         if error.failure() == Failure::ServiceRefused {
-            Error::Left(self.describe_what_is_left().state, Box::new(error))
+            Error::Left(self.find_manual_commands().state, Box::new(error))
         } else {
             error
         }
     }
 
-    /// Returns the answer that reports what is left after a call was refused until there was no patience left.
+    /// Returns the answer after a call was refused until the time was over: the state of the node and the manual commands.
     pub(crate) fn answer_refusal(&self, refusal: &Error) -> Answer<RestoreVerdict> {
         let (verdict, reason) = if self.is_in_standby() {
             (RestoreVerdict::LeftInStandby, name_reason(&self.request))
@@ -368,19 +373,20 @@ impl FetchedFacts {
             (RestoreVerdict::Kept, find_reason(&self.request))
         };
         let why: String = with_causes(refusal).chars().take(LONGEST_WHY).collect();
-        let mut done = format!("The node is not put back: {why}.");
+        let mut done = format!("The node is not restored: {why}.");
         if !self.protected.is_empty() {
             let members = self.protected.len();
-            done = format!(
-                "{done} The next sweep releases {members} members that it has protected from scale-in."
-            );
+            done = format!("{done} The next sweep removes the scale-in protection of {members} members.");
         }
-        let left = self.describe_what_is_left();
-        self.answer(verdict, write_report(&reason, &done, &left, self.unseen()))
+        let manual = self.find_manual_commands();
+        self.build_last_answer(
+            verdict,
+            write_report(&reason, &done, &manual, self.cluster_error()),
+        )
     }
 
-    /// Returns the answer for an instance on which nothing can be left. What was left of it on others is gone.
-    pub(crate) fn forget(&self) -> Answer<RestoreVerdict> {
+    /// Returns the answer for an instance that is gone or has ended as asked, after everything for it is removed from other members.
+    pub(crate) fn answer_all_removed(&self) -> Answer<RestoreVerdict> {
         let verdict = match self.request.restore.since {
             Some(_) => RestoreVerdict::Restored,
             None => RestoreVerdict::Untouched,
@@ -390,17 +396,17 @@ impl FetchedFacts {
         } else {
             "has gone as asked"
         };
-        let state = self.say(&format!(
-            "{end}, and nothing of ours is left on the members of its group"
+        let state = self.describe_state(&format!(
+            "{end}, and nothing of recycle-eks remains on the members of its group"
         ));
-        self.answer(verdict, format!("{}\n{state}.", find_reason(&self.request)))
+        self.build_last_answer(verdict, format!("{}\n{state}.", find_reason(&self.request)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::look::fetch_new_members;
-    use crate::look::find_ahead;
+    use crate::cluster::fetch_new_members;
+    use crate::cluster::find_ahead;
     use recycle::base::names::GROUP_LABEL;
     use recycle::base::names::{
         EXCLUDE_FROM_BALANCERS_LABEL, RESTORING_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
@@ -412,9 +418,9 @@ mod tests {
     use super::*;
     use crate::fixtures::{OLD, claim, facts, node};
 
-    /// A newcomer without pods is terminated if it makes its group too large.
+    /// A new member without pods is terminated if it makes its group too large.
     #[tokio::test]
-    async fn a_newcomer_whose_node_cannot_be_read_counts_as_one_with_pods() {
+    async fn a_new_member_whose_node_cannot_be_read_counts_as_one_with_pods() {
         let item = |name: &str, instance: &str, taints: Value| {
             json!({
                 "metadata": {"name": name, "resourceVersion": "1"},
@@ -444,23 +450,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_our_own_claims_count_and_the_nodes_before_the_instances() {
-        let is_ours = |on_node: Option<&str>, on_instance: Option<&str>| {
-            facts(on_node.map(claim), on_instance.map(claim)).is_ours()
+    async fn only_the_own_claim_counts_and_the_node_comes_before_the_instance() {
+        let owns_claim = |on_node: Option<&str>, on_instance: Option<&str>| {
+            facts(on_node.map(claim), on_instance.map(claim)).owns_claim()
         };
-        assert!(!is_ours(None, None));
-        assert!(!is_ours(Some("two"), Some("two")));
-        assert!(!is_ours(Some("two"), Some("one")));
-        assert!(is_ours(None, Some("one")), "its Node is released already");
-        assert!(is_ours(Some("one"), Some("one")));
+        assert!(!owns_claim(None, None));
+        assert!(!owns_claim(Some("two"), Some("two")));
+        assert!(!owns_claim(Some("two"), Some("one")));
+        assert!(owns_claim(None, Some("one")), "its Node is released already");
+        assert!(owns_claim(Some("one"), Some("one")));
         let mut unseen = facts(Some(claim("two")), Some(claim("one")));
         unseen.cluster = Err("away".to_owned());
-        assert!(unseen.is_ours());
+        assert!(unseen.owns_claim());
     }
 
-    /// The sweep's state machine knows that there is nothing to mend only by this name.
+    /// Only by this name the sweep's state machine recognizes that there is nothing to restore.
     #[tokio::test]
-    async fn a_claim_that_another_execution_took_is_lost_however_urgent_that_execution_is() {
+    async fn a_claim_that_another_execution_took_is_lost_at_any_urgency() {
         let before = facts(None, None);
         for urgency in [
             Urgency::Planned,
@@ -478,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_groups_nodes_that_are_put_back_the_first_goes_first() {
+    fn the_nodes_of_a_group_are_restored_in_order() {
         let queued = |name: &str, group: &str, since: Option<&str>| {
             let since = since.map(|since| (RESTORING_ANNOTATION.to_owned(), format!("2027-01-01T{since}Z")));
             NodeFacts {
@@ -508,7 +514,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_the_release_the_report_tells_of_what_is_left_only() {
+    async fn after_the_release_the_report_has_only_the_remaining_commands() {
         let mut facts = facts(Some(claim("one")), Some(claim("one")));
         if let Some(instance) = &mut facts.instance {
             instance
@@ -518,8 +524,8 @@ mod tests {
         let mut released = node(None);
         released.labels = [(EXCLUDE_FROM_BALANCERS_LABEL.to_owned(), "theirs".to_owned())].into();
         facts.forget_claim(Some(released));
-        let left = facts.describe_what_is_left();
-        let (last, before) = left.commands.split_last().unwrap();
+        let manual = facts.find_manual_commands();
+        let (last, before) = manual.commands.split_last().unwrap();
         assert_eq!(
             *last,
             format!("aws ec2 delete-tags --resources {OLD} --tags Key=recycle-eks:standby")
@@ -535,7 +541,7 @@ mod tests {
 
     /// Cluster Autoscaler's annotation, the cordon and the taint stay until the last write of the instance's execution has been made.
     #[tokio::test]
-    async fn what_keeps_pods_from_a_stopped_instances_node_is_not_undone() {
+    async fn the_marks_that_keep_pods_from_a_stopped_instance_are_not_undone() {
         let mut facts = facts(Some(claim("one")), Some(claim("one")));
         let Cluster { node, .. } = facts.cluster.as_mut().unwrap();
         let node = node.as_mut().unwrap();

@@ -1,4 +1,4 @@
-//! A node in Standby whose execution has failed, for tests.
+//! Test fixtures: a node in Standby whose execution has failed.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use recycle::records::claim::Claim;
 use scripted_kube::ScriptedKube;
 use serde_json::json;
 
+use crate::cluster::Cluster;
 use crate::facts::FetchedFacts;
-use crate::look::Cluster;
 
 pub(crate) const OLD: &str = "i-0123456789abcdef0";
 pub(crate) const NODE: &str = "/api/v1/nodes/node-a";
@@ -112,10 +112,10 @@ fn group() -> Group {
 }
 
 pub(crate) fn facts(on_node: Option<Claim>, on_instance: Option<Claim>) -> FetchedFacts {
-    target_in(&ScriptedKube::new(), on_node, on_instance)
+    facts_in(&ScriptedKube::new(), on_node, on_instance)
 }
 
-pub(crate) fn target_in(
+pub(crate) fn facts_in(
     kube: &ScriptedKube,
     on_node: Option<Claim>,
     on_instance: Option<Claim>,
@@ -132,7 +132,7 @@ pub(crate) fn target_in(
     facts
 }
 
-/// Returns the request of the state machine after a drain that took too long, `seconds` after the put-back began.
+/// Returns the request of the state machine after a drain that took too long, `seconds` after the restore began.
 pub(crate) fn request(seconds: Option<u32>) -> RestoreRequest {
     let restore = seconds.map_or_else(
         || json!({}),

@@ -1,4 +1,4 @@
-//! What is done on Nodes.
+//! Changes the Nodes during a restore.
 
 use kubernetes::NodeChange;
 use recycle::base::ids::InstanceId;
@@ -66,17 +66,17 @@ impl FetchedFacts {
         reservation: bool,
     ) -> Result<(), Error> {
         let old = self.id.as_str();
-        let is_ours =
+        let is_for_old =
             |node: &NodeFacts, key: &str| node.annotations.get(key).is_some_and(|owner| owner == old);
         self.amend_new_members(ids, |node| {
             let mut change = NodeChange::new();
-            if is_ours(node, CORDONED_FOR_ANNOTATION) {
+            if is_for_old(node, CORDONED_FOR_ANNOTATION) {
                 change = change.remove_annotation(CORDONED_FOR_ANNOTATION);
                 if node.is_cordoned_by_us() {
                     change = change.unschedulable(false);
                 }
             }
-            if reservation && is_ours(node, REPLACEMENT_FOR_ANNOTATION) {
+            if reservation && is_for_old(node, REPLACEMENT_FOR_ANNOTATION) {
                 change = change
                     .remove_annotation(REPLACEMENT_FOR_ANNOTATION)
                     .remove_annotation(EVICTED_ANNOTATION)

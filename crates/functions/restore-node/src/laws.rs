@@ -1,4 +1,4 @@
-//! Whatever AWS answers: a group is changed only by an answer that is whole.
+//! Laws: a group is changed only if the answer of AWS is complete.
 
 use bad_input::{block_on, each_gap_of_xml, few_cases, spoiled_xml};
 use ec2::groups::Groups;
@@ -24,7 +24,7 @@ fn whole_group() -> String {
     one_group("", &[(OLD, "Standby")])
 }
 
-/// Takes one step of a put-back while the cluster cannot be asked. Returns the changes that it called for, and whether the group was whole.
+/// Takes one step of a restore while the cluster cannot be read. Returns the changes that it called for, and whether the group was whole.
 async fn restore(group: &str) -> (Vec<String>, bool) {
     let tag = |key: &str, value: &str| format!("<item><key>{key}</key><value>{value}</value></item>");
     let tags = [
@@ -46,10 +46,10 @@ async fn restore(group: &str) -> (Vec<String>, bool) {
         .on("CreateTags", "")
         .on("SetDesiredCapacity", "")
         .on("ExitStandby", "");
-    // The put-back began so long ago that the cluster is not waited for any more.
-    let asked = request(Some(2 * CLUSTER_PATIENCE));
+    // The restore began so long ago that it no longer waits for the cluster.
+    let late = request(Some(2 * CLUSTER_PATIENCE));
     if let Err(error) = RestoreNode::new(&aws.config(), &"world".parse().unwrap())
-        .handle(asked)
+        .restore(late)
         .await
     {
         let _ = error.failure();
@@ -66,7 +66,7 @@ async fn restore(group: &str) -> (Vec<String>, bool) {
 }
 
 #[tokio::test]
-async fn a_whole_answer_is_acted_upon_and_one_that_lacks_something_is_not() {
+async fn a_complete_answer_changes_the_group_and_an_incomplete_one_does_not() {
     let (changes, _) = restore(&whole_group()).await;
     assert!(!changes.is_empty());
     let mut tried = 0;

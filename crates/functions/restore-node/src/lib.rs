@@ -1,6 +1,9 @@
-//! After a failure, and for the sweep: puts the node back, step by step, one for each call. It works from the records alone, so that it
-//! does not matter who wrote them or how far they came. Where the group allows no way back, it says by which commands a person opens one.
+//! The Lambda `restore-node`: restores a node after a failure, and for the sweep. Each call takes one step.
+//!
+//! It works from the records alone, whichever execution wrote them and however far it came. If the group does not allow the restore, it
+//! reports the commands for an operator.
 
+mod cluster;
 mod error;
 mod facts;
 #[cfg(test)]
@@ -8,7 +11,6 @@ mod fixtures;
 mod kubernetes_half;
 #[cfg(test)]
 mod laws;
-mod look;
 mod notification;
 mod request;
 mod steps;
@@ -49,32 +51,32 @@ impl RestoreNode {
         }
     }
 
-    /// Handles a step of a put-back, or the removal of the marks of rotations that are over.
-    pub async fn answer(&self, call: RestoreCall) -> Result<Answer<RestoreVerdict>, Error> {
+    /// Handles a step of a restore, or the removal of the marks of ended rotations.
+    pub async fn handle_call(&self, call: RestoreCall) -> Result<Answer<RestoreVerdict>, Error> {
         match call {
-            RestoreCall::Node(request) => self.handle(*request).await,
+            RestoreCall::Node(request) => self.restore(*request).await,
             RestoreCall::Unmark { unmarking } => {
                 self.access.check(&unmarking.cluster_name)?;
                 let client = self.access.connect_anew().await?;
                 let unmarked = kubernetes::unmark_nodes(&client, &unmarking).await?;
-                let reason = format!("{unmarked} nodes were marked by rotations that are over");
+                let reason = format!("the marks of ended rotations are removed from {unmarked} nodes");
                 Ok(Answer::new(RestoreVerdict::Unmarked, reason))
             }
         }
     }
 
-    /// Takes the next step of the put-back. A refused call is tried again as long as there is patience.
-    /// After that the put-back ends without that call.
-    async fn handle(&self, request: RestoreRequest) -> Answered {
+    /// Takes the next step of the restore. A refused call is tried again as long as there is time.
+    /// After that the restore ends without that call.
+    async fn restore(&self, request: RestoreRequest) -> Answered {
         // A node of another cluster is never claimed by this installation.
         let subject = find_node_to_restore(&request).filter(|subject| subject.cluster == *self.access.name());
         let Some(subject) = subject else {
             return Ok(untouched(&request));
         };
-        let mut facts = self.look(subject.instance, request).await?;
+        let mut facts = self.fetch_facts(subject.instance, request).await?;
         let standing = match facts.request.leftover {
             Some(_) => self.judge_leftover(&mut facts).await?,
-            None if facts.may_go_on() => Standing::Ours,
+            None if facts.may_go_on() => Standing::OwnClaim,
             None => {
                 facts.remove_request().await?;
                 return Ok(untouched(&facts.request));
@@ -83,7 +85,7 @@ impl RestoreNode {
         if let Standing::Leave(answer) = standing {
             return Ok(*answer);
         }
-        self.look_around(&mut facts).await?;
+        self.fetch_group_facts(&mut facts).await?;
         if let Standing::Free(previous) = standing {
             if let Some(answer) = self.find_start(&facts, previous.as_ref()).await? {
                 return Ok(answer);
@@ -99,9 +101,11 @@ impl RestoreNode {
         let mut step = facts.next_step();
         if step == RestoreStep::UndoKubernetes {
             match facts.undo_kubernetes().await {
-                Ok(()) => return Ok(facts.wait(STEP_WAIT, &facts.say("is clean in Kubernetes"))),
+                Ok(()) => {
+                    return Ok(facts.wait(STEP_WAIT, &facts.describe_state("is restored in Kubernetes")));
+                }
                 Err(error @ Error::ClaimLost(_)) => return Err(error),
-                // The group's half does not need the Node.
+                // The restore of the group does not need the Node.
                 Err(error) => {
                     facts.cluster = Err(with_causes(&error));
                     step = facts.next_step();
@@ -122,7 +126,7 @@ impl RestoreNode {
 }
 
 fn untouched(request: &RestoreRequest) -> Answer<RestoreVerdict> {
-    notification::answer(
+    notification::build_last_answer(
         RestoreVerdict::Untouched,
         find_reason_of_untouched(request),
         request,

@@ -1,4 +1,4 @@
-//! The Lambda function `restore-node`; see the library.
+//! Starts the Lambda `restore-node`. The library has its logic.
 
 use restore_node::RestoreNode;
 
@@ -6,5 +6,5 @@ use restore_node::RestoreNode;
 async fn main() -> Result<(), lambda::Error> {
     let cluster = eks_auth::read_cluster_name(|name| std::env::var(name).ok())?;
     let step = RestoreNode::new(&lambda::configure().await, &cluster);
-    lambda::serve(|request| step.answer(request)).await
+    lambda::serve(|request| step.handle_call(request)).await
 }

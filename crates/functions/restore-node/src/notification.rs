@@ -1,4 +1,4 @@
-//! What people are told of a put-back, and what is counted: by its last answer, and by no other.
+//! Builds the last answer of a restore, with its notification and its metrics.
 
 use kubernetes::Occasion;
 use recycle::answer::envelope::Answer;
@@ -13,8 +13,8 @@ use crate::facts::FetchedFacts;
 use crate::request::{Report, find_node_to_restore, find_reason};
 
 impl FetchedFacts {
-    /// Answers a person's taint if it started this execution, which ends before it has claimed the node.
-    /// Says why in an Event on the Node, and removes the taint. Other executions leave the taint for the sweep.
+    /// Answers the request taint if it started this execution, which ends before it has claimed the node.
+    /// Writes the reason in an Event on the Node, and removes the taint. Other executions leave the taint for the sweep.
     pub(crate) async fn remove_request(&self) -> Result<(), Error> {
         let (Ok(cluster), Some(node)) = (&self.cluster, self.node()) else {
             return Ok(());
@@ -26,17 +26,17 @@ impl FetchedFacts {
         Ok(kubernetes::answer_request(client, node, Occasion::Refused, &reason, now, &self.me).await?)
     }
 
-    pub(crate) fn answer(
+    pub(crate) fn build_last_answer(
         &self,
         verdict: RestoreVerdict,
         report: impl Into<Report>,
     ) -> Answer<RestoreVerdict> {
-        answer(verdict, report, &self.request, Some(self))
+        build_last_answer(verdict, report, &self.request, Some(self))
     }
 }
 
 /// Returns the last answer, with its notification and metrics. `facts` holds the facts that were read, if there are any.
-pub(crate) fn answer(
+pub(crate) fn build_last_answer(
     verdict: RestoreVerdict,
     report: impl Into<Report>,
     request: &RestoreRequest,
@@ -55,10 +55,11 @@ pub(crate) fn answer(
     };
     let since = request.restore.since.unwrap_or_else(|| request.context.now());
     let error = request.failure.as_ref();
-    let answer = Answer::new(verdict, report.text());
-    let told = build_restored_notification(about, verdict, error, since, &report.history, report.what_to_do);
+    let answer = Answer::new(verdict, report.to_text());
+    let notification =
+        build_restored_notification(about, verdict, error, since, &report.text, report.what_to_do);
     let counted = measure_restore(verdict, error.map(|error| error.error.as_str()));
-    answer.with_notification(told).counting(counted)
+    answer.with_notification(notification).counting(counted)
 }
 
 #[cfg(test)]
@@ -66,9 +67,9 @@ mod tests {
     use scripted_kube::ScriptedKube;
     use serde_json::json;
 
-    use crate::fixtures::{NODE, claim, request_taint, target_in};
+    use crate::fixtures::{NODE, claim, facts_in, request_taint};
 
-    /// Returns the methods of the calls that an execution of this name makes on a node that a person has tainted.
+    /// Returns the methods of the calls that an execution of this name makes on a node with the request taint.
     async fn written_by(name: &str, is_claimed: bool) -> Vec<String> {
         let event = json!({"metadata": {}, "involvedObject": {}});
         let kube = ScriptedKube::new().on("POST", "/events", 201, event).on(
@@ -77,7 +78,7 @@ mod tests {
             200,
             json!({"metadata": {"name": "node-a", "resourceVersion": "8"}, "spec": {}}),
         );
-        let mut facts = target_in(&kube, is_claimed.then(|| claim("two")), None);
+        let mut facts = facts_in(&kube, is_claimed.then(|| claim("two")), None);
         facts.me = claim(name).fence;
         if let Ok(cluster) = &mut facts.cluster {
             cluster.node.as_mut().unwrap().taints = vec![request_taint()];
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_execution_that_a_taint_has_started_turns_it_down_and_not_where_somebody_is_at_work() {
+    async fn only_the_execution_that_the_taint_started_removes_it_from_an_unclaimed_node() {
         let started = "request-i-0123456789abcdef0-1";
         assert_eq!(written_by(started, false).await, ["POST", "PATCH"]);
         assert!(written_by(started, true).await.is_empty());

@@ -1,4 +1,4 @@
-//! What can be read from the execution's input and from the error that led here, whatever shape they are in.
+//! Reads the execution's input and the error that led to the restore, whatever shape they are in, and writes the report.
 
 use recycle::base::failure::Failure;
 use recycle::base::ids::{ClusterName, InstanceId};
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// answer stays below 8 KB.
 const LONGEST_REASON: usize = 1_500;
 
-/// The most characters of any other reason in an answer, such as why the cluster could not be asked.
+/// The most characters of any other reason in an answer, such as why the cluster could not be read.
 pub(crate) const LONGEST_WHY: usize = 400;
 
 /// The node that the execution was about.
@@ -22,7 +22,7 @@ pub(crate) struct NodeToRestore {
 }
 
 /// Returns the node that a sweep found, or else the node of the execution.
-/// None if that execution has certainly claimed nothing and has no person's request to answer.
+/// None if that execution has certainly claimed nothing and has no request taint to answer.
 pub(crate) fn find_node_to_restore(request: &RestoreRequest) -> Option<NodeToRestore> {
     if let Some(leftover) = request.leftover.clone() {
         return Some(NodeToRestore {
@@ -44,17 +44,17 @@ fn read_node_to_restore(input: &Value) -> Option<NodeToRestore> {
 }
 
 /// Checks whether the execution may have claimed a node. An invalid input is refused before anything is read.
-/// It may name a cluster that this installation may not even ask about.
+/// It may name a cluster that this installation has no permission to read.
 fn may_have_claimed(failure: &CaughtError) -> bool {
     failure.error != Failure::InvalidInput.name()
 }
 
-/// Returns why the node is put back: the error that led here, or, in a sweep, what became of the execution that had claimed the node.
+/// Returns why the node is restored: the error that led here, or, in a sweep, the end of the execution that had claimed the node.
 pub(crate) fn find_reason(request: &RestoreRequest) -> String {
     match (&request.failure, &request.owner) {
         (Some(failure), _) => first_error(failure),
         (None, Some(owner)) => format!("{} no longer runs ({})", owner.execution, owner.status),
-        (None, None) => "nobody works on it".to_owned(),
+        (None, None) => "no execution works on it".to_owned(),
     }
 }
 
@@ -94,54 +94,59 @@ fn first_error(failure: &CaughtError) -> String {
     text.chars().take(LONGEST_REASON).collect()
 }
 
-/// Report about a node at the end of its put-back.
+/// Report about a node at the end of its restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
     /// The reason, and the state of the node.
-    pub(crate) history: String,
+    pub(crate) text: String,
     /// Instructions for an operator: a sentence, then the commands, one a line. Empty if there is nothing to do.
     pub(crate) what_to_do: Vec<String>,
 }
 
 impl From<String> for Report {
-    fn from(history: String) -> Self {
+    fn from(text: String) -> Self {
         let what_to_do = Vec::new();
-        Self { history, what_to_do }
+        Self { text, what_to_do }
     }
 }
 
 impl Report {
-    pub(crate) fn text(&self) -> String {
-        let lines = std::iter::once(&self.history).chain(&self.what_to_do);
+    pub(crate) fn to_text(&self) -> String {
+        let lines = std::iter::once(&self.text).chain(&self.what_to_do);
         lines.map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 }
 
 /// Writes the report: the first error, what was done (a sentence, or nothing), the node's state, and the commands, one a line.
-/// `unseen` says why the cluster could not be asked.
-pub(crate) fn write_report(reason: &str, done: &str, left: &ManualCommands, unseen: Option<&str>) -> Report {
-    let state = match (left.is_lost, done.is_empty()) {
-        (true, _) => format!("Now {}.", left.state),
-        (false, true) => format!("The node was kept: {}.", left.state),
-        (false, false) => format!("{done} Now {}.", left.state),
+/// `cluster_error` is the reason why the cluster could not be read.
+pub(crate) fn write_report(
+    reason: &str,
+    done: &str,
+    manual: &ManualCommands,
+    cluster_error: Option<&str>,
+) -> Report {
+    let state = match (manual.is_lost, done.is_empty()) {
+        (true, _) => format!("Now {}.", manual.state),
+        (false, true) => format!("The node was kept: {}.", manual.state),
+        (false, false) => format!("{done} Now {}.", manual.state),
     };
     let mut report = Report::from(format!("{reason}\n{state}"));
-    if let Some(why) = unseen {
+    if let Some(why) = cluster_error {
         let why: String = why.chars().take(LONGEST_WHY).collect();
-        report.history += &format!(
-            "\nWhat is left on its Node object cannot be seen now ({why}). Once the cluster answers, the next sweep sees to it."
+        report.text += &format!(
+            "\nIts Node object cannot be read now ({why}). Once the cluster answers, the next sweep restores it."
         );
     }
-    if !left.commands.is_empty() {
-        let way_on = if left.is_lost {
+    if !manual.commands.is_empty() {
+        let heading = if manual.is_lost {
             "To end it:"
-        } else if left.can_be_resumed && unseen.is_none() {
-            "To go on, start another execution: it resumes. To put the node back instead:"
+        } else if manual.can_be_resumed && cluster_error.is_none() {
+            "To go on, start another execution: it resumes. To restore the node instead:"
         } else {
-            "To put the node back:"
+            "To restore the node:"
         };
-        report.what_to_do.push(way_on.to_owned());
-        report.what_to_do.extend(left.commands.iter().cloned());
+        report.what_to_do.push(heading.to_owned());
+        report.what_to_do.extend(manual.commands.iter().cloned());
     }
     report
 }
@@ -167,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_error_is_told_as_it_came() {
+    fn any_other_error_is_reported_unchanged() {
         let cases = [
             ("States.Timeout", "", "States.Timeout"),
             ("InternalError", "unknown verdict: x", "unknown verdict: x"),
@@ -188,31 +193,31 @@ mod tests {
             is_lost: false,
         };
         for unseen in [None, Some("w".repeat(100_000))] {
-            let report = write_report(&reason, "", &left, unseen.as_deref()).text();
+            let report = write_report(&reason, "", &left, unseen.as_deref()).to_text();
             assert!(report.len() < 8_500, "{}", report.len());
         }
     }
 
     #[test]
-    fn a_report_says_how_to_go_on_only_where_that_is_possible() {
+    fn a_report_mentions_another_execution_only_if_it_can_resume() {
         let left = |can_be_resumed| ManualCommands {
             state: "it is Standby".to_owned(),
             commands: vec!["undo".to_owned()],
             can_be_resumed,
             is_lost: false,
         };
-        let goes_on = write_report("oh", "", &left(true), None).text();
+        let goes_on = write_report("oh", "", &left(true), None).to_text();
         assert_eq!(
             goes_on,
-            "oh\nThe node was kept: it is Standby.\nTo go on, start another execution: it resumes. To put the node back \
+            "oh\nThe node was kept: it is Standby.\nTo go on, start another execution: it resumes. To restore the node \
              instead:\nundo"
         );
-        let ends_here = write_report("oh", "", &left(false), None).text();
+        let ends_here = write_report("oh", "", &left(false), None).to_text();
         assert_eq!(
             ends_here,
-            "oh\nThe node was kept: it is Standby.\nTo put the node back:\nundo"
+            "oh\nThe node was kept: it is Standby.\nTo restore the node:\nundo"
         );
-        let unseen = write_report("oh", "", &left(false), Some("connection refused")).text();
+        let unseen = write_report("oh", "", &left(false), Some("connection refused")).to_text();
         assert!(unseen.contains("(connection refused)"), "{unseen}");
         assert!(
             unseen.contains("Once the cluster answers, the next sweep"),
@@ -222,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_is_read_as_far_as_it_goes() {
+    fn only_the_fields_that_are_needed_are_read_from_the_input() {
         let good = json!({"instance_id": "i-0123456789abcdef0", "cluster_name": "world", "evict": 7});
         assert!(read_node_to_restore(&good).is_some());
         for bad in [

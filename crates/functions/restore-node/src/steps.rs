@@ -1,4 +1,4 @@
-//! The steps themselves: record, then act.
+//! The steps of a restore. Each change of the group is recorded before the call that makes it.
 
 use ec2::protection;
 use kubernetes::NodeChange;
@@ -22,74 +22,74 @@ use crate::request::{LONGEST_WHY, find_reason, find_reason_of_untouched, name_re
 use crate::{Answered, Error, RestoreNode};
 
 impl RestoreNode {
-    /// Takes one step, and answers how long to wait after it, or ends the put-back.
+    /// Takes one step, and answers how long to wait after it, or ends the restore.
     pub(crate) async fn take(&self, facts: &mut FetchedFacts, step: RestoreStep) -> Answered {
         let done = match step {
             RestoreStep::Wait(seconds, reason) => {
-                return Ok(facts.wait(seconds, &facts.say(&format!("waits: {reason}"))));
+                return Ok(facts.wait(seconds, &facts.describe_state(&format!("waits: {reason}"))));
             }
             RestoreStep::Done(note) => return self.finish(facts, note).await,
             RestoreStep::LeaveInStandby(stuck) => return self.leave_in_standby(facts, &stuck).await,
             RestoreStep::Report(note) => return self.report(facts, note).await,
             RestoreStep::UndoKubernetes => {
                 facts.undo_kubernetes().await?;
-                "is clean in Kubernetes".to_owned()
+                "is restored in Kubernetes".to_owned()
             }
             RestoreStep::Queue => {
                 facts.queue().await?;
-                "is about to go back".to_owned()
+                "is about to return to service".to_owned()
             }
             RestoreStep::Protect(ids) => {
                 let group = facts.group_name()?;
                 protection::protect(&self.groups, &self.instances, group, &ids, &facts.id).await?;
                 let members = ids.len();
-                format!("goes back; {members} members are protected from scale-in meanwhile")
+                format!("returns to service; {members} members are protected from scale-in until then")
             }
             RestoreStep::Unprotect(ids) => {
                 let group = facts.group.as_ref();
                 protection::unprotect(&self.groups, &self.instances, group, &ids).await?;
-                "has left no member protected".to_owned()
+                "needs no protected members any more".to_owned()
             }
             RestoreStep::CordonReplacement(id) => {
                 facts.cordon_replacement(&id).await?;
-                format!("goes back; its replacement {id}, which is empty, is kept so")
+                format!("returns to service; its replacement {id}, which has no pods, is cordoned")
             }
             RestoreStep::ReleaseReplacements {
                 new_members,
                 reservation,
             } => {
                 facts.release_replacements(&new_members, reservation).await?;
-                "has left no mark on its replacement".to_owned()
+                "needs no mark on its replacement any more".to_owned()
             }
             RestoreStep::TerminateReplacement(id) => {
                 self.terminate_replacement(facts, &id).await?;
-                format!("goes back; its replacement {id}, which is empty, is terminated")
+                format!("returns to service; its replacement {id}, which has no pods, is terminated")
             }
             RestoreStep::ForgetDead => {
                 self.groups.terminate(&facts.id).await?;
-                "is dead, and its group forgets it".to_owned()
+                "is terminated, and its group removes it".to_owned()
             }
             RestoreStep::Lower { from } => {
                 let group = self.record(facts, GroupChange::Lower(from)).await?;
                 let to = from.saturating_sub(1);
                 self.groups.set_desired_capacity(group, to).await?;
-                format!("goes back; the desired capacity is {to} instead of {from}")
+                format!("returns to service; the desired capacity is {to} instead of {from}")
             }
             RestoreStep::Raise { to } => {
                 let group = facts.group_name()?;
                 self.groups.set_desired_capacity(group, to).await?;
-                format!("is back; the desired capacity is {to}, so that no member has to go")
+                format!("is in service again; the desired capacity is {to}, so that no member is terminated")
             }
             RestoreStep::ExitStandby { from } => {
                 let group = self.record(facts, GroupChange::Exit(from)).await?;
                 self.groups.exit_standby(group, &facts.id).await?;
-                "goes back into service".to_owned()
+                "returns to service".to_owned()
             }
         };
-        // Without time left, the answer keeps the earlier reason.
-        // The last answer tells what prevented the put-back, and cleaning up must not hide that.
+        // Once the time is over, the answer keeps the earlier reason.
+        // The last answer reports what prevented the restore, and the cleanup must not hide that.
         let reason = if facts.has_time() {
-            facts.say(&done)
+            facts.describe_state(&done)
         } else {
             facts.request.restore.reason.clone()
         };
@@ -99,7 +99,8 @@ impl RestoreNode {
     async fn terminate_replacement(&self, facts: &FetchedFacts, id: &InstanceId) -> Result<(), Error> {
         self.record(facts, GroupChange::Terminate(id.clone())).await?;
         self.groups.remove(id).await?;
-        // If the call above makes our hook fire, it is completed here. If the hook fires later, its execution or the sweep handles that.
+        // If the call above makes the hook of recycle-eks fire, it is completed here. If the hook fires later, its execution or the sweep
+        // handles that.
         let group = facts.group_name()?;
         if self.groups.find_hook(group).await?.is_some() {
             self.groups.complete_hook(group, id).await?;
@@ -120,28 +121,28 @@ impl RestoreNode {
         facts.group_name()
     }
 
-    /// Ends the put-back of a node that is as it was before. The records go, too.
+    /// Ends the restore of a node that is as it was before, and also removes the records.
     async fn finish(&self, facts: &FetchedFacts, note: Option<String>) -> Answered {
         self.release_whole(facts).await?;
         let request = &facts.request;
         // A sweep's first step is its claim.
         let steps_before = u32::from(request.leftover.is_some());
         if request.restore.steps <= steps_before && note.is_none() {
-            return Ok(facts.answer(RestoreVerdict::Untouched, find_reason_of_untouched(request)));
+            return Ok(facts.build_last_answer(RestoreVerdict::Untouched, find_reason_of_untouched(request)));
         }
-        let mut state = facts.say("is in service");
+        let mut state = facts.describe_state("is in service");
         if let Some(node) = facts.node().filter(|node| node.unschedulable) {
             let why = match node.cordoned_by.as_deref() {
-                Some(FIELD_MANAGER) => "nobody can tell whether it was before us",
-                Some(_) | None => "that was not us",
+                Some(FIELD_MANAGER) => "it is not known whether it was cordoned before",
+                Some(_) | None => "recycle-eks did not cordon it",
             };
             state = format!("{state}, and stays cordoned: {why}");
         }
         if let Some(note) = note {
             state = format!("{state}; {note}");
         }
-        let text = format!("{}\nThe node was put back: {state}.", find_reason(request));
-        Ok(facts.answer(RestoreVerdict::Restored, text))
+        let text = format!("{}\nThe node was restored: {state}.", find_reason(request));
+        Ok(facts.build_last_answer(RestoreVerdict::Restored, text))
     }
 
     /// Leaves the node in Standby, and schedulable. The record and the Standby tag stay, because another execution needs them to go on from
@@ -158,25 +159,25 @@ impl RestoreNode {
             let obstacle: String = obstacle.chars().take(LONGEST_WHY).collect();
             why = format!("{why} ({obstacle})");
         }
-        let (reason, left) = (name_reason(&facts.request), facts.describe_what_is_left());
+        let (reason, manual) = (name_reason(&facts.request), facts.find_manual_commands());
         let done = format!("The node stays in Standby: {why}.");
-        Ok(facts.answer(verdict, write_report(&reason, &done, &left, None)))
+        Ok(facts.build_last_answer(verdict, write_report(&reason, &done, &manual, None)))
     }
 
-    /// Ends the put-back, and reports what is left and the commands that take it away.
-    /// A stopped or detached instance, and a sweep's instance that is gone or leaving, have nothing left to report.
+    /// Ends the restore, and reports the state of the node and the manual commands.
+    /// For a stopped or detached instance, and for a sweep's instance that is gone or leaving, there is nothing to report.
     async fn report(&self, facts: &mut FetchedFacts, note: Option<String>) -> Answered {
         if facts.request.leftover.is_some() && facts.is_going() {
-            return Ok(facts.forget());
+            return Ok(facts.answer_all_removed());
         }
         if facts.is_result() {
             facts.retire_if_stopped().await?;
             self.release_whole(facts).await?;
-            return Ok(facts.forget());
+            return Ok(facts.answer_all_removed());
         }
         let verdict = facts.report_once(RestoreVerdict::Kept);
-        // A member that our hook holds is not given up, so that a sweep goes on with it, unless its drain has timed out.
-        if !(facts.was_ours_to_end() && may_be_tried_again(&facts.request)) {
+        // A member that the hook of recycle-eks holds is not given up, so that a sweep goes on with it, unless its drain has timed out.
+        if !(facts.is_held_and_urgent() && may_be_tried_again(&facts.request)) {
             self.give_up(facts, false).await?;
         }
         if facts.cluster.is_ok() {
@@ -187,9 +188,9 @@ impl RestoreNode {
         Ok(facts.answer_with_manual_commands(verdict, note))
     }
 
-    /// Ends the put-back after a refused call, when there is no patience left.
-    /// The claim is removed from the Node, because it would hold up its whole group. What else is refused now stays.
-    /// A sweep fails, which operators also learn, and the next sweep tries again.
+    /// Ends the restore after a refused call, when the time is over.
+    /// The claim is removed from the Node, because it would hold up its whole group. Everything else that is refused now stays.
+    /// A sweep fails, which sends a notification, and the next sweep tries again.
     pub(crate) async fn leave_after_refusal(&self, facts: &mut FetchedFacts, refusal: Error) -> Answered {
         if let Err(error) = self.give_up(facts, true).await {
             ignore_refusal(error)?;
@@ -204,13 +205,13 @@ impl RestoreNode {
         Ok(facts.answer_refusal(&refusal))
     }
 
-    /// Tags the instance as given up, so that an operator has to handle it. Operators are told once, but after a refusal each time.
-    /// An instance that is gone or leaving is not tagged, unless `was_ours_to_end`.
+    /// Tags the instance as given up, so that an operator has to handle it. Operators are notified once, but after a refusal each time.
+    /// An instance that is gone or leaving is not tagged, unless `is_held_and_urgent`.
     pub(crate) async fn give_up(&self, facts: &mut FetchedFacts, was_refused: bool) -> Result<(), Error> {
-        let is_going = facts.is_going() && !facts.was_ours_to_end();
-        let is_told = is_going || (facts.gave_up().is_some() && !was_refused);
+        let is_going = facts.is_going() && !facts.is_held_and_urgent();
+        let is_reported = is_going || (facts.gave_up().is_some() && !was_refused);
         let at = facts.now();
-        if let Some(instance) = facts.instance.as_mut().filter(|_| !is_told) {
+        if let Some(instance) = facts.instance.as_mut().filter(|_| !is_reported) {
             let value = GaveUp { at, was_refused }.to_string();
             let tag = (GAVE_UP_TAG, value.clone());
             self.instances.tag(&instance.id, &[tag]).await?;
@@ -219,7 +220,7 @@ impl RestoreNode {
         Ok(())
     }
 
-    /// Removes the claim and what goes with it, from the Node first. A half that stays on the instance belongs to an execution that has
+    /// Removes the claim and its marks, from the Node first. Tags that stay on the instance belong to an execution that has
     /// ended. Returns the Node as it is then.
     async fn release(
         &self,
@@ -242,7 +243,7 @@ impl RestoreNode {
 }
 
 impl FetchedFacts {
-    /// Writes on the Node since when it is being put back. Of two nodes in a group, the one that wrote it first goes first.
+    /// Writes on the Node since when it is being restored. Of two nodes in a group, the one with the earlier time goes first.
     async fn queue(&self) -> Result<(), Error> {
         let now = self.now().to_string();
         self.amend_node(|node| {
@@ -272,8 +273,8 @@ impl FetchedFacts {
         if node.claim().is_none() {
             return Ok(None);
         }
-        // No claim is more urgent than this, so that a lost claim is always `ClaimLost`. By that name the sweep's state machine knows
-        // that there is nothing to mend. An execution ends with the error that led to its put-back.
+        // No claim is more urgent than this, so that a lost claim is always `ClaimLost`. By that name the sweep's state machine recognizes
+        // that there is nothing to restore. An execution ends with the error that led to its restore.
         Ok(Some(kubernetes::check_claim(
             node,
             &self.me,
@@ -281,8 +282,8 @@ impl FetchedFacts {
         )?))
     }
 
-    /// Removes the claim and what goes with it from the Node. Returns the Node as it is then; None if there is no Node or the cluster could
-    /// not be asked.
+    /// Removes the claim and its marks from the Node. Returns the Node as it is then; None if there is no Node or the cluster could
+    /// not be read.
     async fn release(&self, annotations: &[&str]) -> Result<Option<NodeFacts>, Error> {
         self.amend_node(|node| {
             if self.check_claim(node)?.is_none() {
@@ -321,7 +322,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{NODE, OLD, claim, facts, id, request, target_in};
+    use crate::fixtures::{NODE, OLD, claim, facts, facts_in, id, request};
 
     fn step(aws: &ScriptedAws) -> RestoreNode {
         RestoreNode::new(&aws.config(), &"world".parse().unwrap())
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whatever_changes_the_group_is_recorded_before_it_is_called_for() {
+    async fn each_change_of_the_group_is_recorded_before_its_call() {
         let mut facts = facts(Some(claim("one")), Some(claim("one")));
         let aws = ScriptedAws::new().on("CreateTags", "").on("ExitStandby", "");
         take(&aws, &mut facts, RestoreStep::ExitStandby { from: 2 })
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn our_protection_goes_before_the_tag_that_says_that_it_is_ours() {
+    async fn the_protection_is_removed_before_its_tag() {
         let mut facts = facts(Some(claim("one")), Some(claim("one")));
         let aws = ScriptedAws::new()
             .on("SetInstanceProtection", "")
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_step_is_recorded_behind_the_first() {
+    async fn a_second_change_is_recorded_behind_the_first() {
         let mut facts = facts(Some(claim("one")), Some(claim("one")));
         facts.group_changes = GroupChanges::default().with(GroupChange::Lower(2));
         let aws = ScriptedAws::new().on("CreateTags", "").on("ExitStandby", "");
@@ -425,16 +426,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_claim_goes_last_from_the_node_and_then_from_the_instance() {
+    async fn the_claim_is_removed_last_from_the_node_and_then_from_the_instance() {
         let kube = released();
         let aws = ScriptedAws::new().on("DeleteTags", "");
-        let mut facts = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        let mut facts = facts_in(&kube, Some(claim("one")), Some(claim("one")));
         facts.request = request(Some(60));
         let answer = step(&aws).finish(&facts, None).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Restored);
         assert_eq!(
             answer.reason,
-            format!("two pods are left\nThe node was put back: node node-a ({OLD}) is in service.")
+            format!("two pods are left\nThe node was restored: node node-a ({OLD}) is in service.")
         );
         let metadata = &kube.calls()[0].body["metadata"];
         for annotation in [CLAIM_ANNOTATION, RECORD_ANNOTATION, PROGRESS_ANNOTATION] {
@@ -445,7 +446,7 @@ mod tests {
             );
         }
         assert_eq!(metadata["resourceVersion"], "7");
-        for tag in ["claim", "group", "standby", "put-back"] {
+        for tag in ["claim", "group", "standby", "restore-log"] {
             assert!(
                 aws.calls()[0].contains(&format!("recycle-eks%3A{tag}")),
                 "{}",
@@ -455,9 +456,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_nothing_had_to_be_done_nothing_is_said_of_it() {
+    async fn a_restore_without_changes_answers_untouched() {
         let aws = ScriptedAws::new().on("DeleteTags", "");
-        let facts = target_in(&released(), Some(claim("one")), Some(claim("one")));
+        let facts = facts_in(&released(), Some(claim("one")), Some(claim("one")));
         let answer = step(&aws).finish(&facts, None).await.unwrap();
         assert_eq!(
             (answer.verdict, answer.reason.as_str()),
@@ -466,10 +467,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_that_stays_in_standby_keeps_what_another_execution_needs() {
+    async fn a_node_left_in_standby_keeps_the_records_for_another_execution() {
         let kube = released();
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
-        let mut facts = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        let mut facts = facts_in(&kube, Some(claim("one")), Some(claim("one")));
         facts.request = request(Some(60));
         let answer = step(&aws)
             .leave_in_standby(&mut facts, &Stuck::AtMaximum)
@@ -490,7 +491,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_that_somebody_else_took_meanwhile_is_left_alone() {
+    async fn a_claim_that_another_execution_took_in_between_is_left_alone() {
         let theirs = serde_json::to_string(&claim("two")).unwrap();
         let kube = ScriptedKube::new()
             .refuses("PATCH", NODE, 409, "Conflict", "the object has been modified")
@@ -501,7 +502,7 @@ mod tests {
                 json!({"metadata": {"name": "node-a", "resourceVersion": "8", "annotations": {CLAIM_ANNOTATION: theirs}}, "spec": {}}),
             );
         let aws = ScriptedAws::new();
-        let facts = target_in(&kube, Some(claim("one")), Some(claim("one")));
+        let facts = facts_in(&kube, Some(claim("one")), Some(claim("one")));
         let error = step(&aws).finish(&facts, None).await.unwrap_err();
         assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
         assert!(aws.calls().is_empty());

@@ -1,4 +1,4 @@
-//! A sweep's put-back: of a node whose execution no longer runs, under a claim of the sweep's own.
+//! The restore by the sweep: it claims a node whose execution no longer runs, and restores it under its own claim.
 
 use kubernetes::NodeChange;
 use recycle::answer::envelope::{Answer, RestoreBody, explain_question};
@@ -23,7 +23,7 @@ const AT_ONCE: u32 = 1;
 /// The sweep's standing towards a node, by the node's claim.
 pub(crate) enum Standing {
     /// The claim is this sweep's.
-    Ours,
+    OwnClaim,
     /// No execution works on the node. Holds the claim that was there, if there was one.
     Free(Option<Claim>),
     /// The sweep does not touch the node now. Holds the answer.
@@ -36,14 +36,14 @@ impl RestoreNode {
         let (found, owner) = (facts.claim(), facts.request.owner.as_ref());
         let began = facts.request.context.execution.start_time;
         let answer = match judge_leftover(found.as_ref(), &facts.me, owner, began, facts.now()) {
-            LeftoverDecision::RestoreState => return Ok(Standing::Ours),
+            LeftoverDecision::RestoreState => return Ok(Standing::OwnClaim),
             LeftoverDecision::Claim(previous) => return Ok(Standing::Free(previous)),
             LeftoverDecision::AskOwner(owner) => {
                 Answer::new(RestoreVerdict::AskOwner, explain_question(&owner))
                     .with(RestoreBody::Owner(owner))
             }
             LeftoverDecision::Wait(seconds) => {
-                let reason = facts.say("waits: a function of its execution may still be at work");
+                let reason = facts.describe_state("waits: a function of its execution may still be at work");
                 Answer::new(RestoreVerdict::Wait, reason).waiting(seconds)
             }
             LeftoverDecision::Leave(reason) => Answer::new(RestoreVerdict::Untouched, reason),
@@ -51,15 +51,16 @@ impl RestoreNode {
                 let verdict = facts.report_once(RestoreVerdict::Kept);
                 self.give_up(facts, false).await?;
                 let state = format!(
-                    "carries {text:?} where its claim should be; remove it if nobody works on the node"
+                    "carries {text:?} where its claim should be; remove it if no execution works on the node"
                 );
-                facts.answer(verdict, facts.say(&state))
+                facts.build_last_answer(verdict, facts.describe_state(&state))
             }
         };
         Ok(Standing::Leave(Box::new(answer)))
     }
 
-    /// Returns the answer for a node that is not put back but started: a member that our hook holds, or a node that a person has tainted.
+    /// Returns the answer for a node that is not restored but started: a member that the hook of recycle-eks holds, or a node with the
+    /// request taint.
     /// If an execution has worked on the node before, the taint has been answered.
     /// A member that is drained already, and waits for another tool's hook, is left untouched.
     pub(crate) async fn find_start(
@@ -69,30 +70,30 @@ impl RestoreNode {
     ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
         let owner = facts.request.owner.as_ref();
         if facts.is_held() && previous.is_some_and(|previous| is_done_with(previous, owner)) {
-            let reason = facts.say("is drained, and its group waits for a hook that is not ours");
+            let reason = facts.describe_state("is drained, and its group waits for the hook of another tool");
             return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
         }
         let cause = find_cause(previous, facts.now());
         let hook = self.find_hook_to_start(facts, previous).await?;
         let is_requested = facts.node().is_some_and(NodeFacts::is_requested);
-        let (way, why) = if hook.is_some() {
-            (BY_HOOK, "is held by our lifecycle hook")
+        let (trigger, why) = if hook.is_some() {
+            (BY_HOOK, "is held by the lifecycle hook of recycle-eks")
         } else if is_requested && previous.is_none() && !facts.is_going() {
-            (BY_REQUEST, "is asked for by the taint recycle-eks/request")
+            (BY_REQUEST, "is requested by the taint recycle-eks/request")
         } else {
             return Ok(None);
         };
         let start = Start {
             hook,
-            ..Start::new(way, &facts.id, &cause)
+            ..Start::new(trigger, &facts.id, &cause)
         };
-        let reason = facts.say(&format!("{why}, and nobody works on it"));
+        let reason = facts.describe_state(&format!("{why}, and no execution works on it"));
         Ok(Some(
             Answer::new(RestoreVerdict::Start, reason).with(RestoreBody::Start(start)),
         ))
     }
 
-    /// Returns the hook to start an execution with, for a member that our hook holds or held.
+    /// Returns the hook to start an execution with, for a member that the hook of recycle-eks holds or held.
     /// None if an execution gave the node up before.
     async fn find_hook_to_start(
         &self,
@@ -103,8 +104,8 @@ impl RestoreNode {
         let Some(group) = facts.group.as_ref().filter(|_| may_go_on) else {
             return Ok(None);
         };
-        let was_held_by_ours = previous.is_some_and(|previous| previous.urgency == Urgency::Hook);
-        if !was_held_by_ours && self.groups.find_hook(&group.name).await?.is_none() {
+        let was_claimed_for_hook = previous.is_some_and(|previous| previous.urgency == Urgency::Hook);
+        if !was_claimed_for_hook && self.groups.find_hook(&group.name).await?.is_none() {
             return Ok(None);
         }
         Ok(Some(Hook {
@@ -117,7 +118,7 @@ impl RestoreNode {
     }
 
     /// Makes the claim this sweep's, and returns the answer.
-    /// A node that was given up is left to an operator while another try makes no sense.
+    /// A node that was given up is left to an operator while another attempt makes no sense.
     /// None if no group is known, or if the instance is gone or leaving: then nothing can carry a claim, or be held by one.
     pub(crate) async fn claim_leftover(
         &self,
@@ -126,7 +127,7 @@ impl RestoreNode {
     ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
         let is_final = |gave_up: GaveUp| gave_up.is_final(&facts.next_step(), facts.now());
         if facts.gave_up().is_some_and(is_final) && !facts.is_result() {
-            let reason = facts.say("is a person's to see to, who was told");
+            let reason = facts.describe_state("was given up, and an operator was notified");
             return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
         }
         let group = previous.as_ref().map(|claim| claim.group.clone());
@@ -139,7 +140,9 @@ impl RestoreNode {
             ..Claim::new(facts.me.clone(), group, Urgency::Planned, facts.now())
         };
         self.write_claim(facts, &claim).await?;
-        Ok(Some(facts.wait(AT_ONCE, &facts.say("is claimed by the sweep"))))
+        Ok(Some(
+            facts.wait(AT_ONCE, &facts.describe_state("is claimed by the sweep")),
+        ))
     }
 
     /// Writes the claim against the version of the Node that was read. If another execution was quicker, it keeps the claim.
@@ -163,7 +166,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{NODE, OLD, claim, facts, target_in};
+    use crate::fixtures::{NODE, OLD, claim, facts, facts_in};
 
     /// Returns the sweep's request about an owner that ended so many seconds ago.
     fn request(ended_for: Option<i64>) -> RestoreRequest {
@@ -194,14 +197,14 @@ mod tests {
         facts.request = request;
         let step = RestoreNode::new(&aws.config(), &"world".parse().unwrap());
         match step.judge_leftover(&mut facts).await.unwrap() {
-            Standing::Ours => None,
+            Standing::OwnClaim => None,
             Standing::Free(previous) => step.claim_leftover(&facts, previous).await.unwrap(),
             Standing::Leave(answer) => Some(*answer),
         }
     }
 
     #[tokio::test]
-    async fn the_claim_is_written_against_the_node_that_was_read_before_anything_is_done() {
+    async fn the_claim_is_written_first_against_the_node_that_was_read() {
         let kube = ScriptedKube::new().on(
             "PATCH",
             NODE,
@@ -209,7 +212,7 @@ mod tests {
             json!({"metadata": {"name": "node-a", "resourceVersion": "8"}, "spec": {}}),
         );
         let aws = ScriptedAws::new().on("CreateTags", "");
-        let facts = target_in(&kube, Some(claim("two")), Some(claim("two")));
+        let facts = facts_in(&kube, Some(claim("two")), Some(claim("two")));
         let answer = claimed(&aws, facts, request(Some(600))).await.unwrap();
         assert_eq!(
             (answer.verdict, answer.wait_seconds),
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_owner_is_asked_about_and_given_time_before_its_claim_is_touched() {
+    async fn an_owner_is_looked_up_and_given_time_before_its_claim_is_touched() {
         let aws = ScriptedAws::new();
         let theirs = || facts(Some(claim("two")), Some(claim("two")));
         let answer = claimed(&aws, theirs(), request(None)).await.unwrap();
@@ -238,13 +241,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_of_this_sweep_is_worked_on() {
+    async fn the_sweep_continues_with_its_own_claim() {
         let facts = facts(Some(claim("one")), Some(claim("one")));
         assert_eq!(claimed(&ScriptedAws::new(), facts, request(None)).await, None);
     }
 
     #[tokio::test]
-    async fn what_people_were_told_of_is_left_alone_as_long_as_nothing_can_be_done() {
+    async fn a_node_that_was_given_up_is_left_alone_while_nothing_can_be_done() {
         let aws = ScriptedAws::new();
         let mut facts = facts(None, None);
         let instance = facts.instance.as_mut().unwrap();
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_that_somebody_edited_is_a_persons_who_is_told_once() {
+    async fn an_edited_claim_is_reported_once_and_left_to_an_operator() {
         let edited = |tags: &[&str]| {
             let mut facts = facts(None, None);
             if let Ok(cluster) = &mut facts.cluster {
@@ -302,25 +305,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_said_in_this_very_step_is_said_again_if_it_was_not_heard() {
-        let mut told = facts(None, None);
-        let tags = &mut told.instance.as_mut().unwrap().tags;
+    async fn a_report_of_this_very_step_is_repeated() {
+        let mut reported = facts(None, None);
+        let tags = &mut reported.instance.as_mut().unwrap().tags;
         tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:30:00Z".to_owned());
-        told.request = request(None);
-        assert_eq!(told.report_once(RestoreVerdict::Kept), RestoreVerdict::Kept);
+        reported.request = request(None);
+        assert_eq!(reported.report_once(RestoreVerdict::Kept), RestoreVerdict::Kept);
     }
 
     #[tokio::test]
-    async fn whom_our_hook_holds_is_started_again_unless_it_was_given_up() {
-        const OURS: &str = "<LifecycleHooks><member><LifecycleHookName>recycle-eks</LifecycleHookName><LifecycleTransition>\
+    async fn a_member_held_by_the_hook_is_started_again_unless_it_was_given_up() {
+        const HOOK: &str = "<LifecycleHooks><member><LifecycleHookName>recycle-eks</LifecycleHookName><LifecycleTransition>\
             autoscaling:EC2_INSTANCE_TERMINATING</LifecycleTransition><HeartbeatTimeout>900</HeartbeatTimeout></member></LifecycleHooks>";
         let by_hook = Claim {
             urgency: Urgency::Hook,
             ..claim("two")
         };
         let cases = [
-            ("Terminating:Wait", None, OURS, false, true),
-            ("Terminating:Retained", None, OURS, false, true),
+            ("Terminating:Wait", None, HOOK, false, true),
+            ("Terminating:Retained", None, HOOK, false, true),
             ("Terminating:Wait", None, "<LifecycleHooks/>", false, false),
             (
                 "Terminating:Wait",
@@ -329,9 +332,9 @@ mod tests {
                 false,
                 true,
             ),
-            ("Terminating:Wait", Some(&by_hook), OURS, true, false),
-            ("Terminating:Proceed", Some(&by_hook), OURS, false, false),
-            ("Standby", None, OURS, false, false),
+            ("Terminating:Wait", Some(&by_hook), HOOK, true, false),
+            ("Terminating:Proceed", Some(&by_hook), HOOK, false, false),
+            ("Standby", None, HOOK, false, false),
         ];
         for (state, previous, hooks, gave_up, expected) in cases {
             let mut facts = facts(None, None);
@@ -357,25 +360,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whom_a_person_has_tainted_is_started_unless_it_was_begun_before_or_goes() {
+    async fn a_node_with_the_request_taint_is_started_unless_it_was_begun_or_leaves() {
         let cases = [
             ("tainted", "Standby", true, None, true),
             ("not tainted", "Standby", false, None, false),
             (
-                "begun by one who has ended",
+                "begun by an ended execution",
                 "Standby",
                 true,
                 Some(claim("two")),
                 false,
             ),
-            ("goes", "Terminating:Proceed", true, None, false),
-            (
-                "goes, and was given up",
-                "Terminating:Retained",
-                true,
-                None,
-                false,
-            ),
+            ("leaving", "Terminating:Proceed", true, None, false),
+            ("leaving, and given up", "Terminating:Retained", true, None, false),
         ];
         for (name, state, is_tainted, previous, expected) in cases {
             let mut facts = facts(None, None);

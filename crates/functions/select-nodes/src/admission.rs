@@ -1,4 +1,4 @@
-//! Whether the next node of a group may start.
+//! Decides whether the next node of a group may start.
 
 use jiff::Timestamp;
 use recycle::base::ids::{ClusterName, InstanceId};
@@ -25,14 +25,14 @@ use crate::group::{GroupRequest, read_group_request};
 use crate::{Answered, Error, SelectNodes};
 
 /// Facts that decide whether a node may start, and the node.
-struct Asking {
-    request_of_group: GroupRequest,
+struct AdmissionFacts {
+    group_request: GroupRequest,
     members: Members,
     waiting_node: WaitingNode,
     now: Timestamp,
 }
 
-impl Asking {
+impl AdmissionFacts {
     /// Returns the nodes before this one.
     fn earlier(&self) -> &[InstanceId] {
         self.members
@@ -47,94 +47,85 @@ type Outcomes<'a> = Vec<(&'a InstanceId, AttemptOutcome)>;
 impl SelectNodes {
     /// Decides whether the next node may start.
     pub(crate) async fn may_start(&self, request: SelectRequest) -> Answered {
-        let mut asking = Asking {
-            request_of_group: read_group_request(&request)?,
+        let mut facts = AdmissionFacts {
+            group_request: read_group_request(&request)?,
             members: request.members.ok_or(Error::NotAsked("members"))?,
-            waiting_node: request.waiting_node.ok_or(Error::NotAsked("turn"))?,
+            waiting_node: request.waiting_node.ok_or(Error::NotAsked("waiting_node"))?,
             now: request.context.now(),
         };
         let admission = match self
-            .catch_up(&asking.request_of_group, &mut asking.waiting_node)
+            .catch_up(&facts.group_request, &mut facts.waiting_node)
             .await?
         {
             Some(admission) => admission,
-            None => self.judge(&asking, &request.cluster_name).await?,
+            None => self.judge(&facts, &request.cluster_name).await?,
         };
         Ok(admission.answer(
-            &asking.request_of_group.rotation,
-            &asking.request_of_group.part,
-            &asking.waiting_node,
+            &facts.group_request.rotation,
+            &facts.group_request.part,
+            &facts.waiting_node,
         ))
     }
 
-    async fn judge(&self, asking: &Asking, cluster: &ClusterName) -> Result<Admission, Error> {
-        let (request_of_group, waiting_node, now) =
-            (&asking.request_of_group, &asking.waiting_node, asking.now);
-        let at_once = asking.members.at_once;
+    async fn judge(&self, facts: &AdmissionFacts, cluster: &ClusterName) -> Result<Admission, Error> {
+        let (group_request, waiting_node, now) = (&facts.group_request, &facts.waiting_node, facts.now);
+        let at_once = facts.members.at_once;
         if let Some(admission) =
-            check_waiting_node(&request_of_group.terms, &request_of_group.part, waiting_node, now)
+            check_waiting_node(&group_request.terms, &group_request.part, waiting_node, now)
         {
             return Ok(admission);
         }
-        let fleet = self.groups.fetch_fleet(&request_of_group.part.group).await?;
-        let admission = check_group(
-            &request_of_group.terms,
-            waiting_node,
-            at_once,
-            fleet.as_ref(),
-            now,
-        );
+        let fleet = self.groups.fetch_fleet(&group_request.part.group).await?;
+        let admission = check_group(&group_request.terms, waiting_node, at_once, fleet.as_ref(), now);
         let Some(fleet) = fleet else {
             return Ok(admission.unwrap_or(Admission::Start));
         };
         if let Some(admission) = admission {
-            return self.give_up(asking, &fleet, admission).await;
+            return self.give_up(facts, &fleet, admission).await;
         }
         let client = self.connect(cluster).await?;
-        let nodes = &asking.members.nodes;
-        let claimed = kubernetes::list_group(&client, &request_of_group.part.group).await?;
+        let nodes = &facts.members.nodes;
+        let claimed = kubernetes::list_group(&client, &group_request.part.group).await?;
         let replacements = kubernetes::list_replacements(&client, nodes).await?;
-        let begun = find_begun(nodes, &claimed, &replacements, &request_of_group.part.execution);
+        let begun = find_begun(nodes, &claimed, &replacements, &group_request.part.execution);
         let canary = find_canary(waiting_node, &begun);
         if let Some(admission) = check_canary(&canary, waiting_node, at_once) {
             return Ok(admission);
         }
         let mut outcomes = Vec::new();
-        if let Some(budget) = request_of_group.terms.failure_budget {
-            let mut doubtful = find_doubtful(asking.earlier(), &fleet, &begun);
-            doubtful.extend(self.find_lost(request_of_group, asking.earlier(), &fleet).await?);
-            outcomes = self.fetch_outcomes(asking, &fleet, doubtful).await?;
+        if let Some(budget) = group_request.terms.failure_budget {
+            let mut doubtful = find_doubtful(facts.earlier(), &fleet, &begun);
+            doubtful.extend(self.find_lost(group_request, facts.earlier(), &fleet).await?);
+            outcomes = self.fetch_outcomes(facts, &fleet, doubtful).await?;
             if let Some(admission) = check_failures(budget, count_failed(&outcomes)) {
                 return Ok(admission);
             }
         }
         let admission = self
-            .judge_canary(&client, asking, &fleet, outcomes, &canary)
+            .judge_canary(&client, facts, &fleet, outcomes, &canary)
             .await?;
         if let Some(admission) = admission {
             return Ok(admission);
         }
-        if request_of_group.terms.wait_for_pending_pods && has_evicted(&begun) {
+        if group_request.terms.wait_for_pending_pods && has_evicted(&begun) {
             let pending = kubernetes::list_pending_pods(&client).await?;
-            let displaced = find_displaced(&begun, &pending, request_of_group.part.began_at);
+            let displaced = find_displaced(&begun, &pending, group_request.part.began_at);
             if let Some(admission) = check_displaced(&displaced, waiting_node) {
-                return self.give_up(asking, &fleet, admission).await;
+                return self.give_up(facts, &fleet, admission).await;
             }
         }
         Ok(Admission::Start)
     }
 
-    /// Moves the turn on to the next free execution name of the node. Executions with its names exist, for example, after a redrive of the
-    /// rotation. Returns an answer if one of them still runs or has succeeded.
+    /// Moves `waiting_node` on to the next free execution name of the node. Executions with its names exist, for example, after a redrive
+    /// of the rotation. Returns an answer if one of them still runs or has succeeded.
     async fn catch_up(
         &self,
-        request_of_group: &GroupRequest,
+        group_request: &GroupRequest,
         waiting_node: &mut WaitingNode,
     ) -> Result<Option<Admission>, Error> {
-        while waiting_node.exists && waiting_node.attempt <= request_of_group.terms.retries.saturating_add(1)
-        {
-            let execution =
-                request_of_group.find_execution(&waiting_node.instance_id, waiting_node.attempt)?;
+        while waiting_node.exists && waiting_node.attempt <= group_request.terms.retries.saturating_add(1) {
+            let execution = group_request.find_execution(&waiting_node.instance_id, waiting_node.attempt)?;
             let described = self.executions.describe(&execution).await?;
             let (status, output) = described.unzip();
             match status.as_deref() {
@@ -159,23 +150,19 @@ impl SelectNodes {
         Ok(None)
     }
 
-    /// Finds the earlier nodes that are gone and whose first try ended badly. One listing of executions covers them all.
+    /// Finds the earlier nodes that are gone and whose first attempt did not succeed. One listing of executions covers them all.
     pub(crate) async fn find_lost<'a>(
         &self,
-        request_of_group: &GroupRequest,
+        group_request: &GroupRequest,
         earlier: &'a [InstanceId],
         fleet: &Fleet,
     ) -> Result<Vec<&'a InstanceId>, Error> {
         let mut lost = find_gone(earlier, fleet);
         if !lost.is_empty() {
-            let (machine, since) = (
-                find_machine(&request_of_group.part),
-                request_of_group.part.began_at,
-            );
+            let (machine, since) = (find_machine(&group_request.part), group_request.part.began_at);
             let ended_badly = self.executions.list_ended_badly(&machine, since).await?;
-            let name = |node: &InstanceId| {
-                name_try(&request_of_group.part, request_of_group.rotation.trigger, node, 1)
-            };
+            let name =
+                |node: &InstanceId| name_try(&group_request.part, group_request.rotation.trigger, node, 1);
             lost.retain(|node| ended_badly.contains(&name(node)));
         }
         Ok(lost)
@@ -185,24 +172,24 @@ impl SelectNodes {
     /// Otherwise a group would take a day, or an hour, for each of its nodes, and keep other rotations out all that time.
     async fn give_up(
         &self,
-        asking: &Asking,
+        facts: &AdmissionFacts,
         fleet: &Fleet,
         admission: Admission,
     ) -> Result<Admission, Error> {
-        let at_once = asking.members.at_once;
+        let at_once = facts.members.at_once;
         let Admission::Wait(_, reason) = &admission else {
             return Ok(admission);
         };
-        if !comes_after_others(&asking.waiting_node, at_once) {
+        if !comes_after_others(&facts.waiting_node, at_once) {
             return Ok(admission);
         }
-        let earlier = asking.earlier().iter().rev();
+        let earlier = facts.earlier().iter().rev();
         let mut not_begun = 0;
         for node in earlier.filter(|id| is_in_service(id, fleet)) {
             if is_one_left(not_begun, at_once) {
                 break;
             }
-            let execution = asking.request_of_group.find_execution(node, 1)?;
+            let execution = facts.group_request.find_execution(node, 1)?;
             let status = self.executions.find_status(&execution).await?;
             not_begun += usize::from(status.is_none());
         }
@@ -212,36 +199,36 @@ impl SelectNodes {
         Ok(admission)
     }
 
-    /// Asks Step Functions what became of the executions of these nodes.
+    /// Fetches the outcomes of the executions of these nodes from Step Functions.
     async fn fetch_outcomes<'a>(
         &self,
-        asking: &Asking,
+        facts: &AdmissionFacts,
         fleet: &Fleet,
         nodes: Vec<&'a InstanceId>,
     ) -> Result<Outcomes<'a>, Error> {
-        let terms = &asking.request_of_group.terms;
+        let terms = &facts.group_request.terms;
         let mut outcomes = Vec::new();
         for node in nodes {
             let is_there = is_in_service(node, fleet);
             let mut attempt = 1;
             let outcome = loop {
-                let execution = asking.request_of_group.find_execution(node, attempt)?;
+                let execution = facts.group_request.find_execution(node, attempt)?;
                 let status = self.executions.find_status(&execution).await?;
                 if let Some(outcome) = judge_try(status.as_deref(), attempt, terms.retries, is_there) {
                     break outcome;
                 }
                 attempt += 1;
             };
-            outcomes.push((node, settle_outcome(outcome, &asking.waiting_node, terms)));
+            outcomes.push((node, settle_outcome(outcome, &facts.waiting_node, terms)));
         }
         Ok(outcomes)
     }
 
-    /// Judges by the group's first replacement whether more nodes may start. `known` holds the pasts that were asked about before.
+    /// Judges by the group's first replacement whether more nodes may start. `known` holds the outcomes that were fetched before.
     async fn judge_canary(
         &self,
         client: &kube::Client,
-        asking: &Asking,
+        facts: &AdmissionFacts,
         fleet: &Fleet,
         known: Outcomes<'_>,
         canary: &Canary<'_>,
@@ -250,21 +237,20 @@ impl SelectNodes {
             Canary::First | Canary::Passed | Canary::Await(_) => Ok(None),
             Canary::Ask => {
                 let is_known = |id: &InstanceId| known.iter().any(|(known, _)| *known == id);
-                let unknown = asking.earlier().iter().filter(|id| !is_known(id)).collect();
-                let mut outcomes = self.fetch_outcomes(asking, fleet, unknown).await?;
+                let unknown = facts.earlier().iter().filter(|id| !is_known(id)).collect();
+                let mut outcomes = self.fetch_outcomes(facts, fleet, unknown).await?;
                 outcomes.extend(known);
-                let budget = asking.request_of_group.terms.failure_budget;
+                let budget = facts.group_request.terms.failure_budget;
                 let admission = budget.and_then(|budget| check_failures(budget, count_failed(&outcomes)));
-                Ok(admission.or_else(|| {
-                    check_outcomes(&outcomes, fleet, &asking.waiting_node, asking.members.at_once)
-                }))
+                Ok(admission
+                    .or_else(|| check_outcomes(&outcomes, fleet, &facts.waiting_node, facts.members.at_once)))
             }
             Canary::Judge(replacement) => {
                 let control_plane = kubernetes::read_release(client).await?;
                 if let Some(admission) = check_kubelet(replacement, control_plane) {
                     return Ok(Some(admission));
                 }
-                self.judge_replacement(asking, fleet, replacement, control_plane)
+                self.judge_replacement(facts, fleet, replacement, control_plane)
                     .await
             }
         }
@@ -275,12 +261,12 @@ impl SelectNodes {
     /// A template that cannot be read any more launches nothing, so the group stops if a criterion needs it.
     async fn judge_replacement(
         &self,
-        asking: &Asking,
+        facts: &AdmissionFacts,
         fleet: &Fleet,
         replacement: &NodeFacts,
         control_plane: Option<Release>,
     ) -> Result<Option<Admission>, Error> {
-        let criteria = match &asking.request_of_group.rotation.selection {
+        let criteria = match &facts.group_request.rotation.selection {
             Selection::Outdated(outdated) => outdated.for_replacement(),
             Selection::InstanceIds(_) | Selection::Alarm(_) => None,
         };
@@ -293,7 +279,7 @@ impl SelectNodes {
         if let Some(why) = unreadable.first().filter(|_| criteria.asks_templates()) {
             return Ok(Some(Admission::stop(why)));
         }
-        if describe_launch_source(fleet, &templates) != asking.members.launch_source {
+        if describe_launch_source(fleet, &templates) != facts.members.launch_source {
             return Ok(None);
         }
         let ids = std::slice::from_ref(&member.instance);
@@ -303,7 +289,7 @@ impl SelectNodes {
             templates: &templates,
             nodes: std::slice::from_ref(replacement),
             control_plane,
-            now: asking.now,
+            now: facts.now,
         };
         if !is_outdated(&criteria, fleet, member, &known) {
             return Ok(None);
@@ -318,7 +304,7 @@ impl SelectNodes {
             }
             (None, None) => describe_source(None, None, None),
         };
-        let text = format!("the replacement {} is outdated, too: {why}", member.instance);
+        let text = format!("the replacement {} is also outdated: {why}", member.instance);
         Ok(Some(Admission::stop_with(Stop::ReplacementStillOutdated, text)))
     }
 }

@@ -1,4 +1,4 @@
-//! The environment: how many nodes of a group at once.
+//! Reads the environment: the maximum number of nodes of a group that are recycled at once.
 
 use crate::Error;
 
@@ -8,7 +8,7 @@ const MOST_AT_ONCE: &str = "MAX_SURGE_PER_GROUP";
 pub fn read_most_at_once(variable: impl Fn(&str) -> Option<String>) -> Result<u32, Error> {
     let reason = match variable(MOST_AT_ONCE).map(|value| (value.parse(), value)) {
         Some((Ok(most @ 1..), _)) => return Ok(most),
-        Some((Ok(_) | Err(_), value)) => format!("it must be a whole number from 1 on, and is {value:?}"),
+        Some((Ok(_) | Err(_), value)) => format!("it must be a whole number from 1 on, but is {value:?}"),
         None => "it is not set".to_owned(),
     };
     Err(Error::Environment(MOST_AT_ONCE, reason))
@@ -30,8 +30,8 @@ mod tests {
         assert_eq!(read(Some("5")), Ok(5));
         for (value, words) in [
             (None, "MAX_SURGE_PER_GROUP: it is not set"),
-            (Some("0"), "and is \"0\""),
-            (Some("x"), "and is \"x\""),
+            (Some("0"), "but is \"0\""),
+            (Some("x"), "but is \"x\""),
         ] {
             assert!(read(value).unwrap_err().contains(words), "{value:?}");
         }
@@ -41,7 +41,7 @@ mod tests {
         #![proptest_config(config())]
 
         #[test]
-        fn whatever_is_there_is_read_or_its_variable_is_named(
+        fn any_environment_is_read_or_the_error_names_the_variable(
             value in prop_oneof![any_text(), spoiled_text(&["5", "40"])],
         ) {
             match read_most_at_once(|_| Some(value.clone())) {

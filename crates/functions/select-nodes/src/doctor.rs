@@ -1,4 +1,4 @@
-//! What only a function sees of an installation: whether its role and its network reach the cluster and AWS.
+//! Examines the installation from inside a function: whether its role and its network reach the cluster and AWS.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use recycle::cluster::node::NodeList;
 use recycle::doctor::facts::{Inside, Seen, find_odd_nodes};
 use recycle::rotation::fleet::Fleet;
 
-use crate::rotation::members;
+use crate::rotation::list_members;
 use crate::{Error, SelectNodes};
 
 type Ids = BTreeSet<InstanceId>;
 
 impl SelectNodes {
     /// Examines everything, whatever fails, because failures are what the doctor reports.
-    /// Asks everything at once: what cannot be reached takes its time, and the function has a minute.
+    /// Makes all calls at once, because a service that cannot be reached takes its time, and the function has a minute.
     pub(crate) async fn examine(&self, cluster: &ClusterName, execution: Option<&ExecutionArn>) -> Inside {
         let (step_functions, (api_server, missing_permissions, nodes), (fleets, members, there)) = tokio::join!(
             self.reach_step_functions(execution),
@@ -26,7 +26,7 @@ impl SelectNodes {
             self.examine_groups(cluster),
         );
         let untagged = there.as_ref().map(|there| find_untagged(there, cluster));
-        let there = self.find_more(there, &members, &nodes).await;
+        let there = self.add_instances_of_nodes(there, &members, &nodes).await;
         Inside {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             api_server,
@@ -67,7 +67,8 @@ impl SelectNodes {
         cluster: &ClusterName,
     ) -> (Seen<Vec<Fleet>>, Seen<Ids>, Seen<Vec<Instance>>) {
         let fleets = seen(self.groups.fetch_fleets(cluster).await);
-        let members_of = |fleets: &Vec<Fleet>| fleets.iter().flat_map(|fleet| members(&[fleet])).collect();
+        let members_of =
+            |fleets: &Vec<Fleet>| fleets.iter().flat_map(|fleet| list_members(&[fleet])).collect();
         let members: Seen<Ids> = fleets.as_ref().map(members_of);
         let ids = members.as_ref().found().into_iter().flatten();
         let there = seen(self.find_there(ids).await);
@@ -75,7 +76,7 @@ impl SelectNodes {
     }
 
     /// Adds the existing instances of Nodes that are in no group to the existing members.
-    async fn find_more(
+    async fn add_instances_of_nodes(
         &self,
         there: Seen<Vec<Instance>>,
         members: &Seen<Ids>,
@@ -113,15 +114,15 @@ fn find_untagged(members: &[Instance], cluster: &ClusterName) -> Vec<InstanceId>
 
 async fn ask<T>(
     client: &Seen<kube::Client>,
-    question: impl AsyncFnOnce(&kube::Client) -> Result<T, kubernetes::Error>,
+    call: impl AsyncFnOnce(&kube::Client) -> Result<T, kubernetes::Error>,
 ) -> Seen<T> {
     match client.as_ref().known() {
-        Ok(client) => seen(question(client).await),
+        Ok(client) => seen(call(client).await),
         Err(unknown) => unknown,
     }
 }
 
-/// Sorts an error: a refusal, which another try does not change, a busy AWS, or any other failure.
+/// Sorts an error: a refusal, which another attempt does not change, a busy AWS, or any other failure.
 /// A refused token counts as a refusal, because the cluster has not admitted the function's role.
 fn seen<T, E: Into<Error>>(answer: Result<T, E>) -> Seen<T> {
     let error: Error = match answer {
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_cannot_be_asked_hides_nothing_else() {
+    async fn a_refused_call_hides_no_other_finding() {
         let groups = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
             <MaxSize>5</MaxSize><DesiredCapacity>3</DesiredCapacity><Instances><member>\
             <InstanceId>i-0aaaaaaaaaaaaaaaa</InstanceId><LifecycleState>InService</LifecycleState><ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances></member></AutoScalingGroups>";
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_does_not_answer_keeps_nothing_else_from_being_asked() {
+    async fn a_call_without_an_answer_holds_up_no_other_call() {
         let execution: ExecutionArn =
             "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:doctor"
                 .parse()
@@ -204,20 +205,20 @@ mod tests {
             .hangs_on("DescribeInstances");
         let select_nodes = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5);
         let cluster = "world".parse().unwrap();
-        let all_asked = async {
+        let all_called = async {
             while aws.exchanges_left() > 0 {
                 tokio::task::yield_now().await;
             }
         };
         tokio::select! {
             inside = select_nodes.examine(&cluster, Some(&execution)) => panic!("{inside:?}"),
-            () = all_asked => {}
+            () = all_called => {}
             () = tokio::time::sleep(Duration::from_secs(60)) => panic!("only {:?}", aws.actions()),
         }
     }
 
     #[tokio::test]
-    async fn step_functions_is_reached_if_it_knows_no_such_execution_and_a_throttle_says_nothing() {
+    async fn step_functions_is_reached_if_the_execution_does_not_exist() {
         let execution: ExecutionArn =
             "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:doctor"
                 .parse()
@@ -234,8 +235,8 @@ mod tests {
             let inside = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
                 .examine(&"world".parse().unwrap(), Some(&execution))
                 .await;
-            let told = format!("{:?}", inside.step_functions);
-            assert!(told.starts_with(&format!("Some({expected}(")), "{code}: {told}");
+            let found = format!("{:?}", inside.step_functions);
+            assert!(found.starts_with(&format!("Some({expected}(")), "{code}: {found}");
             assert!(
                 matches!(inside.groups, Seen::Unanswered(_)),
                 "{:?}",

@@ -1,4 +1,4 @@
-//! Why no nodes could be selected.
+//! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::base::ids::InvalidId;
@@ -8,12 +8,12 @@ use recycle::input::model::InvalidInput;
 pub enum Error {
     #[error("failed to read the environment variable {0}: {1}")]
     Environment(&'static str, String),
-    #[error("failed to find {0} in what the state machine passed")]
+    #[error("failed to find {0} in the request of the state machine")]
     NotAsked(&'static str),
     /// A name that no execution can have.
     #[error(transparent)]
     Name(#[from] InvalidId),
-    /// The rotation's input is invalid, or asks for what cannot be selected.
+    /// The rotation's input is invalid, or its selection is impossible.
     #[error(transparent)]
     Input(#[from] InvalidInput),
     #[error(transparent)]

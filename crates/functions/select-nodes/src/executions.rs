@@ -1,4 +1,4 @@
-//! Step Functions, as far as it is asked what became of executions. None is started here.
+//! Reads the status of executions from Step Functions. It starts none.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ impl Executions {
     }
 
     /// Returns the execution's status, and its output if it has one; None if the execution does not exist, or no longer.
-    /// An answer without a status is an error, because the SDK fills in a word of its own.
+    /// An answer without a status is an error, because the SDK fills in a value of its own.
     pub(crate) async fn describe(
         &self,
         execution: &ExecutionArn,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_way_to_end_badly_is_listed_with_one_call() {
+    async fn failed_timed_out_and_stopped_executions_are_listed_with_one_call() {
         let found = [
             ("runs", "RUNNING", 500),
             ("redriven", "PENDING_REDRIVE", 400),
@@ -179,7 +179,7 @@ mod tests {
         let aws = ScriptedAws::new().on("ListExecutions", &page(&found, Some("older")));
         assert_eq!(list(&aws).await.unwrap(), ["failed", "first", "late", "stopped"]);
         let calls = aws.calls();
-        assert_eq!(calls.len(), 1, "what is older is not read");
+        assert_eq!(calls.len(), 1, "older pages are not read");
         assert!(
             calls[0].contains(MACHINE) && !calls[0].contains("statusFilter"),
             "{calls:?}"
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_pages_go_on_as_far_as_the_beginning() {
+    async fn pages_are_read_back_to_the_start_of_the_rotation() {
         let aws = ScriptedAws::new()
             .on("ListExecutions", &page(&[("a", "FAILED", 300)], Some("two")))
             .on("ListExecutions", &page(&[("b", "ABORTED", 200)], None));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_may_not_ask_is_told_so() {
+    async fn a_refused_listing_is_an_error() {
         let aws = ScriptedAws::new().refuses("ListExecutions", 400, "AccessDeniedException", "no");
         assert_eq!(
             list(&aws).await.unwrap_err().code(),

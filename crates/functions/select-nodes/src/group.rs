@@ -1,4 +1,4 @@
-//! One group of a rotation: fetches what its nodes are decided from, and the terms on which they are gone through.
+//! Selects the nodes of one group of a rotation, and returns the terms on which they are recycled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use recycle::rotation::request::{Rotation, parse_rotation};
 use recycle::rotation::selection::choose_members;
 use recycle::rotation::terms::{Part, Terms};
 
-use crate::rotation::members;
+use crate::rotation::list_members;
 use crate::{Answered, Error, SelectNodes};
 
 /// A request from the execution of one group.
@@ -45,24 +45,24 @@ impl GroupRequest {
 impl SelectNodes {
     /// Selects the nodes of the group, in order, and the terms on which they are recycled.
     pub(crate) async fn select_group(&self, request: SelectRequest) -> Answered {
-        let request_of_group = read_group_request(&request)?;
+        let group_request = read_group_request(&request)?;
         let (part, selection, terms) = (
-            &request_of_group.part,
-            &request_of_group.rotation.selection,
-            &request_of_group.terms,
+            &group_request.part,
+            &group_request.rotation.selection,
+            &group_request.terms,
         );
         let Some(fleet) = self.groups.fetch_fleet(&part.group).await? else {
-            return Ok(leave(Ended::left("the group is gone")));
+            return Ok(answer_ended(Ended::left("the group is gone")));
         };
         // If no criterion needs the templates, they only show which image is launched, and may be unreadable.
         let (templates, unreadable) = self.fetch_readable(&[&fleet]).await?;
         if let Some(why) = unreadable.first().filter(|_| selection.asks_templates()) {
-            return Ok(leave(Ended::left(why)));
+            return Ok(answer_ended(Ended::left(why)));
         }
         let client = self.connect(&request.cluster_name).await?;
         let nodes = kubernetes::list_nodes(&client).await?;
         let control_plane = kubernetes::read_release(&client).await?;
-        let ids = members(&[&fleet]);
+        let ids = list_members(&[&fleet]);
         let machines = self.instances.fetch_machines(&ids).await?;
         let known = OutdatedFacts {
             machines: &machines,
@@ -74,15 +74,15 @@ impl SelectNodes {
         let mut chosen = choose_members(selection, &fleet, &known, &part.execution);
         let claimed = chosen.claimed;
         if chosen.nodes.is_empty() {
-            let why = format!("none is left to recycle, {claimed} are worked on already");
-            return Ok(leave(Ended::left(why)));
+            let why = format!("no node is left to recycle, {claimed} are worked on already");
+            return Ok(answer_ended(Ended::left(why)));
         }
         if let Some(why) = self.find_newer(&ids, &known, &templates).await? {
-            return Ok(leave(Ended::stopping(Stop::KubeletTooNew, why)));
+            return Ok(answer_ended(Ended::stopping(Stop::KubeletTooNew, why)));
         }
         let (running, ended_rotations) = self.sort_rotations(part, &ids, known.nodes).await?;
         if let Some(other) = running.filter(|_| !terms.dry_run) {
-            return Ok(leave(Ended::left(format!("{other} is at work on it"))));
+            return Ok(answer_ended(Ended::left(format!("{other} is at work on it"))));
         }
         let more = chosen.cut(terms.most_nodes());
         let count = chosen.nodes.len();
@@ -103,8 +103,8 @@ impl SelectNodes {
             criteria: terms.dry_run.then_some(chosen.criteria),
             at_once: terms.count_at_once(fleet.members.len(), self.most_at_once)?,
             launch_source: describe_launch_source(&fleet, &templates),
-            mark: request_of_group.terms.mark,
-            recycle: request_of_group.rotation.fields(),
+            mark: group_request.terms.mark,
+            recycle: group_request.rotation.fields(),
             ended_rotations,
         };
         Ok(Answer::new(verdict, reason).with(SelectBody::Group(Box::new(group))))
@@ -121,10 +121,10 @@ impl SelectNodes {
         let Some(plane) = known.control_plane else {
             return Ok(None);
         };
-        let describe = |who: &str, kubelet: Option<Release>| {
+        let describe = |name: &str, kubelet: Option<Release>| {
             let kubelet = kubelet.filter(|kubelet| *kubelet > plane)?;
             Some(format!(
-                "{who} has kubelet {kubelet}, the control plane is {plane}"
+                "{name} has kubelet {kubelet}, the control plane is {plane}"
             ))
         };
         let mut nodes = known.nodes.iter().filter(|node| is_one_of(node, members));
@@ -171,7 +171,7 @@ fn is_one_of(node: &NodeFacts, members: &[InstanceId]) -> bool {
 }
 
 /// Returns the answer for a group in which nothing is recycled.
-fn leave(ended: Ended) -> Answer<SelectVerdict> {
+fn answer_ended(ended: Ended) -> Answer<SelectVerdict> {
     Answer::new(SelectVerdict::NothingSelected, ended.why.clone()).with(SelectBody::Ended(ended))
 }
 
@@ -209,7 +209,7 @@ mod tests {
             "cluster_name": "world",
             "rotation": {"group": "workers", "execution": ROTATION, "began_at": "2027-01-01T00:00:00Z", "input": rotation},
             "members": {"nodes": [NODE], "at_once": 1, "launch_source": "x"},
-            "turn": asking,
+            "waiting_node": asking,
         }))
         .unwrap()
     }
@@ -239,17 +239,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_input_says_needs_no_call_and_a_pause_only_the_group() {
-        let nobody = ScriptedAws::new();
-        let dry = ask(&nobody, json!({"dry_run": true}), json!({})).await.unwrap();
+    async fn a_decision_from_the_input_needs_no_call_and_a_pause_only_the_group() {
+        let unused = ScriptedAws::new();
+        let dry = ask(&unused, json!({"dry_run": true}), json!({})).await.unwrap();
         assert_eq!(dry.verdict, SelectVerdict::Start);
         let SelectBody::Start(start) = dry.body else {
             panic!("{dry:?}")
         };
         assert!(start.name.starts_with(&format!("manual-{NODE}-")));
-        let late = ask(&nobody, json!({"start_no_new_node_after": "1h"}), json!({})).await;
+        let late = ask(&unused, json!({"start_no_new_node_after": "1h"}), json!({})).await;
         assert_eq!(late.unwrap().verdict, SelectVerdict::Stop);
-        assert!(nobody.calls().is_empty());
+        assert!(unused.calls().is_empty());
         let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", &group("recycle-eks:paused"));
         let paused = ask(&aws, json!({}), json!({})).await.unwrap();
         // The shortest wait, spread by the instance.
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_the_cluster_nobody_knows_what_has_begun() {
+    async fn an_outage_of_the_cluster_is_an_error() {
         let aws = ScriptedAws::new()
             .on("DescribeAutoScalingGroups", &group("team"))
             .refuses("DescribeCluster", 503, "ServiceUnavailableException", "away");
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_is_taken_is_asked_about_and_the_next_one_used() {
+    async fn an_execution_name_that_exists_is_looked_up_and_the_next_one_used() {
         let taken = json!({"exists": true});
         for (statuses, expected) in [
             (&["SUCCEEDED"][..], SelectVerdict::Skip),
@@ -296,7 +296,7 @@ mod tests {
             .refuses("DescribeExecution", 400, "ExecutionDoesNotExist", "no")
             .on("DescribeAutoScalingGroups", "<AutoScalingGroups/>");
         let answer = ask(&aws, json!({"retries": 1}), taken).await.unwrap();
-        // The group is gone: the next try does not come, and the last one failed.
+        // The group is gone: there is no further attempt, and the last one failed.
         let SelectBody::Ended(ended) = answer.body else {
             panic!("{answer:?}")
         };
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_template_that_cannot_be_read_leaves_the_group_only_where_a_criterion_asks_for_it() {
+    async fn an_unreadable_template_ends_the_group_only_if_a_criterion_needs_it() {
         for (selection, is_left) in [
             (json!({"outdated": {"launch_template": true}}), true),
             (json!({"outdated": {"all": true, "ami": true}}), true),
@@ -361,8 +361,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_that_is_gone_is_lost_if_its_first_try_ended_badly_in_any_way() {
-        let request_of_group = read_group_request(&request(&json!({}), &json!({}))).unwrap();
+    async fn a_node_that_is_gone_is_lost_if_its_first_attempt_did_not_succeed() {
+        let group_request = read_group_request(&request(&json!({}), &json!({}))).unwrap();
         let gone: Vec<InstanceId> = (0..5)
             .map(|number| format!("i-{number:017x}").parse().unwrap())
             .collect();
@@ -377,32 +377,35 @@ mod tests {
             .iter()
             .zip(["FAILED", "TIMED_OUT", "ABORTED", "SUCCEEDED"])
             .map(|(node, status)| {
-                let name = name_try(&request_of_group.part, request_of_group.rotation.trigger, node, 1);
+                let name = name_try(&group_request.part, group_request.rotation.trigger, node, 1);
                 json!({"executionArn": "arn:e", "stateMachineArn": "arn:m", "name": name, "status": status, "startDate": 2_000_000_000})
             })
             .collect();
         let aws = ScriptedAws::new().on("ListExecutions", &json!({"executions": listed}).to_string());
         let step = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5);
-        let lost = step.find_lost(&request_of_group, &gone, &fleet).await.unwrap();
+        let lost = step.find_lost(&group_request, &gone, &fleet).await.unwrap();
         assert_eq!(lost, gone.iter().take(3).collect::<Vec<_>>());
         assert!(
             aws.calls()[0].contains("stateMachine:recycle-eks-recycle-node"),
             "{:?}",
             aws.calls()
         );
-        let nobody = ScriptedAws::new();
-        let step = SelectNodes::new(&nobody.config(), &"world".parse().unwrap(), 5);
+        let unused = ScriptedAws::new();
+        let step = SelectNodes::new(&unused.config(), &"world".parse().unwrap(), 5);
         assert!(
-            step.find_lost(&request_of_group, &[], &fleet)
+            step.find_lost(&group_request, &[], &fleet)
                 .await
                 .unwrap()
                 .is_empty()
         );
-        assert!(nobody.calls().is_empty(), "where none is gone nobody is asked");
+        assert!(
+            unused.calls().is_empty(),
+            "without a node that is gone there is no call"
+        );
     }
 
     #[tokio::test]
-    async fn what_the_state_machine_has_to_say_it_has_to_say() {
+    async fn a_request_without_its_members_is_an_error() {
         let mut incomplete = request(&json!({}), &json!({}));
         incomplete.members = None;
         let aws = ScriptedAws::new();

@@ -1,4 +1,4 @@
-//! Whatever is answered: no node is selected by answers that do not say so.
+//! Laws: a node is selected only if the answers contain everything that selects it.
 
 use bad_input::{beyond, block_on, each_gap_of_xml, few_cases, spoiled_xml};
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn whole() -> [String; 3] {
     ]
 }
 
-/// Returns the groups that a rotation is about, and the nodes that a trigger starts at once.
+/// Returns the groups that a rotation selects, and the nodes that a trigger starts at once.
 fn select_by([groups, instances, template]: &[String; 3]) -> Vec<String> {
     let outdated =
         json!({"trigger": "manual", "selection": {"outdated": {"launch_template": true, "ami": true}}});
@@ -84,7 +84,7 @@ fn select_by([groups, instances, template]: &[String; 3]) -> Vec<String> {
 }
 
 #[test]
-fn of_half_an_answer_nobody_else_is_selected() {
+fn an_incomplete_answer_selects_no_other_node() {
     assert_eq!(select_by(&whole()), ["behind", OLD]);
     for place in 0..3 {
         for (gone, answer) in each_gap_of_xml(&whole()[place]) {
@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(few_cases())]
 
     #[test]
-    fn whoever_is_selected_is_in_the_answer(groups in spoiled_xml(&whole()[0]), instances in spoiled_xml(&whole()[1])) {
+    fn a_selected_node_is_in_the_answer(groups in spoiled_xml(&whole()[0]), instances in spoiled_xml(&whole()[1])) {
         let [_, _, template] = whole();
         for name in select_by(&[groups.clone(), instances.clone(), template]) {
             let name = name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");

@@ -1,4 +1,6 @@
-//! Finds the nodes that something has to be done about. Reads only; what is done about them, and whether, others decide.
+//! The Lambda `select-nodes`: selects the nodes for the sweep and for rotations, and answers `recycle-eks status` and `recycle-eks doctor`.
+//!
+//! It only reads. The other functions decide what to do with the nodes.
 
 mod admission;
 mod config;
@@ -36,7 +38,7 @@ use crate::executions::Executions;
 pub use config::read_most_at_once;
 pub use error::Error;
 
-/// The number of rotations that one sweep asks about. Each takes a call, and part of the answer's 8 KB.
+/// The number of rotations that one sweep looks up. Each takes a call, and part of the answer's 8 KB.
 const MOST_ROTATIONS: usize = 10;
 
 type Answered = Result<Answer<SelectVerdict>, Error>;
@@ -76,8 +78,8 @@ impl SelectNodes {
                 cluster_name,
                 execution,
             }) => {
-                let seen = self.examine(&cluster_name, execution.as_ref()).await;
-                Ok(StepOrReport::Report(json!(seen)))
+                let findings = self.examine(&cluster_name, execution.as_ref()).await;
+                Ok(StepOrReport::Report(json!(findings)))
             }
         }
     }
@@ -91,8 +93,8 @@ impl SelectNodes {
         }
     }
 
-    /// Selects the nodes that the sweep has to handle. A cluster that cannot be asked is left out: what is on its instances can be put back
-    /// without it.
+    /// Selects the nodes that the sweep has to handle. If the cluster cannot be read, only the tags of the instances count, because the
+    /// restore of the group does not need the cluster.
     async fn select_leftovers(&self, request: SelectRequest) -> Answered {
         let (cluster, now) = (&request.cluster_name, request.context.now());
         let instances = self.fetch_marked(cluster).await?;
@@ -105,16 +107,17 @@ impl SelectNodes {
         let machine = rotations_beside(&request.context.execution.id);
         let (ended_rotations, unknown) = self.find_ended_rotations(&machine, readable).await;
         let count = leftovers.union(&held).count();
-        let mut reason = format!("something of ours is left on or for {count} instances, or holds them");
+        let mut reason =
+            format!("recycle-eks has left something on or for {count} instances, or its hook holds them");
         if let Some(error) = unknown {
-            reason = format!("{reason}; whether a rotation still runs cannot be asked: {error}");
+            reason = format!("{reason}; cannot check whether a rotation still runs: {error}");
         }
-        let unseen = match nodes {
+        let unread = match nodes {
             Ok(nodes) => nodes.describe_unreadable(),
-            Err(error) => Some(format!("the cluster cannot be asked: {}", with_causes(&error))),
+            Err(error) => Some(format!("cannot read the cluster: {}", with_causes(&error))),
         };
-        if let Some(unseen) = unseen {
-            reason = format!("{reason}; {unseen}");
+        if let Some(unread) = unread {
+            reason = format!("{reason}; {unread}");
         }
         let leftovers = SelectBody::Leftovers {
             nodes: take_turns(leftovers, &held, now),
@@ -126,7 +129,7 @@ impl SelectNodes {
     }
 
     /// Finds the rotations of `machine` that have marked nodes and no longer run. Marks of another state machine are left alone.
-    /// A rotation that cannot be asked about may still run. The second value says why the last of them could not be asked about.
+    /// A rotation whose status cannot be read may still run. The second value is the last error of such a call.
     async fn find_ended_rotations(
         &self,
         machine: &str,
@@ -134,8 +137,8 @@ impl SelectNodes {
     ) -> (BTreeSet<ExecutionArn>, Option<String>) {
         let (mut ended, mut unknown) = (BTreeSet::new(), None);
         let rotations = find_rotations(nodes).into_iter();
-        let ours = rotations.filter(|rotation| machine_of(rotation) == machine);
-        for rotation in ours.take(MOST_ROTATIONS) {
+        let of_machine = rotations.filter(|rotation| machine_of(rotation) == machine);
+        for rotation in of_machine.take(MOST_ROTATIONS) {
             match self.executions.is_running(&rotation).await {
                 Ok(true) => {}
                 Ok(false) => {
@@ -170,7 +173,7 @@ mod tests {
     use scripted_aws::ScriptedAws;
 
     #[tokio::test]
-    async fn a_cluster_that_is_away_does_not_hide_what_is_on_instances() {
+    async fn an_outage_of_the_cluster_does_not_hide_the_marks_on_instances() {
         let marked = "<reservationSet><item><instancesSet><item><instanceId>i-0123456789abcdef0</instanceId>\
             <instanceState><name>running</name></instanceState><tagSet><item><key>recycle-eks:standby</key>\
             <value>2027-01-01T00:00:00Z</value></item></tagSet></item></instancesSet></item></reservationSet>";
@@ -195,11 +198,11 @@ mod tests {
             .unwrap();
         assert_eq!(json!(answer)["nodes"], json!(["i-0123456789abcdef0"]));
         assert!(
-            answer.reason.contains("the cluster cannot be asked"),
+            answer.reason.contains("cannot read the cluster"),
             "{}",
             answer.reason
         );
-        let asked = &aws.calls()[0];
-        assert!(asked.contains("kubernetes.io%2Fcluster%2Fworld"), "{asked}");
+        let call = &aws.calls()[0];
+        assert!(call.contains("kubernetes.io%2Fcluster%2Fworld"), "{call}");
     }
 }

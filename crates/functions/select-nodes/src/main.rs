@@ -1,4 +1,4 @@
-//! The Lambda function `select-nodes`; see the library.
+//! Starts the Lambda `select-nodes`. The library has its logic.
 
 use select_nodes::{SelectNodes, read_most_at_once};
 

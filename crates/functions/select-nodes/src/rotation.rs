@@ -1,4 +1,4 @@
-//! What a rotation asks for: fetches what the choice is made from.
+//! Selects the nodes or the groups of a rotation, from the facts that its selection needs.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ impl SelectNodes {
             Selection::InstanceIds(_) | Selection::Alarm(_) => fleets.iter().collect(),
         };
         terms.count_at_once(0, self.most_at_once)?;
-        let machines = self.instances.fetch_machines(&members(&wanted)).await?;
+        let machines = self.instances.fetch_machines(&list_members(&wanted)).await?;
         let asked = if rotation.selection.asks_templates() {
             &wanted[..]
         } else {
@@ -59,8 +59,8 @@ impl SelectNodes {
         };
         let (templates, mut unknown) = self.fetch_readable(asked).await?;
         if let Selection::InstanceIds(ids) = &rotation.selection {
-            let strangers = ids.iter().filter(|id| fleet_of(id, &fleets).is_none());
-            unknown.extend(strangers.map(|id| format!("{id} is in no group of cluster {cluster}")));
+            let outside = ids.iter().filter(|id| fleet_of(id, &fleets).is_none());
+            unknown.extend(outside.map(|id| format!("{id} is in no group of cluster {cluster}")));
         }
         let (nodes, control_plane) = if rotation.selection.asks_nodes() {
             let client = self.connect(cluster).await?;
@@ -107,7 +107,7 @@ impl SelectNodes {
         })
     }
 
-    /// Fetches the members of the group that the alarm is about, and the instances that were claimed in it.
+    /// Fetches the members of the group of the alarm, and the instances that were claimed in it.
     /// If the alarm's instance is in no group, fetches that instance alone.
     async fn fetch_around(&self, alarmed: &Alarmed, fleets: &[Fleet]) -> Result<Vec<Machine>, Error> {
         let (fleet, itself) = match alarmed {
@@ -117,14 +117,14 @@ impl SelectNodes {
         let Some(fleet) = fleet else {
             return Ok(self.instances.fetch_machines(itself).await?);
         };
-        let mut machines = self.instances.fetch_machines(&members(&[fleet])).await?;
+        let mut machines = self.instances.fetch_machines(&list_members(&[fleet])).await?;
         let group = fleet.name.as_str();
         machines.extend(self.instances.fetch_tagged_machines(GROUP_TAG, group).await?);
         Ok(machines)
     }
 
     /// Fetches the launch templates of the groups, and returns the groups whose template cannot be read.
-    /// A template that was deleted keeps no other group from its rotation. If AWS is away, that is an error.
+    /// A deleted template does not affect the other groups. An outage of AWS is an error.
     pub(crate) async fn fetch_readable(
         &self,
         fleets: &[&Fleet],
@@ -158,7 +158,7 @@ impl SelectNodes {
     }
 }
 
-pub(crate) fn members(fleets: &[&Fleet]) -> Vec<InstanceId> {
+pub(crate) fn list_members(fleets: &[&Fleet]) -> Vec<InstanceId> {
     let members = fleets.iter().flat_map(|fleet| &fleet.members);
     members.map(|member| member.instance.clone()).collect()
 }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_rotation_that_makes_no_sense_asks_for_nothing() {
+    async fn an_invalid_rotation_makes_no_call() {
         let aws = ScriptedAws::new();
         let error = step(&aws)
             .select_rotation(request(&json!({"trigger": "manual", "selection": {}})))
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn listed_instances_are_looked_up_and_those_of_others_left_out() {
+    async fn listed_instances_are_looked_up_and_those_of_other_clusters_left_out() {
         let aws = ScriptedAws::new()
             .on("DescribeAutoScalingGroups", &groups(&[group("workers", &[OLD])]))
             .on("DescribeInstances", &instances(&[(OLD, 1), (OTHER, 1)]));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_outdated_members_only_the_wanted_groups_are_asked_for_and_a_template_once() {
+    async fn only_the_selected_groups_are_read_and_each_template_once() {
         let template = "<launchTemplateVersionSet><item><versionNumber>2</versionNumber><launchTemplateData>\
             <imageId>ami-1</imageId></launchTemplateData></item></launchTemplateVersionSet>";
         let aws = ScriptedAws::new()
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_that_is_outdated_is_nothing_selected() {
+    async fn a_group_without_outdated_nodes_selects_nothing() {
         let aws = ScriptedAws::new()
             .on(
                 "DescribeAutoScalingGroups",
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_groups_template_that_cannot_be_read_keeps_no_other_from_its_rotation() {
+    async fn an_unreadable_template_does_not_affect_the_other_groups() {
         let template = "<launchTemplateVersionSet><item><versionNumber>2</versionNumber></item></launchTemplateVersionSet>";
         let other = group("b", &[OLD]).replace("lt-1", "lt-2");
         let aws = ScriptedAws::new()
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn listed_instances_need_no_template_and_those_of_no_group_are_named() {
+    async fn listed_instances_need_no_template_and_those_without_a_group_are_named() {
         let aws = ScriptedAws::new()
             .on("DescribeAutoScalingGroups", &groups(&[group("a", &[OLD])]))
             .on("DescribeInstances", &instances(&[(OLD, 1)]));
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_alarm_asks_for_the_members_of_its_group_and_whoever_was_claimed_in_it() {
+    async fn an_alarm_reads_the_members_of_its_group_and_the_instances_claimed_in_it() {
         for (dimension, value) in [("AutoScalingGroupName", "workers"), ("InstanceId", OLD)] {
             let aws = ScriptedAws::new()
                 .on(
@@ -384,7 +384,7 @@ mod tests {
                 .select_rotation(request(&alarm(dimension, value)))
                 .await
                 .unwrap_err();
-            // Without the Nodes the time of the group's last turn is unknown.
+            // Without the Nodes the time of the last admission in the group is unknown.
             assert_eq!(error.failure(), Failure::ServiceUnavailable, "{dimension}");
             let calls = aws.calls();
             assert!(calls[1].contains(OLD) && calls[1].contains(NEW), "{calls:?}");
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_alarm_of_an_instance_without_a_group_asks_for_that_one() {
+    async fn an_alarm_of_an_instance_without_a_group_reads_that_instance() {
         let aws = ScriptedAws::new()
             .on("DescribeAutoScalingGroups", &groups(&[group("workers", &[OLD])]))
             .on("DescribeInstances", &instances(&[(OTHER, 1)]))

@@ -1,4 +1,4 @@
-//! What a person's `recycle-eks status` is told: what is on Nodes and instances.
+//! Builds the status for `recycle-eks status` from the marks on Nodes and instances.
 
 use recycle::base::failure::with_causes;
 use recycle::base::ids::{ClusterName, InstanceId};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{Error, SelectNodes};
 
 impl SelectNodes {
-    /// Returns the status. A cluster that cannot be asked does not hide what is on instances, but then no Node can be found by its name.
+    /// Returns the status. If the cluster cannot be read, the instances are still listed, but no Node can be found by its name.
     pub(crate) async fn build_status(
         &self,
         cluster: &ClusterName,
@@ -20,12 +20,12 @@ impl SelectNodes {
             instances.retain(|instance| instance.id != id);
             instances.extend(self.instances.fetch(&id).await?);
         }
-        let (nodes, away) = match self.list_nodes(cluster).await {
+        let (nodes, cluster_error) = match self.list_nodes(cluster).await {
             Ok(nodes) => (nodes, None),
             Err(error) => (NodeList::default(), Some(with_causes(&error))),
         };
         let mut status = build_status(&nodes.readable, &instances, wanted);
-        status.cluster_is_away = away;
+        status.cluster_is_away = cluster_error;
         status.unreadable_nodes = nodes.describe_unreadable();
         Ok(json!(status))
     }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_cluster_that_is_away_is_told_with_what_is_on_instances() {
+    async fn an_outage_of_the_cluster_is_reported_beside_the_marks_on_instances() {
         let marked = "<reservationSet><item><instancesSet><item><instanceId>i-0123456789abcdef0</instanceId>\
             <instanceState><name>running</name></instanceState><tagSet><item><key>recycle-eks:standby</key>\
             <value>2027-01-01T00:00:00Z</value></item></tagSet></item></instancesSet></item></reservationSet>";
@@ -51,13 +51,16 @@ mod tests {
         );
         let asked: Asked =
             serde_json::from_value(json!({"select": "status", "cluster_name": "world"})).unwrap();
-        let told = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
+        let report = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
             .handle(asked)
             .await
             .unwrap();
-        let told = serde_json::to_value(told).unwrap();
-        assert_eq!(told["nodes"][0]["instance_id"], "i-0123456789abcdef0", "{told}");
-        let away = told["cluster_is_away"].as_str().unwrap();
+        let report = serde_json::to_value(report).unwrap();
+        assert_eq!(
+            report["nodes"][0]["instance_id"], "i-0123456789abcdef0",
+            "{report}"
+        );
+        let away = report["cluster_is_away"].as_str().unwrap();
         assert!(away.contains("EKS is not available"), "{away}");
     }
 }

@@ -1,4 +1,4 @@
-//! EnterStandby: recorded on Node and instance first, then called.
+//! Calls EnterStandby, after recording it on the Node and the instance.
 
 use kubernetes::NodeChange;
 use recycle::base::ids::InstanceId;
@@ -13,47 +13,47 @@ use recycle::replacement::shortage::count_usable;
 use crate::{Answered, Error, FetchedFacts, StandbyNode, find_lifecycle_state};
 
 impl StandbyNode {
-    pub(crate) async fn enter_standby(&self, mut case: FetchedFacts) -> Answered {
-        let id = &case.run.input.instance_id;
+    pub(crate) async fn enter_standby(&self, mut facts: FetchedFacts) -> Answered {
+        let id = &facts.run.input.instance_id;
         let claim = Claim {
             phase: Phase::Standby,
-            ..case.claim.clone()
+            ..facts.claim.clone()
         };
-        record(&case, &claim).await?;
+        record(&facts, &claim).await?;
         let tags = [
-            (STANDBY_TAG, case.now.to_string()),
+            (STANDBY_TAG, facts.now.to_string()),
             (CLAIM_TAG, claim.to_tag()),
-            // The log of what an earlier put-back did to the group no longer applies.
+            // The log of an earlier restore no longer applies.
             (RESTORE_LOG_TAG, String::new()),
         ];
         self.instances.tag(id, &tags).await?;
-        let history = case.say("goes into Standby, so that a replacement is launched");
-        let (client, node) = (&case.client, &case.node.name);
-        kubernetes::record_event(client, node, Phase::Standby, &history, case.now, &case.me).await;
+        let text = facts.describe_state("goes into Standby, so that a replacement is launched");
+        let (client, node) = (&facts.client, &facts.node.name);
+        kubernetes::record_event(client, node, Phase::Standby, &text, facts.now, &facts.me).await;
 
-        match self.groups.enter_standby(&case.run.group, id).await {
-            // An earlier try of the same call has taken effect.
-            Err(ec2::Error::WrongState { .. }) if self.is_in_standby(&case).await? => {}
+        match self.groups.enter_standby(&facts.run.group, id).await {
+            // An earlier attempt of the same call has taken effect.
+            Err(ec2::Error::WrongState { .. }) if self.is_in_standby(&facts).await? => {}
             called => called?,
         }
 
-        case.run.replacement_since = Some(case.now);
-        let timeout = i64::from(case.run.input.replacement_timeout);
-        Ok(case.wait(next_wait(0, timeout, 0, None), history))
+        facts.run.replacement_since = Some(facts.now);
+        let timeout = i64::from(facts.run.input.replacement_timeout);
+        Ok(facts.wait(next_wait(0, timeout, 0, None), text))
     }
 
-    async fn is_in_standby(&self, case: &FetchedFacts) -> Result<bool, Error> {
-        let group = self.groups.fetch(&case.run.group).await?;
-        let state = find_lifecycle_state(group.as_ref(), &case.run.input.instance_id);
+    async fn is_in_standby(&self, facts: &FetchedFacts) -> Result<bool, Error> {
+        let group = self.groups.fetch(&facts.run.group).await?;
+        let state = find_lifecycle_state(group.as_ref(), &facts.run.input.instance_id);
         Ok(matches!(state, Some("EnteringStandby" | "Standby")))
     }
 }
 
-/// Records the claim, the current members and how many of them are usable. Every other member will count as a newcomer.
+/// Records the claim, the current members and how many of them are usable. Every other member will count as a new member.
 /// The same request keeps Cluster Autoscaler from removing the node.
-/// What an earlier attempt recorded about members no longer holds, since the instance is in service.
-async fn record(case: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
-    let group = case.group.as_ref();
+/// The members that an earlier attempt recorded no longer count, because the instance is in service.
+async fn record(facts: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
+    let group = facts.group.as_ref();
     let members: Vec<InstanceId> = group
         .into_iter()
         .flat_map(|group| &group.members)
@@ -61,11 +61,11 @@ async fn record(case: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
         .filter(|member| !member.lifecycle_state.starts_with("Warmed"))
         .map(|member| member.instance.clone())
         .collect();
-    let nodes = kubernetes::list_nodes(&case.client).await?.readable;
-    let id = &case.run.input.instance_id;
-    let usable = group.map(|group| count_usable(id, &case.node, group, &nodes));
-    kubernetes::amend_node(&case.client, case.node.clone(), |node| {
-        kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;
+    let nodes = kubernetes::list_nodes(&facts.client).await?.readable;
+    let id = &facts.run.input.instance_id;
+    let usable = group.map(|group| count_usable(id, &facts.node, group, &nodes));
+    kubernetes::amend_node(&facts.client, facts.node.clone(), |node| {
+        kubernetes::check_claim(node, &facts.me, facts.run.input.urgency)?;
         let record = Record {
             schema: SCHEMA,
             members_before: members.clone(),
@@ -96,7 +96,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{NODE, case, described_group, no_nodes, step, stored_node};
+    use crate::fixtures::{NODE, described_group, facts, no_nodes, step, stored_node};
 
     fn kube() -> ScriptedKube {
         ScriptedKube::new()
@@ -106,12 +106,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn node_and_instance_know_of_standby_before_it_is_entered() {
+    async fn standby_is_recorded_on_the_node_and_the_instance_before_the_call() {
         let (kube, aws) = (
             kube(),
             ScriptedAws::new().on("CreateTags", "").on("EnterStandby", ""),
         );
-        let answer = step(&aws).enter_standby(case(&kube)).await.unwrap();
+        let answer = step(&aws).enter_standby(facts(&kube)).await.unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (StandbyVerdict::Wait, 30));
         assert_eq!(aws.actions(), ["CreateTags", "EnterStandby"]);
         let written = &kube.calls()[1].body["metadata"]["annotations"];
@@ -135,19 +135,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_in_the_warm_pool_may_be_the_replacement() {
+    async fn an_instance_in_the_warm_pool_may_become_the_replacement() {
         let (kube, aws) = (
             kube(),
             ScriptedAws::new().on("CreateTags", "").on("EnterStandby", ""),
         );
-        let mut case = case(&kube);
-        let group = case.group.as_mut().unwrap();
+        let mut facts = facts(&kube);
+        let group = facts.group.as_mut().unwrap();
         group.members.push(recycle::cluster::group::Member {
             instance: "i-0fedcba9876543210".parse().unwrap(),
             lifecycle_state: "Warmed:Stopped".to_owned(),
             protected_from_scale_in: false,
         });
-        step(&aws).enter_standby(case).await.unwrap();
+        step(&aws).enter_standby(facts).await.unwrap();
         let written = &kube.calls()[1].body["metadata"]["annotations"][RECORD_ANNOTATION];
         let record: Record = serde_json::from_str(written.as_str().unwrap()).unwrap();
         assert_eq!(record.members_before, ["i-0123456789abcdef0".parse().unwrap()]);
@@ -159,26 +159,26 @@ mod tests {
             .on("GET", "/api/v1/nodes?", 200, no_nodes())
             .refuses("PATCH", NODE, 500, "InternalError", "etcd is away");
         let aws = ScriptedAws::new();
-        step(&aws).enter_standby(case(&unwritable)).await.unwrap_err();
+        step(&aws).enter_standby(facts(&unwritable)).await.unwrap_err();
         assert!(aws.calls().is_empty());
 
         let aws = ScriptedAws::new().breaks_on("CreateTags");
-        step(&aws).enter_standby(case(&kube())).await.unwrap_err();
+        step(&aws).enter_standby(facts(&kube())).await.unwrap_err();
         assert_eq!(aws.actions(), ["CreateTags"]);
     }
 
     #[tokio::test]
-    async fn a_call_that_had_taken_effect_before_is_no_error() {
+    async fn a_call_that_took_effect_earlier_is_no_error() {
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
             .refuses("EnterStandby", 400, "ValidationError", "not in InService")
             .on("DescribeAutoScalingGroups", &described_group("EnteringStandby"));
-        let answer = step(&aws).enter_standby(case(&kube())).await.unwrap();
+        let answer = step(&aws).enter_standby(facts(&kube())).await.unwrap();
         assert_eq!(answer.verdict, StandbyVerdict::Wait);
     }
 
     #[tokio::test]
-    async fn any_other_refusal_is_told_in_the_words_of_aws() {
+    async fn any_other_refusal_contains_the_message_of_aws() {
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
             .refuses(
@@ -188,7 +188,7 @@ mod tests {
                 "the group is being deleted",
             )
             .on("DescribeAutoScalingGroups", &described_group("InService"));
-        let error = step(&aws).enter_standby(case(&kube())).await.unwrap_err();
+        let error = step(&aws).enter_standby(facts(&kube())).await.unwrap_err();
         let text = recycle::base::failure::with_causes(&error);
         assert!(text.contains("the group is being deleted"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! Why a node does not get its replacement.
+//! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::records::claim::ClaimLost;

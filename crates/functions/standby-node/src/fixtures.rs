@@ -1,4 +1,4 @@
-//! A node in the middle of its life, for tests.
+//! Test fixtures: a claimed node in service.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ fn node() -> NodeFacts {
 }
 
 /// Returns a claimed node in service, the only member of its group.
-pub(crate) fn case(kube: &ScriptedKube) -> FetchedFacts {
+pub(crate) fn facts(kube: &ScriptedKube) -> FetchedFacts {
     let member = Member {
         instance: id(),
         lifecycle_state: "InService".to_owned(),

@@ -1,4 +1,4 @@
-//! Whatever is answered: an instance enters Standby only by answers that say all of what lets it.
+//! Laws: an instance enters Standby only if the answers contain everything that permits it.
 
 use bad_input::{beyond, block_on, each_gap, each_gap_of_xml, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;
@@ -57,7 +57,7 @@ fn lists_fewer(group: &str) -> bool {
 }
 
 #[test]
-fn half_an_answer_lets_nothing_else_be_written() {
+fn an_incomplete_answer_permits_no_other_write() {
     let whole = enter_by(&whole_node(), &whole_group());
     assert_eq!(whole.len(), 3, "{whole:?}");
     assert!(whole[2].starts_with("Action=EnterStandby"), "{whole:?}");
@@ -81,7 +81,7 @@ proptest! {
     #![proptest_config(few_cases())]
 
     #[test]
-    fn standby_is_entered_by_whoever_is_in_service_as_answered(
+    fn only_a_member_that_the_answer_shows_in_service_enters_standby(
         node in spoiled(vec![whole_node()]), group in spoiled_xml(&whole_group()),
     ) {
         let writes = enter_by(&node, &group);

@@ -1,5 +1,7 @@
-//! EnterStandby, and then, call after call, the verdict on the replacement. For the way in `after` only the verdict: the old instance is gone
-//! by then. It launches nothing itself, and it does not touch the old node's pods.
+//! The Lambda `standby-node`: puts the instance into Standby, and checks at each later call whether its replacement is usable.
+//!
+//! On the `after` path it only checks the replacement, because the old instance is gone by then. It launches nothing itself, and it does
+//! not touch the pods of the old node.
 
 mod entering;
 mod error;
@@ -64,7 +66,7 @@ impl StandbyNode {
     }
 
     /// Puts the instance into Standby, or checks whether its replacement is usable by now.
-    /// If the cluster or the group cannot be asked, the answer is to wait, as long as there is time for the replacement.
+    /// If the cluster or the group cannot be read, the answer is to wait, as long as there is time for the replacement.
     pub async fn handle(&self, mut request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
         let now = request.context.now();
         let is_gone = request.run.path == RecyclePath::After;
@@ -102,7 +104,7 @@ impl StandbyNode {
         };
         let claim = kubernetes::check_claim(&node, &me, run.input.urgency)?;
         let group = self.groups.fetch(&run.group).await?;
-        let case = FetchedFacts {
+        let facts = FetchedFacts {
             client,
             node,
             claim,
@@ -111,33 +113,37 @@ impl StandbyNode {
             me,
             now,
         };
-        let id = &case.run.input.instance_id;
-        let has_begun = !case.node.record()?.members_before.is_empty();
-        let has_entered = case.run.replacement_since.is_some();
-        let state = find_lifecycle_state(case.group.as_ref(), id);
-        match choose_step(state, case.claim.phase, has_begun, has_entered) {
-            StandbyStep::Enter => self.enter_standby(case).await,
-            StandbyStep::AwaitReplacement => self.await_replacement(case).await,
+        let id = &facts.run.input.instance_id;
+        let has_begun = !facts.node.record()?.members_before.is_empty();
+        let has_entered = facts.run.replacement_since.is_some();
+        let state = find_lifecycle_state(facts.group.as_ref(), id);
+        match choose_step(state, facts.claim.phase, has_begun, has_entered) {
+            StandbyStep::Enter => self.enter_standby(facts).await,
+            StandbyStep::AwaitReplacement => self.await_replacement(facts).await,
             StandbyStep::GiveBack => {
-                let state = "was brought back into service, which was not our doing: it is not recycled";
-                Err(Error::Ended(Failure::ServiceRefused, case.say(state)))
+                let state = facts.describe_state("was brought back into service");
+                let text = format!("{state}, which recycle-eks did not do: it is not recycled");
+                Err(Error::Ended(Failure::ServiceRefused, text))
             }
             StandbyStep::Proceed => {
-                let reason = case.say("is on its way out already");
-                Ok(Answer::new(StandbyVerdict::Taint, reason).carrying(case.run))
+                let reason = facts.describe_state("is already being disposed of");
+                Ok(Answer::new(StandbyVerdict::Taint, reason).carrying(facts.run))
             }
-            StandbyStep::Refuse(state) => Err(Error::Ended(Failure::PreflightRefused, case.say(&state))),
-            StandbyStep::Lose(state) => Err(Error::Ended(Failure::NodeLost, case.say(&state))),
+            StandbyStep::Refuse(state) => Err(Error::Ended(
+                Failure::PreflightRefused,
+                facts.describe_state(&state),
+            )),
+            StandbyStep::Lose(state) => Err(Error::Ended(Failure::NodeLost, facts.describe_state(&state))),
         }
     }
 
-    /// Decides on a node without a Node object. The instance's tag shows whose claim it is.
+    /// Decides on a node without a Node object. The instance's tag shows which execution holds the claim.
     /// In Standby the node is lost, and the steps that follow handle that. Before that nothing was touched, and the execution ends.
     async fn judge_missing_node(&self, run: Run, me: &Fence) -> Answered {
         let id = &run.input.instance_id;
         let claim = self.instances.fetch(id).await?.as_ref().and_then(Instance::claim);
         check_claim(claim, me, run.input.urgency, &describe_instance(id, None))?;
-        let lost = format!("{} has lost its Node object", describe(&run));
+        let lost = format!("the Node object of {} is gone", describe(&run));
         match run.replacement_since {
             Some(_) => Ok(Answer::new(StandbyVerdict::Taint, lost).carrying(run)),
             None => Err(Error::Ended(Failure::NodeLost, lost)),
@@ -147,7 +153,7 @@ impl StandbyNode {
 
 impl FetchedFacts {
     /// Writes a sentence about the node and its group.
-    fn say(&self, state: &str) -> String {
+    fn describe_state(&self, state: &str) -> String {
         format!("{} {state} in group {}", describe(&self.run), self.run.group)
     }
 

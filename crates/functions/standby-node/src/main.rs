@@ -1,4 +1,4 @@
-//! The Lambda function `standby-node`; see the library.
+//! Starts the Lambda `standby-node`. The library has its logic.
 
 use standby_node::StandbyNode;
 

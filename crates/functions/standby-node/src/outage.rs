@@ -1,5 +1,5 @@
-//! What to do while cluster or group cannot be asked for the replacement: wait by the poll law, as long as there is time. Not a
-//! failure, which would give the node up.
+//! Handles an outage while the replacement is awaited: wait with the usual time between checks, as long as there is time.
+//! A failure would give up the node.
 
 use jiff::Timestamp;
 use recycle::answer::envelope::Answer;
@@ -10,7 +10,7 @@ use recycle::contract::verdicts::StandbyVerdict;
 
 use crate::{Answered, Error};
 
-/// Turns an error that may pass into a wait, as long as there is time for the replacement.
+/// Turns a temporary error into a wait, as long as there is time for the replacement.
 /// Before EnterStandby the error stays an error: nothing was touched yet, and the state machine tries again.
 pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Answered {
     let may_pass = error.failure() == Failure::ServiceUnavailable;
@@ -22,7 +22,7 @@ pub(crate) fn wait_out(error: Error, run: Run, now: Timestamp) -> Answered {
     if left <= 0 {
         return Err(error);
     }
-    let reason = format!("the replacement cannot be looked at: {}", with_causes(&error));
+    let reason = format!("cannot check the replacement: {}", with_causes(&error));
     Ok(Answer::new(StandbyVerdict::Wait, reason)
         .waiting(next_wait(waited, left, 0, None))
         .carrying(run))
@@ -33,7 +33,7 @@ mod tests {
     use scripted_kube::ScriptedKube;
 
     use super::*;
-    use crate::fixtures::case;
+    use crate::fixtures::facts;
 
     fn away() -> Error {
         Error::Node(kubernetes::Error::Unreachable {
@@ -43,8 +43,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_outage_is_waited_out_as_long_as_there_is_time_for_the_replacement() {
-        let run = case(&ScriptedKube::new()).run;
+    async fn an_outage_is_waited_out_while_there_is_time_for_the_replacement() {
+        let run = facts(&ScriptedKube::new()).run;
         let since: Timestamp = "2027-01-01T00:00:00Z".parse().unwrap();
         let waiting = Run {
             replacement_since: Some(since),
@@ -56,7 +56,10 @@ mod tests {
         assert_eq!((answer.verdict, answer.wait_seconds), (StandbyVerdict::Wait, 30));
         assert!(answer.reason.contains("connection refused"), "{}", answer.reason);
 
-        assert!(wait_out(away(), waiting.clone(), at(14)).is_err(), "time is over");
+        assert!(
+            wait_out(away(), waiting.clone(), at(14)).is_err(),
+            "the time is over"
+        );
         assert!(
             wait_out(away(), run, at(5)).is_err(),
             "Standby was not entered yet"
@@ -68,7 +71,7 @@ mod tests {
                 at(5)
             )
             .is_err(),
-            "it does not pass"
+            "the error is permanent"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The replacement: found among those who came after EnterStandby, reserved by compare-and-swap, recorded.
+//! Chooses the replacement among the members that came after EnterStandby, reserves it by compare-and-swap, and records it.
 
 use kubernetes::NodeChange;
 use recycle::answer::envelope::Answer;
@@ -18,42 +18,42 @@ use recycle::replacement::usable::{Candidate, Patience, ReplacementVerdict, judg
 use crate::{Answered, Error, FetchedFacts, StandbyNode, describe};
 
 impl StandbyNode {
-    pub(crate) async fn await_replacement(&self, mut case: FetchedFacts) -> Answered {
-        let since = *case.run.replacement_since.get_or_insert(case.now);
-        let record = case.node.record()?;
-        let group = case.group.iter();
+    pub(crate) async fn await_replacement(&self, mut facts: FetchedFacts) -> Answered {
+        let since = *facts.run.replacement_since.get_or_insert(facts.now);
+        let record = facts.node.record()?;
+        let group = facts.group.iter();
         let members = group.flat_map(|group| new_members(group, &record.members_before));
-        let candidates = self.fetch_candidates(&case.client, members.collect()).await?;
-        if let Some(removed) = find_removal(&case, &record, &candidates) {
-            return Err(time_out(&case, &removed.to_string()));
+        let candidates = self.fetch_candidates(&facts.client, members.collect()).await?;
+        if let Some(removed) = find_removal(&facts, &record, &candidates) {
+            return Err(time_out(&facts, &removed.to_string()));
         }
-        let candidates = keep_new_members(&case, candidates).await?;
-        let id = &case.run.input.instance_id;
-        let shortage = find_shortage_by(&case, record.usable_before, &candidates).await?;
+        let candidates = keep_new_members(&facts, candidates).await?;
+        let id = &facts.run.input.instance_id;
+        let shortage = find_shortage_by(&facts, record.usable_before, &candidates).await?;
         let patience = Patience {
             since,
-            now: case.now,
-            timeout: case.run.input.replacement_timeout,
+            now: facts.now,
+            timeout: facts.run.input.replacement_timeout,
         };
-        let (group, short) = (case.group.as_ref(), shortage.as_ref());
-        match judge_replacement(id, &case.node, group, &candidates, short, patience) {
+        let (group, short) = (facts.group.as_ref(), shortage.as_ref());
+        match judge_replacement(id, &facts.node, group, &candidates, short, patience) {
             ReplacementVerdict::Reserve(replacement) => {
-                let is_ours = reserve(&case.client, id, &candidates, &replacement, None).await?;
+                let is_reserved = reserve(&facts.client, id, &candidates, &replacement, None).await?;
                 let reason = match shortage {
-                    None if is_ours => return accept(case, replacement).await,
-                    Some(shortage) if is_ours => {
+                    None if is_reserved => return accept(facts, replacement).await,
+                    Some(shortage) if is_reserved => {
                         format!("{replacement} is reserved; {}", shortage.describe())
                     }
                     Some(_) | None => describe_rivalry(&replacement),
                 };
-                Ok(case.wait(SHORTEST_WAIT, reason))
+                Ok(facts.wait(SHORTEST_WAIT, reason))
             }
-            ReplacementVerdict::Ready(replacement) => accept(case, replacement).await,
+            ReplacementVerdict::Ready(replacement) => accept(facts, replacement).await,
             ReplacementVerdict::Wait { reason, wait_seconds } => {
-                let reason = format!("{}: {reason}", case.say("waits for its replacement"));
-                Ok(case.wait(wait_seconds, reason))
+                let reason = format!("{}: {reason}", facts.describe_state("waits for its replacement"));
+                Ok(facts.wait(wait_seconds, reason))
             }
-            ReplacementVerdict::TimedOut(reason) => Err(time_out(&case, &reason)),
+            ReplacementVerdict::TimedOut(reason) => Err(time_out(&facts, &reason)),
         }
     }
 
@@ -68,8 +68,8 @@ impl StandbyNode {
         for member in new_members {
             let instance = instances.iter().find(|instance| instance.id == member.instance);
             let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
-            // A newcomer that is not in service yet is looked up only under the names that its Node would have.
-            // All Nodes are read only for a newcomer in service.
+            // A new member that is not in service yet is looked up only under the names that its Node would have.
+            // All Nodes are read only for a new member in service.
             let node = if member.lifecycle_state == "InService" {
                 kubernetes::find_node(client, &member.instance, hint).await?
             } else {
@@ -82,48 +82,48 @@ impl StandbyNode {
     }
 }
 
-fn time_out(case: &FetchedFacts, reason: &str) -> Error {
-    let text = format!("{}: {reason}", case.say("is in Standby"));
+fn time_out(facts: &FetchedFacts, reason: &str) -> Error {
+    let text = format!("{}: {reason}", facts.describe_state("is in Standby"));
     Error::Ended(Failure::ReplacementTimedOut, text)
 }
 
-/// Returns the shortage if the group has too few usable members. The Nodes are read only once a newcomer is in service and has a Node.
+/// Returns the shortage if the group has too few usable members. The Nodes are read only once a new member is in service and has a Node.
 async fn find_shortage_by(
-    case: &FetchedFacts,
+    facts: &FetchedFacts,
     before: Option<u32>,
     candidates: &[Candidate],
 ) -> Result<Option<Shortage>, Error> {
     let is_there =
         |candidate: &Candidate| candidate.member.lifecycle_state == "InService" && candidate.node.is_some();
-    let group = case.group.as_ref().filter(|_| candidates.iter().any(is_there));
+    let group = facts.group.as_ref().filter(|_| candidates.iter().any(is_there));
     let (Some(group), Some(before)) = (group, before) else {
         return Ok(None);
     };
-    let nodes = kubernetes::list_nodes(&case.client).await?.readable;
-    let id = &case.run.input.instance_id;
-    Ok(find_shortage(id, &case.node, before, group, &nodes))
+    let nodes = kubernetes::list_nodes(&facts.client).await?.readable;
+    let id = &facts.run.input.instance_id;
+    Ok(find_shortage(id, &facts.node, before, group, &nodes))
 }
 
-/// Writes that another node was quicker to reserve a usable newcomer.
+/// Writes that another node was quicker to reserve a usable new member.
 pub(crate) fn describe_rivalry(new_member: &InstanceId) -> String {
     format!("{new_member} has just become the replacement of another node")
 }
 
 /// Checks whether the replacement was removed together with its place in the group, so that no other will come.
-fn find_removal(case: &FetchedFacts, record: &Record, candidates: &[Candidate]) -> Option<Refusal> {
+fn find_removal(facts: &FetchedFacts, record: &Record, candidates: &[Candidate]) -> Option<Refusal> {
     let staying = candidates.iter().filter(|candidate| candidate.is_staying());
-    let text = describe_removal(case.group.as_ref()?, record, staying.count())?;
+    let text = describe_removal(facts.group.as_ref()?, record, staying.count())?;
     Some(Obstacle::ReplacementRemoved.because(text))
 }
 
-/// Keeps Cluster Autoscaler from removing a newcomer that may become the replacement, as soon as the newcomer has a Node.
-async fn keep_new_members(case: &FetchedFacts, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Error> {
-    let old = &case.run.input.instance_id;
+/// Keeps Cluster Autoscaler from removing a new member that may become the replacement, as soon as it has a Node.
+async fn keep_new_members(facts: &FetchedFacts, candidates: Vec<Candidate>) -> Result<Vec<Candidate>, Error> {
+    let old = &facts.run.input.instance_id;
     let mut kept = Vec::new();
     for candidate in candidates {
         let is_free = candidate.is_staying() && candidate.reserved_for().is_none();
         let node = match candidate.node {
-            Some(node) if is_free => match kubernetes::keep_new_member(&case.client, node, old).await {
+            Some(node) if is_free => match kubernetes::keep_new_member(&facts.client, node, old).await {
                 // The Node has gone since it was read.
                 Err(kubernetes::Error::NodeGone { .. }) => None,
                 kept => Some(kept?),
@@ -161,7 +161,7 @@ pub(crate) async fn reserve(
         if let Some(evicted) = evicted {
             change = change.annotate(EVICTED_ANNOTATION, evicted);
         }
-        // The newcomer may have been kept for another node. From now on it is kept for this one.
+        // The new member may have been kept for another node. From now on it is kept for this one.
         if node.labels.get(KEPT_FOR_LABEL).is_some_and(|other| other != old) {
             change = change.label(KEPT_FOR_LABEL, old);
         }
@@ -177,9 +177,9 @@ fn reserved_for(node: &NodeFacts) -> Option<&str> {
 }
 
 /// Records the replacement on the old Node. After that the old node may be drained.
-async fn accept(case: FetchedFacts, replacement: InstanceId) -> Answered {
-    kubernetes::amend_node(&case.client, case.node.clone(), |node| {
-        kubernetes::check_claim(node, &case.me, case.run.input.urgency)?;
+async fn accept(facts: FetchedFacts, replacement: InstanceId) -> Answered {
+    kubernetes::amend_node(&facts.client, facts.node.clone(), |node| {
+        kubernetes::check_claim(node, &facts.me, facts.run.input.urgency)?;
         let record = node.record()?;
         if record.replacement.as_ref() == Some(&replacement) {
             return Ok(None);
@@ -191,7 +191,7 @@ async fn accept(case: FetchedFacts, replacement: InstanceId) -> Answered {
         Ok::<_, Error>(Some(NodeChange::new().record(&record)?))
     })
     .await?;
-    let subject = describe(&case.run);
+    let subject = describe(&facts.run);
     let reason = format!("{subject} has its replacement: {replacement} is in service and usable");
-    Ok(Answer::new(StandbyVerdict::Taint, reason).carrying(case.run))
+    Ok(Answer::new(StandbyVerdict::Taint, reason).carrying(facts.run))
 }

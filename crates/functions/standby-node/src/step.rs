@@ -1,4 +1,4 @@
-//! What to do next, from where the member stands in its group.
+//! Decides the next step from the lifecycle state of the member and the phase of the claim.
 
 use recycle::records::claim::Phase;
 
@@ -7,12 +7,12 @@ use recycle::records::claim::Phase;
 pub(crate) enum StandbyStep {
     /// Record and call EnterStandby.
     Enter,
-    /// Look at the replacement: an execution of recycle-eks has put the instance into Standby.
+    /// Check the replacement: an execution of recycle-eks has put the instance into Standby.
     AwaitReplacement,
-    /// End the execution: a person or another tool returns the instance to service, although this execution or an earlier one had put it
-    /// into Standby.
+    /// End the execution: an operator or another tool returns the instance to service, although this execution or an earlier one had put
+    /// it into Standby.
     GiveBack,
-    /// Pass on: an execution that is dead by now has begun to end the instance, and nothing is left to do here.
+    /// Go on to the next step: an execution that no longer runs has begun to end the instance, so this step has nothing to do.
     Proceed,
     /// Refuse: EnterStandby is not possible or not allowed. The text describes the state.
     Refuse(String),
@@ -31,21 +31,23 @@ pub(crate) fn choose_step(
 ) -> StandbyStep {
     let is_disposed_of = has_begun && phase == Phase::Disposing;
     match (lifecycle_state, has_begun) {
-        // A second EnterStandby would undo what a person or another tool has done, and each round makes the group one larger.
+        // A second EnterStandby would undo what an operator or another tool has done, and each round makes the group one larger.
         (Some("InService"), _) if has_entered => StandbyStep::GiveBack,
         // ExitStandby leads through Pending.
         (Some(state), true) if state.starts_with("Pending") => StandbyStep::GiveBack,
-        // A slow earlier call of claim-node gave the turn back after the call that led here. Another node may have the turn by now.
+        // A slow earlier call of claim-node withdrew the admission after the call that led here. Another node may be admitted by now.
         (Some("InService"), _) if phase < Phase::Admitted => {
-            StandbyStep::Refuse("does not have its turn any more; start another execution".to_owned())
+            StandbyStep::Refuse("is no longer admitted; start another execution to queue it again".to_owned())
         }
-        // Applies also if the members are recorded: an earlier attempt crashed before the call, or the instance was put back before this
+        // Also applies if the members are recorded: an earlier attempt crashed before the call, or the instance was restored before this
         // execution.
         (Some("InService"), _) => StandbyStep::Enter,
         (Some("EnteringStandby" | "Standby"), true) => StandbyStep::AwaitReplacement,
         (None, _) if is_disposed_of => StandbyStep::Proceed,
         (Some(state), _) if is_disposed_of && state.starts_with("Terminat") => StandbyStep::Proceed,
-        (Some(state), true) => StandbyStep::Lose(format!("was put into {state} by somebody else")),
+        (Some(state), true) => {
+            StandbyStep::Lose(format!("was put into {state} by an operator or another tool"))
+        }
         (Some(state), false) => StandbyStep::Refuse(format!("is {state} and not InService")),
         (None, true) => StandbyStep::Lose("is no longer a member".to_owned()),
         (None, false) => StandbyStep::Refuse("is not a member any more".to_owned()),
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_in_service_enters_standby_even_if_we_had_begun_before() {
+    fn a_member_in_service_enters_standby_even_if_an_earlier_attempt_had_begun() {
         for (phase, has_begun) in [
             (Phase::Admitted, false),
             (Phase::Standby, true),
@@ -72,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_somebody_brought_back_while_we_waited_stays_in_service() {
+    fn a_member_that_was_brought_back_during_the_wait_stays_in_service() {
         for state in ["Pending", "Pending:Wait", "InService"] {
             let step = choose_step(Some(state), Phase::Standby, true, true);
             assert_eq!(step, StandbyStep::GiveBack, "{state}");
@@ -80,13 +82,13 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_was_given_back_is_not_used() {
+    fn a_withdrawn_admission_is_not_used() {
         let step = choose_step(Some("InService"), Phase::Claimed, false, false);
         assert!(matches!(step, StandbyStep::Refuse(_)), "{step:?}");
     }
 
     #[test]
-    fn standby_of_our_own_waits_for_the_replacement() {
+    fn a_member_that_recycle_eks_put_into_standby_waits_for_its_replacement() {
         for state in ["EnteringStandby", "Standby"] {
             assert_eq!(
                 choose_step(Some(state), Phase::Standby, true, true),
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_did_before_us_is_refused() {
+    fn a_state_that_another_tool_set_before_the_start_is_refused() {
         for state in [Some("Standby"), Some("Terminating:Wait"), Some("Pending"), None] {
             let step = choose_step(state, Phase::Claimed, false, false);
             assert!(matches!(step, StandbyStep::Refuse(_)), "{state:?}: {step:?}");
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_taken_away_under_us_is_lost() {
+    fn a_node_that_is_taken_away_after_the_start_is_lost() {
         for state in [Some("Terminating"), Some("Detaching"), None] {
             let step = choose_step(state, Phase::Draining, true, true);
             assert!(matches!(step, StandbyStep::Lose(_)), "{state:?}: {step:?}");
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_that_a_dead_owner_began_is_brought_to_its_end() {
+    fn a_disposal_that_an_ended_execution_began_is_continued() {
         for state in [
             Some("Terminating"),
             Some("Terminating:Wait"),

@@ -1,5 +1,5 @@
-//! The way in `after`: the instance is gone, and with it the Node and its records. What is left to do is to wait for the one that the group
-//! launches in its place, to reserve it, and to say that it is usable.
+//! Waits for the replacement on the `after` path. The old instance is gone, and with it the Node and its records.
+//! This step waits for the instance that the group launches in its place, reserves it, and reports that it is usable.
 
 use recycle::answer::envelope::Answer;
 use recycle::base::failure::Failure;
@@ -22,34 +22,34 @@ impl StandbyNode {
         let StepRequest { context, run } = request;
         let id = run.input.instance_id.clone();
         let (client, node) = kubernetes::open(&self.access, &run.node).await?;
-        self.check_what_is_left(node.as_ref(), &run, &context.fence())
+        self.check_remaining_claim(node.as_ref(), &run, &context.fence())
             .await?;
 
         let old = run.old.clone().unwrap_or_default();
         let group = self.groups.fetch(&run.group).await?;
         let members = group.iter().flat_map(|group| old.new_members(group));
         let candidates = self.fetch_candidates(&client, members.collect()).await?;
-        let facts = old.to_facts(&run.node, &id);
+        let old_node = old.to_facts(&run.node, &id);
         let patience = Patience {
             since: run.replacement_since.unwrap_or(context.now()),
             now: context.now(),
             timeout: run.input.replacement_timeout,
         };
         // No group is passed: a full group matters only while a member is in Standby.
-        match judge_replacement(&id, &facts, None, &candidates, None, patience) {
+        match judge_replacement(&id, &old_node, None, &candidates, None, patience) {
             ReplacementVerdict::Reserve(successor) => {
                 if reserve(&client, &id, &candidates, &successor, run.evicted.as_deref()).await? {
-                    Ok(end(run, &successor))
+                    Ok(answer_recycled(run, &successor))
                 } else {
                     Ok(wait(run, &describe_rivalry(&successor), SHORTEST_WAIT))
                 }
             }
-            ReplacementVerdict::Ready(successor) => Ok(end(run, &successor)),
+            ReplacementVerdict::Ready(successor) => Ok(answer_recycled(run, &successor)),
             ReplacementVerdict::Wait { reason, wait_seconds } => Ok(wait(run, &reason, wait_seconds)),
             ReplacementVerdict::TimedOut(reason) => {
                 let text = format!(
-                    "{} is gone, and its place in group {group} is empty: {reason}. There is nothing to put back. What the group says: \
-                     aws autoscaling describe-scaling-activities --auto-scaling-group-name {quoted}",
+                    "{} is gone, and its place in group {group} is empty: {reason}. There is nothing to restore. \
+                     See the activities of the group: aws autoscaling describe-scaling-activities --auto-scaling-group-name {quoted}",
                     describe(&run),
                     group = run.group,
                     quoted = quote(run.group.as_str())
@@ -59,8 +59,13 @@ impl StandbyNode {
         }
     }
 
-    /// Checks that a claim that is left on the Node or on the instance is this execution's. A missing claim is no error.
-    async fn check_what_is_left(&self, node: Option<&NodeFacts>, run: &Run, me: &Fence) -> Result<(), Error> {
+    /// Checks that a claim on the Node or on the instance is still this execution's. A missing claim is no error.
+    async fn check_remaining_claim(
+        &self,
+        node: Option<&NodeFacts>,
+        run: &Run,
+        me: &Fence,
+    ) -> Result<(), Error> {
         let id = &run.input.instance_id;
         let node = node.filter(|node| node.instance.as_ref() == Some(id));
         let found = match node.and_then(NodeFacts::claim) {
@@ -76,15 +81,15 @@ impl StandbyNode {
 
 fn wait(run: Run, reason: &str, seconds: u32) -> Answer<StandbyVerdict> {
     let (subject, group) = (describe(&run), &run.group);
-    let reason = format!("{subject} is gone; its place in group {group} is awaited to be filled: {reason}");
+    let reason = format!("{subject} is gone, and its place in group {group} is not filled yet: {reason}");
     Answer::new(StandbyVerdict::Wait, reason)
         .waiting(seconds)
         .carrying(run)
 }
 
-fn end(run: Run, successor: &InstanceId) -> Answer<StandbyVerdict> {
+fn answer_recycled(run: Run, successor: &InstanceId) -> Answer<StandbyVerdict> {
     let reason = format!(
-        "{} is terminated, and {successor}, in service and usable, has its place{}",
+        "{} is terminated, and its replacement {successor} is in service and usable{}",
         describe(&run),
         run.describe_ended()
     );
@@ -101,10 +106,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{self, case};
+    use crate::fixtures::{self, facts};
 
     fn request() -> StepRequest {
-        let mut run = case(&scripted_kube::ScriptedKube::new()).run;
+        let mut run = facts(&scripted_kube::ScriptedKube::new()).run;
         run.path = RecyclePath::After;
         run.replacement_since = Some("2027-01-01T00:00:00Z".parse().unwrap());
         run.old = Some(OldNode::new(None, &[fixtures::id()]));
@@ -119,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_claim_that_is_somebody_elses_by_now_ends_it_and_none_is_none() {
+    async fn the_claim_of_another_execution_is_an_error_and_a_missing_claim_is_not() {
         let theirs = fixtures::claim(recycle::records::claim::Phase::Disposing)
             .to_tag()
             .replace(":one#0", ":two#0");
@@ -134,7 +139,7 @@ mod tests {
         let aws = ScriptedAws::new().on("DescribeInstances", &tagged(&theirs));
         let StepRequest { run, .. } = request();
         let lost = fixtures::step(&aws)
-            .check_what_is_left(None, &run, &fixtures::me())
+            .check_remaining_claim(None, &run, &fixtures::me())
             .await;
         assert!(matches!(lost, Err(Error::ClaimLost(_))), "{lost:?}");
 
@@ -145,25 +150,25 @@ mod tests {
             "no such instance",
         );
         fixtures::step(&aws)
-            .check_what_is_left(None, &run, &fixtures::me())
+            .check_remaining_claim(None, &run, &fixtures::me())
             .await
             .unwrap();
     }
 
     #[tokio::test]
-    async fn what_is_said_names_who_is_gone_and_who_has_its_place() {
+    async fn the_reason_names_the_old_instance_and_its_replacement() {
         let StepRequest { run, .. } = request();
         let waits = wait(run.clone(), "the group has no new member yet", 30);
         assert_eq!(
             waits.reason,
-            "node node-a (i-0123456789abcdef0) is gone; its place in group workers is awaited to be filled: the group has no new \
+            "node node-a (i-0123456789abcdef0) is gone, and its place in group workers is not filled yet: the group has no new \
              member yet"
         );
-        let ends = end(run, &"i-0bbbbbbbbbbbbbbbb".parse().unwrap());
+        let ends = answer_recycled(run, &"i-0bbbbbbbbbbbbbbbb".parse().unwrap());
         assert_eq!(ends.verdict, StandbyVerdict::Recycled);
         assert!(
             ends.reason
-                .contains("i-0bbbbbbbbbbbbbbbb, in service and usable, has its place"),
+                .contains("its replacement i-0bbbbbbbbbbbbbbbb is in service and usable"),
             "{}",
             ends.reason
         );

@@ -1,4 +1,4 @@
-//! The environment: what to start, and for which alarms.
+//! Reads the environment: the state machine to start, and the alarms that start it.
 
 use recycle::base::ids::StateMachineArn;
 use recycle::rotation::start::AlarmTriggers;
@@ -42,13 +42,13 @@ mod tests {
         let variable = |name: &str| match name {
             MACHINE => machine.map(str::to_owned),
             ALARM_TRIGGERS => triggers.map(str::to_owned),
-            other => panic!("nobody documented the variable {other}"),
+            other => panic!("undocumented variable {other}"),
         };
         read_settings(variable).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn it_has_a_machine_and_triggers_by_name() {
+    fn the_settings_are_a_state_machine_and_triggers_by_name() {
         let triggers = r#"{"cpu": {"alarm_names": ["node-cpu"], "rotation": {"trigger": "alarm"}}}"#;
         let settings = read(Some(ARN), Some(triggers)).unwrap();
         assert_eq!(settings.machine.as_str(), ARN);
@@ -82,7 +82,7 @@ mod tests {
         #![proptest_config(config())]
 
         #[test]
-        fn whatever_is_there_is_read_or_its_variable_is_named(
+        fn any_environment_is_read_or_the_error_names_the_variable(
             machine in prop_oneof![any_text(), spoiled_text(&[ARN])],
             triggers in prop_oneof![any_text(), spoiled_text(&["{}", r#"{"cpu": {"alarm_names": ["a"], "rotation": {}}}"#])],
         ) {

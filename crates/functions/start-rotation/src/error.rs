@@ -1,4 +1,4 @@
-//! Why no rotation could be started.
+//! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::input::model::InvalidInput;

@@ -1,5 +1,6 @@
-//! Starts `rotate-nodes` where EventBridge cannot: for an alarm that tells an SNS topic, and for `terraform apply`. Which nodes are meant,
-//! and whether anything is done about them, it does not know, and it waits for nothing.
+//! The Lambda `start-rotation`: starts `rotate-nodes` where EventBridge cannot, for an alarm on an SNS topic and for `terraform apply`.
+//!
+//! It selects no nodes, and it does not wait for the rotation.
 
 mod config;
 mod error;
@@ -37,7 +38,7 @@ impl StartRotation {
         Ok(decided.answer())
     }
 
-    /// Starts an execution of `rotate-nodes`. An execution of that name that exists already is as good.
+    /// Starts an execution of `rotate-nodes`. If an execution with the name exists already, that is no error.
     async fn start(&self, start: &RotationStart) -> Result<(), autoscaling::Error> {
         let answer = self
             .client
@@ -111,14 +112,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_begins_nothing_asks_for_nothing() {
+    async fn a_change_that_starts_no_rotation_makes_no_call() {
         let aws = ScriptedAws::new();
         function(&aws).handle(change("create")).await.unwrap();
         assert!(aws.calls().is_empty());
     }
 
     #[tokio::test]
-    async fn an_execution_that_is_there_already_is_as_good_and_a_refusal_has_its_name() {
+    async fn an_existing_execution_is_no_error_and_a_refusal_has_its_failure() {
         let aws = ScriptedAws::new().refuses("StartExecution", 400, "ExecutionAlreadyExists", "it is");
         assert!(function(&aws).handle(alarm()).await.is_ok());
         for (code, expected) in [

@@ -1,4 +1,4 @@
-//! The Lambda function `start-rotation`; see the library.
+//! Starts the Lambda `start-rotation`. The library has its logic.
 
 use start_rotation::{StartRotation, read_settings};
 

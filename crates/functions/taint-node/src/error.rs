@@ -1,4 +1,4 @@
-//! What can go wrong while a node is tainted.
+//! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::input::model::InvalidInput;

@@ -1,13 +1,13 @@
-//! Taints and cordons the node, and records in the same request what was there before. A person's request is answered by that, and goes.
-//! For a rotation it marks the nodes that are to come.
+//! The Lambda `taint-node`: taints and cordons the node, and records in the same request what was there before.
 //!
-//! Evicts nothing and waits for nothing. When the drain begins, `check-pods` says: this function may be tried for a quarter
-//! of an hour before the taint is set.
+//! The same request removes a request taint. For a rotation, this function marks the nodes that will be recycled. The command line calls it
+//! to move the end of a drain.
 //!
-//! A person's command line asks it, too: to move the end of a drain.
+//! It evicts nothing and waits for nothing. `check-pods` sets the start of the drain, because the attempts to set the taint may take a
+//! quarter of an hour.
 
+mod drain_end;
 mod error;
-mod person;
 
 use eks_auth::Access;
 use jiff::Timestamp;
@@ -36,7 +36,7 @@ pub async fn handle(access: &Access, request: TaintRequest) -> Result<StepOrRepo
         TaintRequest::Step(request) => Ok(taint_node(access, *request).await?.into()),
         TaintRequest::Mark { marking } => Ok(mark(access, &marking).await?.into()),
         TaintRequest::ByPerson { drain_until } => {
-            let moved = person::move_drain_end(access, &drain_until).await?;
+            let moved = drain_end::move_drain_end(access, &drain_until).await?;
             Ok(StepOrReport::Report(moved))
         }
     }
@@ -79,8 +79,8 @@ async fn taint(client: &kube::Client, node: Option<NodeFacts>, context: &Context
         change_for(node, claim, &run.input, now)
     })
     .await?;
-    let history = "Tainted and cordoned; its pods are leaving";
-    record_event(client, &node.name, Phase::Draining, history, now, &fence).await;
+    let message = "Tainted and cordoned; its pods are leaving";
+    record_event(client, &node.name, Phase::Draining, message, now, &fence).await;
     let reason = format!("node {} takes no new pods", node.name);
     Ok(Answer::new(TaintVerdict::CheckPods, reason).carrying(run))
 }

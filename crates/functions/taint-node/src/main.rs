@@ -1,4 +1,4 @@
-//! The Lambda function `taint-node`.
+//! Starts the Lambda `taint-node`. The library has its logic.
 
 use eks_auth::Access;
 

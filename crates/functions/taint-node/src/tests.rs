@@ -1,4 +1,4 @@
-//! What the function writes, call by call.
+//! The writes of the function, call by call.
 
 use bad_input::{any_json, block_on, few_cases, spoiled};
 use proptest::prelude::*;
@@ -56,7 +56,7 @@ fn node(version: &str, annotations: &Value, spec: &Value) -> Value {
     json!({"metadata": {"name": "a", "resourceVersion": version, "annotations": annotations}, "spec": spec})
 }
 
-fn our_taint() -> Value {
+fn draining_taint_json() -> Value {
     json!({"key": "recycle-eks/draining", "value": INSTANCE, "effect": "NoSchedule"})
 }
 
@@ -82,7 +82,7 @@ fn annotation(patch: &Value, key: &str) -> Value {
 }
 
 #[tokio::test]
-async fn taint_cordon_record_and_claim_are_one_request_that_keeps_every_other_taint() {
+async fn one_request_sets_taint_cordon_record_and_claim_and_keeps_the_other_taints() {
     let team =
         json!({"key": "team", "value": "blue", "effect": "NoExecute", "timeAdded": "2027-01-01T00:00:00Z"});
     let annotations = json!({
@@ -104,7 +104,7 @@ async fn taint_cordon_record_and_claim_are_one_request_that_keeps_every_other_ta
     assert_eq!(
         answer.run.unwrap().drain.draining_since,
         None,
-        "check-pods says when the drain began"
+        "check-pods sets the start of the drain"
     );
     assert_eq!(
         kube.requests(),
@@ -122,7 +122,7 @@ async fn taint_cordon_record_and_claim_are_one_request_that_keeps_every_other_ta
     );
     assert_eq!(
         patch["spec"],
-        json!({"taints": [team, our_taint()], "unschedulable": true})
+        json!({"taints": [team, draining_taint_json()], "unschedulable": true})
     );
     assert_eq!(annotation(&patch, "recycle-eks/claim")["phase"], "draining");
     let record = json!({"schema": 1, "replacement": "i-11111111", "tainted_at": NOW, "lost_after": 1_800, "kept": true});
@@ -132,7 +132,7 @@ async fn taint_cordon_record_and_claim_are_one_request_that_keeps_every_other_ta
 }
 
 #[tokio::test]
-async fn a_persons_request_is_answered_by_the_same_request() {
+async fn the_same_request_removes_the_request_taint() {
     let asked = json!({"key": "recycle-eks/request", "value": "now", "effect": "NoSchedule"});
     let annotations = json!({"recycle-eks/claim": claim("standby", 0)});
     let before = node("7", &annotations, &json!({"taints": [asked]}));
@@ -140,7 +140,7 @@ async fn a_persons_request_is_answered_by_the_same_request() {
         .on("GET", "/nodes/a", 200, before.clone())
         .on("PATCH", "/nodes/a", 200, before);
     run(&kube).await.unwrap();
-    assert_eq!(patch(&kube)["spec"]["taints"], json!([our_taint()]));
+    assert_eq!(patch(&kube)["spec"]["taints"], json!([draining_taint_json()]));
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn a_cordon_that_was_there_before_is_recorded() {
 }
 
 #[tokio::test]
-async fn our_own_cordon_is_not_recorded_as_somebody_elses() {
+async fn a_cordon_of_recycle_eks_is_not_recorded_as_an_earlier_one() {
     let record =
         json!({"schema": 1, "tainted_at": "2027-01-01T05:30:00Z", "lost_after": 1_800, "kept": true})
             .to_string();
@@ -182,7 +182,7 @@ async fn our_own_cordon_is_not_recorded_as_somebody_elses() {
         2,
         "the mark is there already: {patch}"
     );
-    assert_eq!(patch["spec"]["taints"], json!([our_taint()]));
+    assert_eq!(patch["spec"]["taints"], json!([draining_taint_json()]));
 }
 
 #[tokio::test]
@@ -197,12 +197,12 @@ async fn a_taint_of_the_same_key_with_another_value_is_replaced() {
         .on("GET", "/nodes/a", 200, before.clone())
         .on("PATCH", "/nodes/a", 200, before);
     run(&kube).await.unwrap();
-    assert_eq!(patch(&kube)["spec"]["taints"], json!([our_taint()]));
+    assert_eq!(patch(&kube)["spec"]["taints"], json!([draining_taint_json()]));
 }
 
 #[tokio::test]
-async fn what_was_done_before_is_not_done_again() {
-    let spec = json!({"taints": [our_taint()], "unschedulable": true});
+async fn a_change_that_was_made_earlier_is_not_repeated() {
+    let spec = json!({"taints": [draining_taint_json()], "unschedulable": true});
     let after = node("8", &json!({"recycle-eks/claim": claim("draining", 0)}), &spec);
     let kube = ScriptedKube::new().on("GET", "/nodes/a", 200, after);
     run(&kube).await.unwrap();
@@ -213,7 +213,7 @@ async fn what_was_done_before_is_not_done_again() {
 }
 
 #[tokio::test]
-async fn a_taint_that_came_in_between_is_kept_too() {
+async fn a_taint_that_was_added_in_between_is_kept() {
     let annotations = json!({"recycle-eks/claim": claim("standby", 0)});
     let late = json!({"key": "late", "effect": "NoSchedule"});
     let kube = ScriptedKube::new()
@@ -239,11 +239,11 @@ async fn a_taint_that_came_in_between_is_kept_too() {
         .rfind(|call| call.method == "PATCH")
         .unwrap();
     assert_eq!(last.body["metadata"]["resourceVersion"], "8");
-    assert_eq!(last.body["spec"]["taints"], json!([late, our_taint()]));
+    assert_eq!(last.body["spec"]["taints"], json!([late, draining_taint_json()]));
 }
 
 #[tokio::test]
-async fn a_claim_that_is_lost_while_the_node_is_changed_stops_the_step() {
+async fn a_claim_that_is_lost_during_the_change_stops_the_step() {
     let kube = ScriptedKube::new()
         .on(
             "GET",
@@ -284,7 +284,7 @@ async fn without_the_claim_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn what_becomes_of_a_node_without_its_object_the_next_step_sees_to() {
+async fn a_node_without_its_object_is_passed_on_to_the_next_step() {
     let StepRequest { run, .. } = request();
     let gone = kubernetes::Error::NodeGone { node: "a".to_owned() };
     let answer = pass_on(Err(gone.into()), run.clone()).unwrap();
@@ -308,7 +308,7 @@ async fn what_becomes_of_a_node_without_its_object_the_next_step_sees_to() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_gone_is_lost_and_an_edited_record_is_not_guessed() {
+async fn a_node_that_is_gone_is_lost_and_an_edited_record_is_an_error() {
     let gone = ScriptedKube::new().refuses("GET", "/nodes/a", 404, "NotFound", "nodes \"a\" not found");
     let error = run(&gone).await.unwrap_err();
     assert_eq!(error.failure(), Failure::NodeLost);
@@ -339,7 +339,7 @@ proptest! {
     #![proptest_config(few_cases())]
 
     #[test]
-    fn whatever_is_answered_the_node_is_tainted_as_it_is_or_not_at_all(
+    fn the_node_is_tainted_as_it_was_read_or_not_at_all(
         answer in prop_oneof![6 => spoiled(vec![whole_node()]), 1 => any_json()],
     ) {
         block_on(async move {

@@ -1,6 +1,6 @@
-//! The public names of outcomes and failures: `ErrorEquals` in the ASL matches them, users search for them, so they are API.
+//! The public names of outcomes and failures. `ErrorEquals` in the ASL matches them, and users search for them, so they are API.
 //!
-//! Which state ends with which of them is the ASL's.
+//! The ASL decides which state ends with which name.
 
 use std::error::Error;
 
@@ -13,7 +13,7 @@ pub enum Failure {
     InvalidInput,
     /// The node cannot be recycled as asked; nothing was touched.
     PreflightRefused,
-    /// The node's turn did not come within 24 hours; nothing was touched.
+    /// The node was not admitted within 24 hours; nothing was touched.
     QueueTimedOut,
     /// The node was lost while the execution worked on it.
     /// Its Node object or its instance is gone, or it has not been Ready for `node_lost_after`.
@@ -22,7 +22,7 @@ pub enum Failure {
     ReplacementTimedOut,
     /// The pods did not go in time.
     DrainTimedOut,
-    /// The group's limits allow no way back from Standby.
+    /// The group's limits do not allow the instance to leave Standby.
     LeftInStandby,
     /// The execution no longer holds the node; nothing was done.
     ClaimLost,
@@ -82,30 +82,32 @@ impl Failure {
     pub fn describe_node(self) -> &'static str {
         match self {
             Self::InvalidInput | Self::PreflightRefused => "untouched",
-            Self::QueueTimedOut => "untouched: its turn did not come within 24 hours",
+            Self::QueueTimedOut => {
+                "untouched, because the queue of its group did not admit it within 24 hours"
+            }
             Self::NodeLost => {
-                "disposed of by its group: its Node object or its instance is gone, or it has not been Ready for `node_lost_after`; the cause names the pods that were lost"
+                "disposed of by its group, because its Node object or its instance is gone, or it has not been Ready for `node_lost_after`; the cause names the pods that were lost"
             }
             Self::ReplacementTimedOut => {
-                "put back as it was found, or drained if the replacement went meanwhile; with `replacement: after` gone, and its place still empty"
+                "restored, or drained if the replacement has gone during the drain; with `replacement: after` gone, and its place in the group is still empty"
             }
             Self::DrainTimedOut => {
-                "put back as it was found; a lifecycle hook's keeps its taint, and its group keeps it (`retain`) or terminates it"
+                "restored; on the hook path it keeps its taint, and its group retains it (`retain`) or terminates it"
             }
             Self::LeftInStandby => {
-                "in Standby, untainted: the group allows no way back, or AWS refused it for half an hour; the cause has the first error, and the \
-                 commands for a person"
+                "in Standby, untainted, because its group's limits do not allow the restore, or AWS refused it for half an hour; the cause has \
+                 the first error and the manual commands"
             }
-            Self::ClaimLost => "no longer ours: nothing is done",
+            Self::ClaimLost => "left as it is, because the execution no longer holds its claim",
             Self::Superseded => Outcome::Superseded.describe_node(),
             Self::ServiceUnavailable => {
-                "put back, as far as AWS and Kubernetes can be reached, which they could not for too long"
+                "restored as far as possible, because AWS or Kubernetes could not be reached for too long"
             }
             Self::ServiceRefused => {
-                "put back: AWS or Kubernetes refused a call that should have been allowed, or somebody put the node to use; if the way back \
-                 was refused, too, the cause says how the node is"
+                "restored, because AWS or Kubernetes refused a call that should have been allowed, or an operator or another tool removed the \
+                 taint or took the instance out of its group; if the restore was also refused, the cause describes the node"
             }
-            Self::InternalError => "put back: a fault of ours",
+            Self::InternalError => "restored, because recycle-eks has a defect",
         }
     }
 }
@@ -153,14 +155,14 @@ impl Outcome {
     #[must_use]
     pub fn describe_node(self) -> &'static str {
         match self {
-            Self::Recycled => "gone, or stopped or detached as asked",
-            Self::AlreadyGone => "gone before we came",
+            Self::Recycled => "gone, or stopped or detached as `dispose` says",
+            Self::AlreadyGone => "gone before the execution began",
             Self::Released => {
-                "on its way: it goes to its group's warm pool, or was never a node of the cluster, so that the hook was completed at once"
+                "leaving: its lifecycle hook was completed at once, because it goes to the warm pool of its group or was never a node of the cluster"
             }
             Self::Planned => "untouched (dry run); the plan is in the output",
-            Self::Duplicate => "another execution's",
-            Self::Superseded => "a more urgent execution's, which took it over",
+            Self::Duplicate => "held by another execution",
+            Self::Superseded => "held by a more urgent execution, which has taken it over",
         }
     }
 }
@@ -191,7 +193,7 @@ mod tests {
     struct Inner(#[source] std::fmt::Error);
 
     #[test]
-    fn an_error_is_told_with_all_its_causes() {
+    fn an_error_is_written_with_all_its_causes() {
         let error = Outer(Inner(std::fmt::Error));
         assert!(
             with_causes(&error).starts_with("failed to taint node a: failed to reach the cluster: "),
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_superseded_has_not_failed() {
+    fn a_superseded_execution_has_not_failed() {
         let ends: Vec<Failure> = Failure::ALL
             .into_iter()
             .filter(|failure| !failure.ends_failed())
@@ -210,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_what_serde_writes() {
+    fn names_are_the_texts_that_serde_writes() {
         for failure in Failure::ALL {
             assert_eq!(serde_json::to_value(failure).unwrap(), failure.name());
         }

@@ -1,4 +1,4 @@
-//! Identifiers, parsed once at the border: a value of one of these types is well formed.
+//! Identifiers. They are parsed once, where they enter the program, so every value of these types is well formed.
 
 use std::fmt;
 use std::str::FromStr;

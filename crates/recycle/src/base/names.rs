@@ -1,4 +1,5 @@
-//! Every name that we write on somebody else's object: annotations, labels, taints, tags. Users type them, so they are API.
+//! The names of the annotations, labels, taints and tags that recycle-eks writes on Nodes, pods, instances and groups, or reads there.
+//! Users type these names, so they are API.
 
 /// Node annotation: the claim, as JSON ([`crate::records::claim::Claim`]).
 pub const CLAIM_ANNOTATION: &str = "recycle-eks/claim";
@@ -15,7 +16,7 @@ pub const DRAIN_UNTIL_ANNOTATION: &str = "recycle-eks/drain-until";
 /// Node annotation on a replacement: the instance id of the node that it stands in for.
 pub const REPLACEMENT_FOR_ANNOTATION: &str = "recycle-eks/replacement-for";
 
-/// Node annotation on a replacement: the instance id of the node for whose put-back it was cordoned.
+/// Node annotation on a replacement: the instance id of the node for whose restore it was cordoned.
 pub const CORDONED_FOR_ANNOTATION: &str = "recycle-eks/cordoned-for";
 
 /// Node label on replacements: the instance id of the node for which recycle-eks keeps Cluster Autoscaler from removing them.
@@ -25,7 +26,7 @@ pub const KEPT_FOR_LABEL: &str = "recycle-eks/kept-for";
 /// Holds what [`SCALE_DOWN_DISABLED_ANNOTATION`] said before recycle-eks set it.
 pub const KEPT_BEFORE_ANNOTATION: &str = "recycle-eks/kept-before";
 
-/// Node annotation: since when (RFC 3339) this node is being put back. The node of a group with the oldest time goes first.
+/// Node annotation: the time (RFC 3339) at which the restore of this node began. In a group, the oldest restore goes first.
 pub const RESTORING_ANNOTATION: &str = "recycle-eks/restoring";
 
 /// Pod annotation that an operator or a pod's owner sets: `wait`, `evict` or `ignore`. Wins over every selector.
@@ -73,17 +74,17 @@ pub const CLAIM_TAG: &str = "recycle-eks:claim";
 /// EC2 tag: the name of the group that the instance belonged to when it was claimed.
 pub const GROUP_TAG: &str = "recycle-eks:group";
 
-/// EC2 tag, written before EnterStandby: since when (RFC 3339) the instance is in Standby because of recycle-eks.
+/// EC2 tag, written before EnterStandby: the time (RFC 3339) since which the instance is in Standby because of recycle-eks.
 pub const STANDBY_TAG: &str = "recycle-eks:standby";
 
-/// EC2 tag, written before each change of the group by a put-back: the changes so far ([`crate::records::restore_log::GroupChanges`]).
+/// EC2 tag, written before each change of the group by a restore: the changes so far ([`crate::records::restore_log::GroupChanges`]).
 pub const RESTORE_LOG_TAG: &str = "recycle-eks:restore-log";
 
 /// EC2 tag on members that recycle-eks protects from scale-in: the instance id of another node of their group.
-/// That node is being put back, or leaves the group (`dispose: detach`).
+/// That node is being restored, or leaves the group (`dispose: detach`).
 pub const PROTECTED_FOR_TAG: &str = "recycle-eks:protected-for";
 
-/// EC2 tag: since when (RFC 3339) an operator has to see to an instance that recycle-eks could not put back.
+/// EC2 tag: the time (RFC 3339) since which an operator has to take care of an instance that recycle-eks could not restore.
 /// The sweep keeps trying, and repeats the report only if it is refused again.
 pub const GAVE_UP_TAG: &str = "recycle-eks:gave-up";
 

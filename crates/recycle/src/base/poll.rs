@@ -1,25 +1,26 @@
-//! The poll law: how long to wait before looking again. Its callers set the limits.
+//! The poll law: the time until the next check. Its callers set the limits.
 //!
-//! The law alone bounds a drain's history; [`POLL_BUDGET`] holds where a person moved the drain's end.
+//! The law alone limits the history of a drain whose end is not changed. [`POLL_BUDGET`] limits it if an operator moves the end.
 
 use crate::base::ids::InstanceId;
 
 /// The shortest wait in seconds. With a shorter one, a drain of minutes would cost more history than it is worth.
 pub const SHORTEST_WAIT: u32 = 30;
-/// The longest wait in seconds for time-outs up to 7.5 days. Trouble is noticed within 15 minutes.
+/// The longest wait in seconds for time-outs up to 7.5 days. A failure is noticed within 15 minutes.
 pub const LONGEST_WAIT: u32 = 900;
 /// The number of times that one execution may check its pods.
 /// A drain of 30 days takes 1,203 polls by the law below; the rest is for a drain whose end an operator moved.
 /// The budget leaves 1,700 of Step Functions' 25,000 history events for retries (the tests below count them).
 /// The count includes an eviction in every poll, a day in the queue, an hour of waiting for the replacement, another hour for the next one,
-/// a slow disposal, a put-back, and a notification each day.
+/// a slow disposal, a restore, and a notification each day.
 pub const POLL_BUDGET: u32 = 1_206;
 
-/// The poll budget for a member that the lifecycle hook of recycle-eks holds. Such a member has no turn and no replacement to wait for.
-/// Looks are more frequent while the hook can live: a drain of 30 days takes 1,293 polls with the shortest time-out that the module allows.
+/// The poll budget for a member that the lifecycle hook of recycle-eks holds. Such a member waits for no queue and no replacement.
+/// Checks are more frequent while the hook can be kept alive: a drain of 30 days takes 1,293 polls with the shortest time-out that the
+/// module allows.
 pub const HOOK_POLL_BUDGET: u32 = 1_300;
 /// The range, in seconds, by which first waits under a hook and in a rotation are longer.
-/// Fifty nodes that begin at once, such as those that a group terminates together, then do not all come back at the same moment.
+/// Fifty nodes that begin at once, for example because a group terminates them together, then do not all poll at the same moment.
 const SPREAD: u64 = 30;
 
 /// Returns the seconds by which the first wait of this node is longer. The result is always the same for a node.
@@ -79,10 +80,10 @@ mod tests {
     /// A heartbeat in a poll: another Task, and the Task and the Choice of the poll once more.
     const HEARTBEAT: u32 = TASK + TASK + CHOICE;
     /// A notification in a poll: another Task, and the Choice of the poll once more.
-    const TELL: u32 = TASK + CHOICE;
+    const NOTIFICATION: u32 = TASK + CHOICE;
     /// The start and end of the execution, the Parallel around all, Begin, one request about the owner of a claim, the last state.
     const FRAME: u32 = 2 + 4 + 2 + (TASK + TASK + CHOICE) + 2;
-    /// A put-back at the end of its patience, and then the cleanup.
+    /// A restore that takes as long as it may, and then the cleanup.
     const LONGEST_RESTORE: u32 = (MOST_STEPS + 4) * POLL;
     /// The number of events at which Step Functions ends an execution.
     const LIMIT: u32 = 25_000;
@@ -90,16 +91,16 @@ mod tests {
     const RETRIES: u32 = 1_700;
 
     #[test]
-    fn the_costs_are_those_that_were_counted() {
-        assert_eq!((POLL, EVICTING_POLL, HEARTBEAT, TELL), (9, 14, 12, 7));
+    fn the_costs_of_states_are_as_counted() {
+        assert_eq!((POLL, EVICTING_POLL, HEARTBEAT, NOTIFICATION), (9, 14, 12, 7));
     }
 
     #[test]
-    fn the_law_is_the_designs() {
+    fn the_wait_is_a_percentage_between_its_bounds() {
         let cases = [
             ("never less than half a minute", 0, 9_999, 172_800, None, 30),
             (
-                "one percent of what was waited",
+                "one percent of the time waited",
                 20_000,
                 99_999,
                 172_800,
@@ -150,7 +151,7 @@ mod tests {
                 30,
             ),
             (
-                "a clock that went back is no wait of less",
+                "a clock that went back does not shorten the wait",
                 -5,
                 9_999,
                 172_800,
@@ -191,9 +192,9 @@ mod tests {
         polls
     }
 
-    /// Counts the looks at the queue of a node whose turn comes after `turn` seconds, or at the end of its patience.
-    fn count_queue_polls(turn: i64) -> u32 {
-        count_polls(turn, |now| {
+    /// Counts the checks of the queue by a node that is admitted after `queued` seconds, or that times out.
+    fn count_queue_polls(queued: i64) -> u32 {
+        count_polls(queued, |now| {
             pace_queue(at(0), at(now)).expect("its time is not over")
         })
     }
@@ -322,13 +323,13 @@ mod tests {
     }
 
     fn count_events(
-        turn: i64,
+        queued: i64,
         replacement_timeout: u32,
         drain_polls: u32,
         dispose: Dispose,
         grace: u32,
     ) -> u32 {
-        let queue_polls = count_queue_polls(turn);
+        let queue_polls = count_queue_polls(queued);
         FRAME
             + TASK // TaintNode
             // Once after EnterStandby, and once more if the replacement has gone when the node is drained.
@@ -336,7 +337,7 @@ mod tests {
             + drain_polls * EVICTING_POLL
             + count_disposal_polls(dispose, grace) * POLL
             + LONGEST_RESTORE
-            + TELL * (2 + count_reminders()) // its start and its end
+            + NOTIFICATION * (2 + count_reminders()) // its start and its end
     }
 
     /// Counts the notifications about a drain that blocks all the time: one after five minutes, and then one a day.
@@ -345,9 +346,9 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_execution_of_all_leaves_room_for_retries() {
+    fn the_longest_execution_leaves_room_for_retries() {
         let disposals = [Dispose::Terminate, Dispose::Stop, Dispose::Detach];
-        // After a long grace period the looks are less frequent.
+        // After a long grace period the checks are less frequent.
         for (dispose, grace) in disposals
             .into_iter()
             .flat_map(|dispose| [(dispose, 0), (dispose, 3_600)])
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_spread_over_half_a_minute_each_at_its_own_second() {
+    fn the_first_waits_of_nodes_are_spread_over_half_a_minute() {
         let ids = (0..50).map(|number| id(&format!("i-{number:017x}")));
         let waits: std::collections::BTreeSet<u32> = ids.map(|id| spread(&id)).collect();
         assert!(
@@ -441,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_timeouts_are_those_that_the_input_allows() {
+    fn the_input_allows_the_longest_timeouts() {
         input(
             serde_json::json!({"replacement_timeout": 3_600, "load_balancer_grace": 3_600,
             "drain_timeout": LONGEST_DRAIN}),
@@ -449,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_person_the_budget_never_stretches_a_wait() {
+    fn the_budget_stretches_no_wait_if_the_end_is_not_moved() {
         let verdict = judge_drain(&busy_survey(), &terms(), POLL_BUDGET - 1, false);
         assert_eq!(verdict, DrainVerdict::Evict(SHORTEST_WAIT));
     }
@@ -459,19 +460,19 @@ mod tests {
 
         #[test]
         fn a_whole_execution_fits_into_the_history(
-            turn in 0..=i64::from(LONGEST_QUEUE_WAIT),
+            queued in 0..=i64::from(LONGEST_QUEUE_WAIT),
             replacement_timeout in 60_u32..=3_600,
             drain_timeout in 60..=LONGEST_DRAIN,
             grace in 0_u32..=3_600,
         ) {
             let (polls, ended) = drain(drain_timeout, None);
             prop_assert!(ended >= i64::from(drain_timeout) && ended <= i64::from(drain_timeout + SHORTEST_WAIT));
-            let events = count_events(turn, replacement_timeout, polls, Dispose::Terminate, grace);
+            let events = count_events(queued, replacement_timeout, polls, Dispose::Terminate, grace);
             prop_assert!(events + RETRIES <= LIMIT, "{} events", events);
         }
 
         #[test]
-        fn a_deadline_that_a_person_moves_holds_whenever_it_is_moved(
+        fn a_moved_deadline_is_kept_whenever_it_is_moved(
             drain_timeout in 60_u32..=604_800,
             moved in 0.0..1.0_f64,
             until in 0..=i64::from(LONGEST_DRAIN),
@@ -485,7 +486,7 @@ mod tests {
         }
 
         #[test]
-        fn an_end_is_noticed_within_one_percent_and_trouble_within_15_minutes(
+        fn a_wait_is_at_most_one_percent_and_15_minutes(
             drain_timeout in 60_u32..=648_000,
             waited in 0_i64..648_000,
         ) {
@@ -495,7 +496,7 @@ mod tests {
         }
 
         #[test]
-        fn a_wait_is_never_nothing_and_never_past_the_deadline(
+        fn a_wait_is_at_least_a_second_and_ends_at_the_deadline(
             waited in any::<i64>(),
             left in any::<i64>(),
             drain_timeout in any::<u32>(),

@@ -1,15 +1,15 @@
-//! Text that a node, a tenant or AWS wrote, on its way to a terminal or a notification.
+//! Makes text from a node, a tenant or AWS safe for a terminal or a notification.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// Replaces each character that steers a terminal or turns the direction of writing by U+FFFD, but for line feeds
+/// Replaces each character that controls a terminal or changes the direction of writing with U+FFFD, except line feeds
 /// (Unicode Technical Report 36, "Bidirectional Text Spoofing").
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if text.contains(steers) {
-        Cow::Owned(text.replace(steers, "\u{fffd}"))
+    if text.contains(is_unsafe) {
+        Cow::Owned(text.replace(is_unsafe, "\u{fffd}"))
     } else {
         Cow::Borrowed(text)
     }
@@ -29,12 +29,12 @@ pub fn printable_document(document: Value) -> Value {
     }
 }
 
-fn steers(character: char) -> bool {
-    let turns = matches!(
+fn is_unsafe(character: char) -> bool {
+    let changes_direction = matches!(
         character,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     );
-    turns || (character.is_control() && character != '\n')
+    changes_direction || (character.is_control() && character != '\n')
 }
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_steers_a_terminal_or_turns_the_writing_is_left() {
+    fn characters_that_control_a_terminal_or_the_direction_of_writing_are_replaced() {
         for (text, expected) in [
             (
                 "it waits for 1 pod (jobs/train)\nsecond line, ü, 漢, …",

@@ -1,9 +1,9 @@
-//! Label selectors: the full syntax that the API server takes from `kubectl -l`, equality- and set-based; `*` for every pod.
+//! Label selectors in the full syntax of `kubectl -l`, equality-based and set-based. The selector `*` matches every pod.
 //!
-//! The comma is Kubernetes' "and". The predecessor passed its comma list to the API server as it was, so that its
-//! `airflow_version=1.2.3,airflow-worker` means here what it meant there: both have to hold.
+//! A comma means "and", as in Kubernetes. The predecessor of recycle-eks passed its list to the API server unchanged, so
+//! `airflow_version=1.2.3,airflow-worker` has the same meaning here: both requirements have to be met.
 //!
-//! There is no empty selector: Kubernetes reads it as "all", our input as "none" (`crate::input::model`).
+//! There is no empty selector. Kubernetes reads it as "all", and the input of an execution as "none" (`crate::input::model`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -307,7 +307,7 @@ mod tests {
     use crate::fixtures::strings;
 
     #[test]
-    fn a_selector_matches_what_the_api_server_would_list() {
+    fn a_selector_matches_the_pods_that_the_api_server_would_list() {
         let web = strings([
             ("app", "web"),
             ("tier", "front"),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_predecessors_comma_list_means_what_it_meant() {
+    fn the_comma_list_of_the_predecessor_has_the_same_meaning() {
         // The example of the predecessor's README. The predecessor passed the text to the API server as it was.
         let selector: Selector = "airflow_version=1.2.3,airflow-worker".parse().unwrap();
         assert!(selector.matches(&strings([("airflow_version", "1.2.3"), ("airflow-worker", "")])));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_selector_is_refused_with_the_place_and_what_was_expected() {
+    fn a_refusal_of_a_selector_says_where_and_what_was_expected() {
         let cases = [
             ("", "but found nothing"),
             ("app=web,", "expected a label key"),
@@ -442,7 +442,7 @@ mod tests {
         prop::collection::vec(requirement, 0..5).prop_map(|requirements| Selector { requirements })
     }
 
-    /// Matches without the types above, as an independent model: reads the text again with Kubernetes' words.
+    /// Matches a selector's text without the types above, as an independent model.
     fn naive_match(text: &str, labels: &BTreeMap<String, String>) -> bool {
         if text == "*" {
             return true;
@@ -496,7 +496,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(selector in any_selector()) {
+        fn a_written_selector_is_read_as_the_same(selector in any_selector()) {
             prop_assert_eq!(selector.to_string().parse::<Selector>(), Ok(selector));
         }
 

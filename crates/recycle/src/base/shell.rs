@@ -1,10 +1,10 @@
-//! Values in the commands that people are told to run. Names of groups, and everything on a Node, are other people's text.
+//! Quotes values for the commands that operators are asked to run. Group names, and all text on a Node, are untrusted.
 
 use std::borrow::Cow;
 
 use crate::base::printable::printable;
 
-/// Returns a value as one word of a POSIX shell, on one line. A character that steers a terminal becomes U+FFFD.
+/// Returns a value as one word of a POSIX shell, on one line. A character that controls a terminal becomes U+FFFD.
 #[must_use]
 pub fn quote(value: &str) -> Cow<'_, str> {
     let on_a_line = printable(value).replace('\n', "\u{fffd}");
@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_one_word_and_only_that() {
+    fn a_value_becomes_one_word() {
         for (value, expected) in [
             ("workers", "workers"),
             ("eks-workers_1.a/b", "eks-workers_1.a/b"),
@@ -38,7 +38,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_shell_reads_back_what_was_quoted(value in "\\PC{0,40}") {
+        fn a_shell_reads_a_quoted_value_as_it_was(value in "\\PC{0,40}") {
             let command = format!("kubectl annotate {} node", quote(&value));
             prop_assert_eq!(shlex::split(&command), Some(vec!["kubectl".to_owned(), "annotate".to_owned(), value, "node".to_owned()]));
         }

@@ -1,7 +1,6 @@
-//! Reads JSON into types, and says which place of it is not as it must be. A list is no record: serde would take `[]` for one whose fields
-//! may all be absent, and somebody's slip for an answer.
+//! Reads JSON into types. An error names the place in the document that is wrong.
 //!
-//! What the values mean, the types say.
+//! A list is never read as a record. By default, serde reads `[]` as a record whose fields are all absent, which would hide a mistake.
 
 use std::fmt;
 
@@ -295,21 +294,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_it_should_be_is_read_as_serde_json_reads_it() {
+    fn valid_documents_are_read_as_serde_json_reads_them() {
         for value in [
             json!({}),
             json!({"inner": {"count": -1, "share": 0.5, "any": {"a": [null, true]}}, "list": [{}, {"count": null}]}),
             json!({"choice": "word", "by_name": {"a": 1}, "more": [{}]}),
             json!({"choice": {"with": {"count": 3, "share": 1}}}),
         ] {
-            let ours: Whole = read_value(&value).unwrap();
-            assert_eq!(ours, serde_json::from_value(value).unwrap());
+            let read: Whole = read_value(&value).unwrap();
+            assert_eq!(read, serde_json::from_value(value).unwrap());
         }
     }
 
     #[test]
-    fn what_is_not_is_told_with_its_place() {
-        for (value, told) in [
+    fn an_error_names_its_place() {
+        for (value, expected) in [
             (json!([]), "invalid type: sequence, expected struct Whole"),
             (json!(7), "invalid type: integer `7`, expected struct Whole"),
             (
@@ -347,7 +346,7 @@ mod tests {
             ),
         ] {
             let error = read_value::<Whole>(&value).unwrap_err().to_string();
-            assert!(error.starts_with(told), "{value}: {error}");
+            assert!(error.starts_with(expected), "{value}: {error}");
         }
         assert!(
             read_text::<Whole>("{")
@@ -358,14 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_document_is_read_like_this_too() {
+    fn a_part_of_a_document_is_also_read_strictly() {
         let read = serde_json::from_str::<BTreeMap<String, Strict<Inner>>>;
         assert!(read(r#"{"a": {}}"#).is_ok());
         assert!(read(r#"{"a": []}"#).is_err());
     }
 
     #[test]
-    fn what_is_told_is_short() {
+    fn errors_are_short() {
         let error = read_value::<Whole>(&json!({"choice": "x".repeat(20_000)})).unwrap_err();
         assert!(error.to_string().chars().count() < 350, "{error}");
     }

@@ -1,4 +1,4 @@
-//! Cuts names and texts so that answers, sentences and Events stay within their limits.
+//! Cuts names and texts, so that answers, messages and Events stay within their limits.
 
 /// The number of names of a class that an answer gives.
 pub const NAMES_PER_CLASS: usize = 5;

@@ -47,7 +47,7 @@ pub fn judge_drain_validity(facts: &DisruptionFacts<'_>) -> DrainValidity {
     let taken = |what: &str| {
         let subject = describe_instance(facts.id, Some(&facts.node.name));
         DrainValidity::TakenAway(format!(
-            "{subject} {what} group {}, which was not our doing",
+            "{subject} {what} group {}, which recycle-eks did not do",
             facts.group.name
         ))
     };
@@ -207,7 +207,7 @@ mod tests {
                     DrainValidity::Goes => goes,
                     DrainValidity::TakenAway(text) => {
                         assert!(text.contains(state), "{text}");
-                        assert!(text.contains("which was not our doing"), "{text}");
+                        assert!(text.contains("which recycle-eks did not do"), "{text}");
                         taken
                     }
                 };

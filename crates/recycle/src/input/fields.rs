@@ -1,4 +1,4 @@
-//! The table of the input fields: what each may be, and its default.
+//! The table of the input fields: their kinds, defaults and meanings. The command line and the documentation are built from it.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +14,7 @@ pub struct Settings {
     pub cluster_name: ClusterName,
     /// The limits on the nodes of a group that may be worked on at once.
     pub limits: Limits,
-    /// Defaults by field name, checked like the values of an input. `null` is Terraform's way to say that there is none.
+    /// Defaults by field name, checked like the values of an input. `null` means that there is no default.
     pub defaults: Map<String, Value>,
 }
 
@@ -99,22 +99,25 @@ const fn field(name: &'static str, kind: Kind, default: &'static str, meaning: &
     }
 }
 
-pub(crate) const INSTANCE_ID: Field = required("instance_id", "the instance to recycle");
+pub(crate) const INSTANCE_ID: Field = required("instance_id", "The instance to recycle");
 
-pub(crate) const CLUSTER_NAME: Field = required("cluster_name", "its cluster, which must be the module's");
+pub(crate) const CLUSTER_NAME: Field = required(
+    "cluster_name",
+    "The cluster of the instance, which must be the cluster of the module",
+);
 
 pub(crate) const LABEL_SELECTOR: Field = setting(
     "label_selector",
     Kind::Selector,
     "",
-    "the pods to wait for, in the syntax of `kubectl -l`; `\"\"` waits for none by label, `*` for all",
+    "The pods to wait for, in the syntax of `kubectl -l`. `\"\"` waits for no pods by label, `*` waits for all pods",
 );
 
 pub(crate) const NAMESPACES: Field = setting(
     "namespaces",
     Kind::Namespaces,
     "[]",
-    "narrows `label_selector` to these namespaces; empty: all of them",
+    "Narrows `label_selector` to these namespaces. Empty: all namespaces",
 );
 
 pub(crate) const EVICT: Field = setting(
@@ -122,40 +125,52 @@ pub(crate) const EVICT: Field = setting(
     Kind::OneOf(&[
         choice(
             "others",
-            "what is not waited for is evicted at once; pods that run to completion (of Jobs, workflows and the like: a `restartPolicy` other than `Always`) are waited for",
+            "they are evicted at once, except pods that run to completion, which are waited for (their `restartPolicy` is not `Always`, as in Jobs and workflows)",
         ),
         choice(
             "others_and_jobs",
-            "the same, but pods that run to completion are evicted like others, unless they are selected or annotated",
+            "like `others`, but pods that run to completion are also evicted, unless they are selected or annotated",
         ),
         choice(
             "none",
-            "what is not waited for is left alone, unless annotated `evict`",
+            "they are left alone, unless they have the annotation `recycle-eks/drain` with the value `evict`",
         ),
     ]),
     "\"others\"",
-    "what happens to the pods that are not waited for",
+    "What happens to the pods that are not waited for",
 );
 
 pub(crate) const REPLACEMENT: Field = setting(
     "replacement",
     Kind::OneOf(&[
-        choice("before", "through Standby: the replacement first"),
-        choice("after", "no Standby: for groups that cannot run one node more"),
+        choice(
+            "before",
+            "it comes before the drain, while the node is in Standby",
+        ),
+        choice(
+            "after",
+            "it comes after the instance has gone, without Standby, for groups that cannot run one more node",
+        ),
     ]),
     "\"before\"",
-    "when the replacement comes",
+    "When the replacement comes",
 );
 
 pub(crate) const DISPOSE: Field = setting(
     "dispose",
     Kind::OneOf(&[
-        choice("terminate", "terminated"),
-        choice("stop", "stopped in Standby and tagged; its Node stays, cordoned"),
-        choice("detach", "out of the group, running, for an investigation"),
+        choice("terminate", "it is terminated"),
+        choice(
+            "stop",
+            "it is stopped in Standby and tagged, and its Node stays, cordoned",
+        ),
+        choice(
+            "detach",
+            "it leaves the group and keeps running, for an investigation",
+        ),
     ]),
     "\"terminate\"",
-    "what becomes of the drained instance",
+    "What happens to the drained instance",
 );
 
 /// The least value is a minute, because no instance boots faster.
@@ -165,7 +180,7 @@ pub(crate) const REPLACEMENT_TIMEOUT: Field = setting(
     "replacement_timeout",
     duration(60, 3_600),
     "\"14m\"",
-    "how long to wait for a usable replacement; the default is under Cluster Autoscaler's 15 minutes",
+    "How long to wait for a usable replacement. The default is below the 15 minutes of Cluster Autoscaler",
 );
 
 /// The least value is Kubernetes' own default toleration of a node that is not Ready, 300 seconds.
@@ -174,7 +189,7 @@ pub(crate) const NODE_LOST_AFTER: Field = setting(
     "node_lost_after",
     duration(300, 86_400),
     "\"30m\"",
-    "how long a node may be not Ready until it counts as lost, and is disposed of with its pods; never less than the pods' own `tolerationSeconds`; at once if its machine is off",
+    "How long a node may be not Ready before it counts as lost and is disposed of with its pods. It is never less than the `tolerationSeconds` of the pods. A node whose machine is off counts as lost at once",
 );
 
 /// The least value is a minute, which is two polls. The greatest is 30 days, which is what 25,000 history events allow
@@ -183,24 +198,24 @@ pub(crate) const DRAIN_TIMEOUT: Field = setting(
     "drain_timeout",
     duration(60, LONGEST_DRAIN),
     "\"2d\"",
-    "how long the pods may need, up to 30 days; the Node annotation `recycle-eks/drain-until` changes a running drain",
+    "How long the pods may take, up to 30 days. The Node annotation `recycle-eks/drain-until` moves the end of a running drain",
 );
 
 pub(crate) const ON_DRAIN_TIMEOUT: Field = setting(
     "on_drain_timeout",
     Kind::OneOf(&[
-        choice("restore", "the node is put back"),
+        choice("restore", "the node is restored"),
         choice(
             "evict",
-            "the pods that were waited for are evicted, each early enough for its grace period; if some are left, the node is put back",
+            "the pods that are waited for are evicted, each early enough for its grace period; if pods remain, the node is restored",
         ),
         choice(
             "terminate",
-            "the node goes with what runs on it; needs `override: [\"running_pods\"]`",
+            "the instance is disposed of with its running pods, which needs `override: [\"running_pods\"]`",
         ),
     ]),
     "\"restore\"",
-    "what happens if the pods need longer",
+    "What happens if the pods take longer",
 );
 
 /// The greatest value is an hour, the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
@@ -208,7 +223,7 @@ pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
     "load_balancer_grace",
     duration(0, 3_600),
     "\"60s\"",
-    "between leaving the load balancers and disposal",
+    "Time between leaving the load balancers and the disposal of the instance",
 );
 
 /// The least value is a second: with 0, pods would end without warning. The greatest is 30 days, like that of a drain.
@@ -216,25 +231,31 @@ pub(crate) const GRACE_PERIOD: Field = setting(
     "grace_period",
     duration(1, LONGEST_DRAIN),
     "",
-    "the grace period that evictions ask for; absent: each pod's own",
+    "The grace period of evictions. Absent: the grace period of each pod",
 );
 
 pub(crate) const URGENCY: Field = field(
     "urgency",
     Kind::OneOf(&[
-        choice("planned", "a person, a schedule, an alarm"),
-        choice("spot", "EC2 is likely to take the instance away, or does so"),
+        choice(
+            "planned",
+            "an operator, a schedule or an alarm starts the execution",
+        ),
+        choice(
+            "spot",
+            "EC2 is likely to take the instance away, or takes it away",
+        ),
         choice("hook", "the group is terminating the instance"),
     ]),
     "\"planned\"",
-    "set by triggers; the more urgent takes over, and does not wait for its turn",
+    "How urgent the execution is, set by triggers. A more urgent execution takes over the node, and does not wait in the queue",
 );
 
 pub(crate) const DRY_RUN: Field = setting(
     "dry_run",
     Kind::Flag,
     "false",
-    "every read, no write; the plan is the output",
+    "Read everything and write nothing. The output is the plan",
 );
 
 pub(crate) const OVERRIDE: Field = setting(
@@ -246,30 +267,30 @@ pub(crate) const OVERRIDE: Field = setting(
         ),
         choice(
             "last_target",
-            "recycle although it is the last healthy target of a target group",
+            "recycle although the instance is the last healthy target of a target group",
         ),
         choice("running_pods", "allow `on_drain_timeout: terminate`"),
         choice(
             "suspended_process",
-            "recycle although the group's process Launch or Terminate is suspended",
+            "recycle although the process Launch or Terminate of the group is suspended",
         ),
     ]),
     "[]",
-    "refusals to override",
+    "Refusals to override",
 );
 
 pub(crate) const INTERRUPTED_AT: Field = field(
     "interrupted_at",
     Kind::Time,
     "",
-    "set by the Spot trigger: when EC2 takes the instance away, two minutes after its warning; all pods are evicted at once, with what is left of that time",
+    "The time at which EC2 takes the instance away, two minutes after its warning, set by the Spot trigger. All pods are evicted at once, and have the remaining time to end",
 );
 
 pub(crate) const HOOK: Field = field(
     "hook",
     Kind::Hook,
     "",
-    "set by the lifecycle hook's trigger and by the sweep: the lifecycle action that the group waits for",
+    "The lifecycle action that the group waits for, set by the trigger of the lifecycle hook and by the sweep",
 );
 
 /// Every field, in the order of the documentation.

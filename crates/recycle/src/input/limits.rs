@@ -1,4 +1,4 @@
-//! How many executions of a group may work at the same time.
+//! The limits on how many nodes of a group are worked on at the same time.
 
 use crate::input::model::Replacement;
 

@@ -1,4 +1,4 @@
-//! The input of an execution.
+//! The input of an execution: its fields, limits and parsing, and the suggestions for misspelt names.
 
 pub mod fields;
 pub mod limits;

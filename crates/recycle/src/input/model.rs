@@ -1,6 +1,6 @@
-//! The input of `recycle-node` as a type, complete from the first release. [`crate::input::fields`] has the table of its fields.
+//! The input of `recycle-node` as a type. [`crate::input::fields`] has the table of its fields.
 //!
-//! Nothing here asks AWS or Kubernetes anything; whether the instance exists is pre-flight's question.
+//! This module does not call AWS or Kubernetes. The pre-flight checks whether the instance exists.
 
 use std::collections::BTreeSet;
 
@@ -21,6 +21,7 @@ pub struct Input {
     pub evict: Evict,
     pub replacement: Replacement,
     pub dispose: Dispose,
+    /// In seconds, like the other durations.
     pub node_lost_after: u32,
     pub replacement_timeout: u32,
     pub drain_timeout: u32,
@@ -82,11 +83,10 @@ pub enum Dispose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDrainTimeout {
-    /// The node is put back.
     Restore,
     /// The pods that were awaited are evicted, each early enough for its grace period.
     Evict,
-    /// The node goes, even if pods still run on it.
+    /// The instance is disposed of, even if pods still run on it.
     Terminate,
 }
 
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_predecessors_three_fields_are_enough() {
+    fn the_three_fields_of_the_predecessor_are_enough() {
         let input = input(json!({"label_selector": "airflow_version=1.2.3,airflow-worker"}));
         assert_eq!(
             input,
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_taken() {
+    fn valid_values_are_read() {
         let input = input(json!({
             "label_selector": "*", "namespaces": ["jobs"], "evict": "none", "replacement": "before", "dispose": "stop",
             "replacement_timeout": "60s", "drain_timeout": "30d", "on_drain_timeout": "terminate",
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn how_an_instance_goes_that_others_end_no_module_setting_says() {
+    fn module_settings_do_not_choose_how_an_instance_leaves_that_others_end() {
         let settings = with_defaults(json!({"replacement": "before", "dispose": "stop"}));
         for more in [
             json!({"hook": hook()}),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trigger_may_say_that_it_is_urgent() {
+    fn a_trigger_sets_the_urgency() {
         assert_eq!(input(json!({"urgency": "spot"})).urgency, Urgency::Spot);
         let interrupted = input(json!({"urgency": "spot", "interrupted_at": at(120)}));
         assert_eq!(interrupted.urgency, Urgency::Interruption);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_field_is_refused_with_what_is_allowed_and_what_was_given() {
+    fn a_refusal_names_the_field_the_allowed_values_and_the_given_value() {
         let cases = [
             (json!({"instance_id": 1}), "instance_id must be a text, but is 1"),
             (
@@ -404,11 +404,11 @@ mod tests {
         );
         assert_eq!(
             refusal(json!({"drain_timeouts": 60})),
-            "drain_timeouts is no field of the input; did you mean drain_timeout?"
+            "drain_timeouts is not a field of the input; did you mean drain_timeout?"
         );
         assert_eq!(
             refusal(json!({"label_selectors": ""})),
-            "label_selectors is no field of the input; did you mean label_selector?"
+            "label_selectors is not a field of the input; did you mean label_selector?"
         );
         for (from, to, distance) in [
             ("", "", 0),
@@ -426,16 +426,16 @@ mod tests {
         }
         let long = refusal(json!({"x".repeat(20_000): 1}));
         assert!(long.len() < 600, "{long}");
-        assert!(refusal(json!({"a\nb": 1})).starts_with("\"a\\nb\" is no field of the input; "));
+        assert!(refusal(json!({"a\nb": 1})).starts_with("\"a\\nb\" is not a field of the input; "));
         let text = refusal(json!({"region": "eu-west-1"}));
         assert!(
-            text.starts_with("region is no field of the input; allowed are instance_id, cluster_name, "),
+            text.starts_with("region is not a field of the input; allowed are instance_id, cluster_name, "),
             "{text}"
         );
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn an_input_that_is_no_object_is_refused() {
         for (input, shown) in [
             (json!([]), "[]"),
             (json!("i-1"), "\"i-1\""),
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_make_no_sense_together_are_refused() {
+    fn values_that_contradict_each_other_are_refused() {
         let hook = hook();
         let cases = [
             (
@@ -462,31 +462,31 @@ mod tests {
             ),
             (
                 json!({"on_drain_timeout": "terminate"}),
-                "write override [\"running_pods\"] if that is meant",
+                "write override [\"running_pods\"] to allow this",
             ),
             (
                 json!({"hook": hook, "dispose": "stop"}),
-                "hook and dispose make no sense together",
+                "hook and dispose cannot be combined, because the group is already terminating the instance; remove dispose",
             ),
             (
                 json!({"hook": hook, "replacement": "before"}),
-                "hook and replacement make no sense together",
+                "hook and replacement cannot be combined",
             ),
             (
                 json!({"hook": hook, "urgency": "planned"}),
-                "hook makes sense only with urgency \"hook\"",
+                "hook needs urgency \"hook\"; remove urgency",
             ),
             (
                 json!({"interrupted_at": at(0)}),
-                "interrupted_at makes sense only with urgency \"spot\"",
+                "interrupted_at needs urgency \"spot\"",
             ),
             (
                 json!({"urgency": "spot", "interrupted_at": at(0), "dispose": "stop"}),
-                "interrupted_at and dispose make no sense together",
+                "interrupted_at and dispose cannot be combined",
             ),
             (
                 json!({"urgency": "hook"}),
-                "urgency \"hook\" makes no sense without hook",
+                "urgency \"hook\" needs the field hook",
             ),
             (
                 json!({"namespaces": ["jobs"]}),
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_setting_is_the_default_and_the_input_wins() {
+    fn the_input_overrides_a_module_setting() {
         let settings = with_defaults(
             json!({"evict": "none", "drain_timeout": 600, "label_selector": "app=batch",
             "namespaces": ["jobs"], "dispose": null}),
@@ -524,7 +524,7 @@ mod tests {
         assert_eq!(
             given.awaited,
             Awaited::default(),
-            "none by label: there is nothing to narrow"
+            "no pods are selected by label, so there is nothing to narrow"
         );
 
         let everywhere = parse_input(&input_json(json!({"namespaces": []})), &settings).unwrap();
@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_module_setting_is_named_as_one() {
+    fn a_refusal_says_that_the_value_is_a_module_setting() {
         let cases = [
             (
                 json!({"evict": "all"}),
@@ -555,7 +555,7 @@ mod tests {
             ),
             (
                 json!({"namespaces": ["a"]}),
-                "the module setting namespaces narrows label_selector, but there is none",
+                "the module setting namespaces narrows label_selector, which is empty or missing",
             ),
             (
                 json!({"namespaces": ["A"]}),
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_and_the_types_know_the_same_values() {
+    fn the_table_and_the_types_have_the_same_values() {
         let mut compared = 0;
         for field in FIELDS.iter().filter(|field| !choices(field).is_empty()) {
             let of_type = match field.name {
@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn every_default_is_one_that_the_table_allows() {
+    fn every_default_is_allowed() {
         for field in &FIELDS {
             if !field.default.is_empty() {
                 let value: Value = serde_json::from_str(field.default).unwrap();
@@ -669,7 +669,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_input_is_taken_or_refused_in_one_sentence(
+        fn any_input_is_read_or_refused_in_one_sentence(
             fields in prop::collection::btree_map(
                 prop::sample::select(FIELDS.iter().map(|field| field.name).chain(["unknown"]).collect::<Vec<_>>()),
                 any_value(),

@@ -1,4 +1,4 @@
-//! Parses the input. An error names the field before anything is touched.
+//! Parses the input of an execution before anything is touched. An error names the field.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -99,7 +99,7 @@ impl Reader<'_> {
             if !FIELDS.iter().any(|field| field.name == name) {
                 let (name, suggestion) = (name_given(name), suggest(name, |_| true));
                 return Err(InvalidInput(format!(
-                    "{name} is no field of the input; {suggestion}"
+                    "{name} is not a field of the input; {suggestion}"
                 )));
             }
         }
@@ -150,7 +150,7 @@ impl Reader<'_> {
         } else {
             self.read_choice(&URGENCY)?
         };
-        // If the group or EC2 ends the instance, neither the execution nor the module's defaults choose how it goes.
+        // If the group or EC2 ends the instance, neither the execution nor the module's defaults choose how it leaves.
         let is_ended_by_others = hook.is_some() || interrupted_at.is_some();
         let (replacement, dispose) = if is_ended_by_others {
             (Replacement::After, Dispose::Terminate)
@@ -199,10 +199,10 @@ impl Reader<'_> {
             let is_none_by_input = selector_given.is_some_and(|given| !given.is_setting);
             if !(namespaces_given.is_setting && is_none_by_input) {
                 return Err(namespaces_given.refuse(
-                    "narrows label_selector, but there is none; write label_selector \"*\" to wait for every pod in these namespaces",
+                    "narrows label_selector, which is empty or missing; write label_selector \"*\" to wait for every pod in these namespaces",
                 ));
             }
-            // The execution asks for no pods by label, so the module's namespaces have nothing to narrow.
+            // The execution waits for no pods by label, so the module's namespaces have nothing to narrow.
             namespaces.clear();
         }
         Ok(Awaited { selector, namespaces })
@@ -221,7 +221,7 @@ impl Reader<'_> {
     /// Returns seconds.
     fn read_duration(&self, field: &Field) -> Result<u32, InvalidInput> {
         let Kind::Duration(range) = field.kind else {
-            return Err(InvalidInput(format!("{} is no duration", field.name)));
+            return Err(InvalidInput(format!("{} is not a duration", field.name)));
         };
         let given = self.require(field)?;
         let duration = range.read(&given.value).map_err(|error| given.refuse(error))?;
@@ -257,45 +257,45 @@ impl Reader<'_> {
         self.find(&HOOK).map(read).transpose()
     }
 
-    /// Refuses values that are right one by one but make no sense together.
+    /// Refuses values that are valid one by one but contradict each other.
     fn check_combinations(&self, input: &Input) -> Result<(), InvalidInput> {
         let refused = |text: &str| Err(InvalidInput(text.to_owned()));
         if input.hook.is_some() {
-            self.check_way("hook", "the group is terminating the instance already")?;
+            self.check_disposal("hook", "the group is already terminating the instance")?;
             if input.urgency != Urgency::Hook {
-                return refused("hook makes sense only with urgency \"hook\": leave urgency out");
+                return refused("hook needs urgency \"hook\"; remove urgency, which then has this value");
             }
         } else if input.urgency == Urgency::Hook {
-            return refused("urgency \"hook\" makes no sense without hook");
+            return refused("urgency \"hook\" needs the field hook");
         }
         if input.interrupted_at.is_some() {
             if input.urgency != Urgency::Interruption {
-                return refused("interrupted_at makes sense only with urgency \"spot\"");
+                return refused("interrupted_at needs urgency \"spot\"");
             }
-            self.check_way("interrupted_at", "EC2 takes the instance away")?;
+            self.check_disposal("interrupted_at", "EC2 takes the instance away")?;
         }
         if input.replacement == Replacement::After && input.dispose != Dispose::Terminate {
             return refused(
-                "replacement \"after\" allows only dispose \"terminate\": stopping and detaching need Standby, \
-                 so write replacement \"before\"",
+                "replacement \"after\" allows only dispose \"terminate\", because stopping and detaching need Standby; \
+                 write replacement \"before\"",
             );
         }
         if input.on_drain_timeout == OnDrainTimeout::Terminate
             && !input.overrides.contains(&Override::RunningPods)
         {
             return refused(
-                "on_drain_timeout \"terminate\" ends pods that still run; write override [\"running_pods\"] if that is meant",
+                "on_drain_timeout \"terminate\" ends running pods; write override [\"running_pods\"] to allow this",
             );
         }
         Ok(())
     }
 
-    /// Refuses an input that says how an instance goes although its group or EC2 ends it.
-    fn check_way(&self, field: &str, why: &str) -> Result<(), InvalidInput> {
-        for way in [REPLACEMENT.name, DISPOSE.name] {
-            if self.given.contains_key(way) {
+    /// Refuses an input that says how an instance leaves although its group or EC2 ends it.
+    fn check_disposal(&self, field: &str, why: &str) -> Result<(), InvalidInput> {
+        for other in [REPLACEMENT.name, DISPOSE.name] {
+            if self.given.contains_key(other) {
                 return Err(InvalidInput(format!(
-                    "{field} and {way} make no sense together: {why}"
+                    "{field} and {other} cannot be combined, because {why}; remove {other}"
                 )));
             }
         }

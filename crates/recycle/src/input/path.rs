@@ -1,15 +1,15 @@
-//! The three ways in: `before` (Standby first), `after` (no Standby), and a lifecycle hook.
+//! The three paths of an execution: `before` (Standby first), `after` (no Standby), and the hook path.
 
 use serde::{Deserialize, Serialize};
 
-/// The three ways in: how the replacement comes, and how the instance goes.
+/// The path of an execution. It decides when the replacement comes, and how the instance leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecyclePath {
-    /// Standby: the replacement first.
+    /// The instance goes into Standby, and the replacement comes first.
     Before,
-    /// No Standby: the replacement after the instance has gone.
+    /// There is no Standby. The replacement comes after the instance has gone.
     After,
-    /// The group is already terminating the instance.
+    /// The group is already terminating the instance, and its lifecycle hook waits.
     Hook,
 }

@@ -1,4 +1,4 @@
-//! An execution to start.
+//! The start of an execution of `recycle-node`.
 
 use serde::Serialize;
 
@@ -8,10 +8,10 @@ use crate::input::model::Hook;
 /// An execution of `recycle-node` to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Start {
-    /// The execution's name. A second start under the same name finds the execution there.
+    /// The execution's name. A second start with the same name finds the existing execution.
     pub name: String,
     pub instance_id: InstanceId,
-    /// The hook that holds the instance, if the execution starts for that reason.
+    /// The hook that holds the instance, if it is the reason for the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<Hook>,
 }

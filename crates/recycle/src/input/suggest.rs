@@ -1,4 +1,4 @@
-//! Suggests a known name for a misspelled one.
+//! Suggests a known field name for a misspelt one.
 
 use crate::base::text::cut_given;
 use crate::input::fields::{FIELDS, Field};

@@ -1,4 +1,4 @@
-//! How urgent an execution is.
+//! The urgency of an execution.
 
 use std::fmt;
 

@@ -654,7 +654,7 @@ mod tests {
         for urgency in Urgency::ALL {
             assert_eq!(serde_json::to_value(urgency).unwrap(), urgency.to_string());
         }
-        let phases = ["claimed", "turn", "standby", "draining", "waiting", "disposing"];
+        let phases = ["claimed", "admitted", "standby", "draining", "waiting", "disposing"];
         assert_eq!(Phase::ALL.map(|phase| phase.to_string()), phases);
         let mut urgencies = Urgency::ALL.map(|urgency| urgency.to_string());
         urgencies.sort();

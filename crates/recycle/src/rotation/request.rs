@@ -1,4 +1,6 @@
-//! The input of a rotation.
+//! Parses the input of `rotate-nodes`: the trigger, the selection of nodes, and the fields of each node's execution.
+//!
+//! [`crate::rotation::terms`] reads the terms.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -55,7 +57,7 @@ impl Trigger {
         }
     }
 
-    /// Checks whether the trigger goes through groups on terms, node by node. Any other trigger is urgent.
+    /// Checks whether the trigger starts a rotation, which goes through groups node by node. Any other trigger is urgent.
     #[must_use]
     pub fn begins_rotation(self) -> bool {
         match self {
@@ -64,7 +66,7 @@ impl Trigger {
         }
     }
 
-    /// Checks whether EC2 itself sends the event, for any instance of the region.
+    /// Checks whether EC2 sends the event. It sends events for every instance of the region.
     pub(crate) fn is_of_ec2(self) -> bool {
         matches!(self, Self::Spot | Self::Rebalance)
     }
@@ -109,7 +111,7 @@ impl Selection {
     }
 }
 
-/// The choice of the node that an alarm means.
+/// How the node is chosen that an alarm means.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlarmTerms {
@@ -164,7 +166,7 @@ pub fn parse_rotation(input: &Value) -> Result<Rotation, InvalidInput> {
     if let Some(term) = term.filter(|_| !trigger.begins_rotation()) {
         let trigger = trigger.name();
         return Err(InvalidInput(format!(
-            "{term} makes no sense with trigger {trigger}: its nodes are started at once"
+            "{term} is not allowed with trigger {trigger}, because its nodes are started at once; remove {term}"
         )));
     }
     let terms = read_terms(terms, given.dry_run.unwrap_or_default())?;
@@ -192,17 +194,17 @@ fn split_terms(input: &Value) -> (Map<String, Value>, Value) {
 fn check_selection(trigger: Trigger, selection: &Selection) -> Result<(), InvalidInput> {
     let refuse = |text: &str| Err(InvalidInput(text.to_owned()));
     match selection {
-        Selection::InstanceIds(ids) if ids.is_empty() => {
-            refuse("selection: instance_ids is empty; was there an instance id where it was looked for?")
-        }
+        Selection::InstanceIds(ids) if ids.is_empty() => refuse(
+            "selection: instance_ids is empty; check the path from which the trigger reads the instance id",
+        ),
         Selection::InstanceIds(ids) if ids.len() > MOST_STARTS => {
             refuse("selection: instance_ids has more than 40 instances")
         }
         Selection::Outdated(_) if !trigger.begins_rotation() => {
-            refuse("selection: outdated is for the triggers manual, schedule and apply")
+            refuse("selection: outdated is allowed only with the triggers manual, schedule and apply")
         }
         Selection::Alarm(_) if trigger != Trigger::Alarm => {
-            refuse("selection: alarm is for the trigger alarm")
+            refuse("selection: alarm is allowed only with the trigger alarm")
         }
         Selection::Outdated(outdated) => outdated.check(),
         Selection::InstanceIds(_) | Selection::Alarm(_) => Ok(()),
@@ -214,11 +216,13 @@ fn check_recycle(mut fields: Map<String, Value>) -> Result<Map<String, Value>, I
     fields.retain(|_, value| !value.is_null());
     for name in fields.keys() {
         if NOT_TO_BE_SET.contains(&name.as_str()) {
-            return Err(InvalidInput(format!("recycle: {name} is set by the trigger")));
+            return Err(InvalidInput(format!(
+                "recycle: {name} is set by the trigger; remove it"
+            )));
         }
         if !FIELDS.iter().any(|field| field.name == name) {
             return Err(InvalidInput(format!(
-                "recycle: {} is no field of the input of recycle-node",
+                "recycle: {} is not a field of the input of recycle-node",
                 name_given(name)
             )));
         }
@@ -226,7 +230,7 @@ fn check_recycle(mut fields: Map<String, Value>) -> Result<Map<String, Value>, I
     let length = Value::Object(fields.clone()).to_string().len();
     if length > LONGEST_RECYCLE {
         return Err(InvalidInput(format!(
-            "recycle has {length} bytes, more than {LONGEST_RECYCLE}"
+            "recycle must have at most {LONGEST_RECYCLE} bytes, but has {length}"
         )));
     }
     Ok(fields)

@@ -1,6 +1,6 @@
-//! Reads the terms of a rotation from its input: how many nodes of a group at once, pauses, the end, the failure budget, tries.
+//! Reads the terms of a rotation from its input: the number of nodes at once, pauses, the end, the failure budget and retries.
 //!
-//! Which nodes it is about, [`crate::rotation::outdated`] says; whether the next of them may start, [`crate::rotation::admission`].
+//! [`crate::rotation::outdated`] selects the nodes, and [`crate::rotation::admission`] decides whether the next one may start.
 
 use std::collections::BTreeSet;
 
@@ -27,10 +27,10 @@ const MOST_NODES: usize = 90;
 /// Step Functions ends the execution at 25,000 events. The rest is for the retries of Tasks, the marks, and the waits of the first nodes.
 /// These waits may last as long as a drain.
 const EVENTS: usize = 20_000;
-/// Events of one node: 23 for its iteration, one look, and one execution of `recycle-node` that ends `duplicate`.
-/// The pause before it takes 9, and each of the 20 looks in a day of waiting takes 9 (see [`crate::rotation::admission`]).
+/// Events of one node: 23 for its iteration, one check, and one execution of `recycle-node` that ends `duplicate`.
+/// The pause before it takes 9, and each of the 20 checks in a day of waiting takes 9 (see [`crate::rotation::admission`]).
 const EVENTS_OF_A_NODE: usize = 23 + 9 + 20 * 9;
-/// Events of another try: one more execution of `recycle-node` and one more look (16), and the pause before it (9).
+/// Events of another attempt: one more execution of `recycle-node` and one more check (16), and the pause before it (9).
 const EVENTS_OF_A_RETRY: usize = 16 + 9;
 
 /// The fields of a rotation's input that are its terms.
@@ -147,7 +147,8 @@ pub(crate) fn read_terms(fields: Map<String, Value>, dry_run: bool) -> Result<Te
             (OnFailure::Continue, None) => None,
             (OnFailure::Continue, Some(_)) => {
                 return Err(InvalidInput(
-                    "failure_budget is of on_failure = stop: with continue no failure stops anything"
+                    "failure_budget is allowed only with on_failure stop, because with continue no failure stops a group; remove \
+                     failure_budget"
                         .to_owned(),
                 ));
             }
@@ -178,7 +179,7 @@ fn read_at_once(given: &Value) -> Result<AtOnce, InvalidInput> {
     match read() {
         Some(at_once @ (AtOnce::Nodes(1..) | AtOnce::Percent(1..=100))) => Ok(at_once),
         Some(AtOnce::Nodes(_) | AtOnce::Percent(_)) | None => Err(InvalidInput(format!(
-            "at_once must be a number from 1 on, or a text such as \"25%\" up to \"100%\", but is {}",
+            "at_once must be a whole number of at least 1, or a text such as \"25%\" up to \"100%\", but is {}",
             cut_given(&given.to_string())
         ))),
     }
@@ -208,7 +209,7 @@ impl Terms {
             None => (most, "max_surge_per_group"),
             Some(AtOnce::Nodes(nodes)) if nodes > most => {
                 return Err(InvalidInput(format!(
-                    "at_once is {nodes}, more than the module's max_surge_per_group, which is {most}"
+                    "at_once must be at most {most}, the module's max_surge_per_group, but is {nodes}"
                 )));
             }
             Some(AtOnce::Nodes(nodes)) => (nodes, "at_once"),
@@ -219,7 +220,7 @@ impl Terms {
         };
         if count > MOST_AT_ONCE {
             return Err(InvalidInput(format!(
-                "{field} comes to {count} nodes of a group at once, and a rotation works on at most {MOST_AT_ONCE}"
+                "{field} means {count} nodes of a group at once, but a rotation works on at most {MOST_AT_ONCE}"
             )));
         }
         Ok(count)
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_has_its_default() {
+    fn absent_terms_have_their_defaults() {
         let terms = read(json!({})).unwrap();
         assert_eq!(
             terms,
@@ -311,9 +312,12 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_name() {
+    fn a_refusal_names_the_term() {
         for (given, words) in [
-            (json!({"at_once": 0}), "at_once must be a number from 1 on"),
+            (
+                json!({"at_once": 0}),
+                "at_once must be a whole number of at least 1",
+            ),
             (json!({"at_once": "0%"}), "but is \"0%\""),
             (json!({"at_once": "101%"}), "up to \"100%\""),
             (json!({"at_once": "many"}), "but is \"many\""),
@@ -338,7 +342,7 @@ mod tests {
             (json!({"on_failure": "panic"}), "unknown variant `panic`"),
             (
                 json!({"on_failure": "continue", "failure_budget": 1}),
-                "failure_budget is of on_failure = stop",
+                "failure_budget is allowed only with on_failure stop",
             ),
             (json!({"mark": "none at all"}), "unknown variant"),
         ] {
@@ -348,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_the_members_and_at_least_one_and_no_more_than_the_module_allows() {
+    fn a_percentage_of_the_members_is_at_least_one_and_at_most_the_module_limit() {
         for (given, members, expected) in [
             (json!(2), 3, Ok(2)),
             (json!("25%"), 12, Ok(3)),
@@ -357,7 +361,7 @@ mod tests {
             (
                 json!(6),
                 9,
-                Err("at_once is 6, more than the module's max_surge_per_group, which is 5".to_owned()),
+                Err("at_once must be at most 5, the module's max_surge_per_group, but is 6".to_owned()),
             ),
         ] {
             let terms = read(json!({"at_once": given})).unwrap();
@@ -367,17 +371,17 @@ mod tests {
     }
 
     #[test]
-    fn at_once_is_at_most_what_an_inline_map_runs() {
+    fn at_once_is_limited_by_an_inline_map() {
         for (terms, members, expected) in [
-            (json!({}), 200, "max_surge_per_group comes to 100"),
-            (json!({"at_once": 41}), 200, "at_once comes to 41"),
-            (json!({"at_once": "50%"}), 200, "at_once comes to 100"),
+            (json!({}), 200, "max_surge_per_group means 100"),
+            (json!({"at_once": 41}), 200, "at_once means 41"),
+            (json!({"at_once": "50%"}), 200, "at_once means 100"),
         ] {
             let error = read(terms.clone())
                 .unwrap()
                 .count_at_once(members, 100)
                 .unwrap_err();
-            let rest = " nodes of a group at once, and a rotation works on at most 40";
+            let rest = " nodes of a group at once, but a rotation works on at most 40";
             assert_eq!(error.to_string(), format!("{expected}{rest}"), "{terms}");
         }
         for terms in [json!({"at_once": 40}), json!({"at_once": "20%"})] {
@@ -386,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_a_moment_or_a_length_from_the_beginning() {
+    fn the_end_is_a_time_or_a_duration_from_the_beginning() {
         for (given, expected) in [
             (json!("2027-01-01T01:00:00Z"), 3_600),
             (json!("2027-01-01T02:00:00+01:00"), 3_600),
@@ -401,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_retries_the_fewer_nodes() {
+    fn more_retries_allow_fewer_nodes() {
         let most = |retries: u32| read(json!({"retries": retries})).unwrap().most_nodes();
         assert_eq!((most(0), most(10)), (90, 43));
         for retries in 0..=MOST_RETRIES {

@@ -1,5 +1,5 @@
-//! What a reader may be given instead of what it expects, for laws (property tests): any JSON, any text, and good documents that somebody
-//! has edited, or that a service has answered half of. It knows no reader and none of our types.
+//! Generates damaged input for laws (property tests): any JSON, any text, and good documents that were edited or are incomplete.
+//! It does not depend on any reader, nor on the types of recycle-eks.
 
 use std::ops::Range;
 
@@ -176,7 +176,7 @@ enum Damage {
     Edit(Vec<Edit>),
 }
 
-/// A slip of the pen.
+/// A small edit of a text.
 #[derive(Debug, Clone)]
 enum Edit {
     Delete(Index),
@@ -223,7 +223,7 @@ fn edit_text(text: &str, edits: &[Edit]) -> String {
     characters.into_iter().collect()
 }
 
-/// Generates one of these texts after at most three slips of the pen.
+/// Generates one of these texts after at most three small edits.
 pub fn spoiled_text(good: &[&str]) -> impl Strategy<Value = String> + use<> {
     let good: Vec<String> = good.iter().map(|text| (*text).to_owned()).collect();
     (select(good), vec(edit(), 0..4)).prop_map(|(text, edits)| edit_text(&text, &edits))
@@ -442,7 +442,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_of_a_document_is_reached_that_of_a_document_in_a_text_too() {
+    fn every_place_of_a_document_is_reached_also_in_a_nested_text() {
         let good = json!({"a": [1, {"b": "x"}], "c": "{\"d\": [2]}"});
         assert_eq!(count_places(&good), 9);
         let gaps: Vec<Value> = each_gap(&good).into_iter().map(|(_, gap)| gap).collect();
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_beyond_the_whole_answers_if_it_is_another_or_comes_once_more() {
+    fn a_new_or_repeated_write_is_beyond_those_of_whole_answers() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let whole = texts(&["a", "b", "c"]);
         assert!(beyond(texts(&["a", "c"]), &whole).is_empty());
@@ -499,7 +499,7 @@ mod tests {
         }
 
         #[test]
-        fn a_document_that_is_spoiled_is_a_document(document in spoiled(vec![json!({"a": [1], "b": "{\"c\": 2}"})])) {
+        fn a_spoiled_document_is_valid_json(document in spoiled(vec![json!({"a": [1], "b": "{\"c\": 2}"})])) {
             prop_assert!(serde_json::from_str::<Value>(&document.to_string()).is_ok());
         }
     }

@@ -1,7 +1,7 @@
-//! AWS that answers from a script and remembers what it was asked, below the SDK's clients. For tests of adapters only, and for
-//! what they call (EC2, Auto Scaling, Elastic Load Balancing, EKS, Step Functions): how the real ones behave is the local world's business.
+//! An AWS that answers from a script and records the calls, below the clients of the SDK. It is only for tests of adapters, and only for
+//! the services that they call: EC2, Auto Scaling, Elastic Load Balancing, EKS and Step Functions. The local world models how AWS behaves.
 //!
-//! It stands in for the SDK's own test clients, whose features would have all of the SDK compiled a second time for tests.
+//! The SDK has test clients of its own, but their features would compile the whole SDK a second time for tests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -73,7 +73,7 @@ impl ScriptedAws {
     }
 
     /// Answers one call of `action` with this content of its result. The content is XML, or the whole JSON for EKS and Step Functions.
-    /// Scenes of the same action are played in order.
+    /// Answers to the same action are given in order.
     #[must_use]
     pub fn on(self, action: &'static str, content: &str) -> Self {
         self.add(action, Answer::Result(content.to_owned()))
@@ -134,14 +134,14 @@ impl ScriptedAws {
     /// Returns the calls so far that are no reads (`Describe…` or `List…`).
     #[must_use]
     pub fn writes(&self) -> Vec<String> {
-        let is_question = |action: &str| action.starts_with("Describe") || action.starts_with("List");
+        let is_read = |action: &str| action.starts_with("Describe") || action.starts_with("List");
         let state = self.state();
         let calls = state.calls.iter().zip(&state.actions);
-        let writes = calls.filter(|(_, action)| !is_question(action));
+        let writes = calls.filter(|(_, action)| !is_read(action));
         writes.map(|(call, _)| call.clone()).collect()
     }
 
-    /// Counts the scenes that no call has played.
+    /// Counts the answers that no call has used.
     #[must_use]
     pub fn exchanges_left(&self) -> usize {
         self.state().script.len()

@@ -1,5 +1,5 @@
-//! A Kubernetes API server that answers from a script and remembers what it was asked. For tests of adapters only: how the
-//! real API server answers is measured elsewhere, and the local world runs a real one.
+//! A Kubernetes API server that answers from a script and records the calls. It is only for tests of adapters. The local world runs a real
+//! API server.
 
 use std::collections::VecDeque;
 use std::io;
@@ -54,7 +54,7 @@ impl ScriptedKube {
         Self::default()
     }
 
-    /// Answers one call of this method whose path contains `path`. Scenes that match the same call are played in order.
+    /// Answers one call of this method whose path contains `path`. Answers that match the same call are given in order.
     #[must_use]
     pub fn on(self, method: &'static str, path: &str, status: u16, body: Value) -> Self {
         self.add(method, path, Answer::Response(status, body))
@@ -116,15 +116,16 @@ impl ScriptedKube {
     /// Returns the calls so far that change something, as `METHOD /path body`. Reads, access reviews and Events do not count.
     #[must_use]
     pub fn writes(&self) -> Vec<String> {
-        let is_told = |path: &str| path.contains("/events") || path.contains("/selfsubjectaccessreviews");
+        let is_no_change =
+            |path: &str| path.contains("/events") || path.contains("/selfsubjectaccessreviews");
         let calls = self.calls().into_iter();
-        let writes = calls.filter(|call| call.method != "GET" && !is_told(&call.path));
+        let writes = calls.filter(|call| call.method != "GET" && !is_no_change(&call.path));
         writes
             .map(|call| format!("{} {} {}", call.method, call.path, call.body))
             .collect()
     }
 
-    /// Counts the scenes that no call has played.
+    /// Counts the answers that no call has used.
     #[must_use]
     pub fn exchanges_left(&self) -> usize {
         self.state().script.len()

@@ -53,7 +53,8 @@ class Timings:
 class Unknowns:
     """What only a real account can tell; the defaults are the documentation, or the plainest reading of its silence.
 
-    Scenarios turn each of them round, one at a time (scenarios/test_unknowns.py); the README lists which call to try first.
+    Scenarios turn each of them round, one at a time (scenarios/test_unknowns.py); docs/untested-on-aws.md lists which call
+    to try first.
     """
 
     # TerminateInstanceInAutoScalingGroup without decrement on a Standby member launches one more than desired, then

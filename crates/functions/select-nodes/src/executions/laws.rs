@@ -1,4 +1,4 @@
-//! Whatever Step Functions answers: an execution has ended, or ended well, only by an answer that says so.
+//! Laws: an execution has ended, or succeeded, only if the answer of Step Functions contains that status.
 
 use bad_input::{block_on, each_gap, few_cases, spoiled};
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn counts_failure(page: &Value) -> Result<bool, Error> {
 }
 
 #[test]
-fn half_an_answer_ends_no_execution_and_forgives_no_failure() {
+fn an_incomplete_answer_ends_no_execution_and_hides_no_failure() {
     assert!(is_running(&whole_execution()).unwrap());
     for (_, answer) in each_gap(&whole_execution()) {
         assert!(is_running(&answer).unwrap_or(true), "{answer}");
@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(few_cases())]
 
     #[test]
-    fn an_execution_has_ended_if_its_status_says_so(answer in spoiled(vec![whole_execution()])) {
+    fn an_execution_has_ended_only_with_such_a_status(answer in spoiled(vec![whole_execution()])) {
         prop_assert!(is_running(&answer).unwrap_or(true), "{}", answer);
     }
 }

@@ -134,18 +134,21 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
             good(json!({"alarm": {"pick": "newest"}})),
             "unknown variant `newest`",
         ),
-        (good(json!({"alarm": {}})), "alarm is for the trigger alarm"),
+        (
+            good(json!({"alarm": {}})),
+            "alarm is allowed only with the trigger alarm",
+        ),
         (
             json!({"trigger": "event", "selection": {"outdated": {"all": true}}}),
-            "outdated is for the triggers manual, schedule and apply",
+            "outdated is allowed only with the triggers manual, schedule and apply",
         ),
         (
             json!({"trigger": "spot", "selection": {"instance_ids": [OLD]}, "mark": "soft"}),
-            "mark makes no sense with trigger spot",
+            "mark is not allowed with trigger spot",
         ),
         (
             json!({"trigger": "alarm", "selection": {"alarm": {}}, "dry_run": true}),
-            "dry_run makes no sense with trigger alarm",
+            "dry_run is not allowed with trigger alarm",
         ),
         (
             json!({"trigger": "manual", "selection": {"instance_ids": [OLD]}, "retries": 11}),
@@ -170,11 +173,11 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
         ),
         (
             with_recycle(json!({"evcit": "none"})),
-            "recycle: evcit is no field",
+            "recycle: evcit is not a field",
         ),
         (
             with_recycle(json!({"label_selector": "x".repeat(2_000)})),
-            "more than 2000",
+            "recycle must have at most 2000 bytes, but has 2021",
         ),
     ] {
         let refused = parse_rotation(&input).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What a person's command line asks: to move the end of a drain. It is the annotation that anybody with kubectl may write.
+//! Moves the end of a drain for the command line, by the annotation that an operator can also write with kubectl.
 
 use std::cell::Cell;
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_that_is_too_late_is_cut() {
+    async fn an_end_that_is_too_late_is_shortened() {
         let mut drains = node("draining", None);
         drains["metadata"]["annotations"]["recycle-eks/progress"] =
             r#"{"summary": "waits", "since": "2027-01-01T05:00:00Z", "until": "2027-01-03T05:00:00Z"}"#
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_is_cut_as_the_drain_is_when_it_is_written() {
+    async fn the_end_is_shortened_by_the_state_of_the_drain_at_the_time_of_the_write() {
         let conflict = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "changed"});
         let mut drains = node("draining", None);
         drains["metadata"]["annotations"]["recycle-eks/progress"] =
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_drain_that_is_over_by_then_is_judged_again() {
+    async fn a_drain_that_ends_in_between_is_judged_again() {
         let conflict = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "changed"});
         let kube = ScriptedKube::new()
             .on("GET", PATH, 200, node("draining", None))

@@ -1,4 +1,4 @@
-//! What is seen at this moment: the pods by class, the deadline, and what a person should know.
+//! The facts of one check: the pods by class, the deadline, and the remarks for operators.
 
 use jiff::Timestamp;
 use kubernetes::{NodeSurvey, Occasion, read_progress, record_event, write_progress};
@@ -16,7 +16,7 @@ use crate::disruption::OutsideFacts;
 
 /// The remark for a node that would count as lost if any other node were Ready.
 pub(crate) const ALL_SILENT: &str =
-    "no node of the cluster is Ready, which is the cluster's trouble and not this node's: it is not given up";
+    "no node of the cluster is Ready, so the fault is the cluster's: this node is not given up";
 
 /// The number of held pods whose volume the answer names. The pods that are held on one node are held for the same reason.
 const MOST_HELD: usize = 1;
@@ -26,14 +26,14 @@ pub(crate) struct CheckFacts<'a> {
     pub(crate) terms: Terms<'a>,
     /// The progress that is written on the Node for operators.
     pub(crate) progress: Progress,
-    /// The progress of the last look.
+    /// The progress of the last check.
     before: Option<Progress>,
     /// Remarks for the reason, one sentence each.
     remarks: Vec<String>,
 }
 
 impl<'a> CheckFacts<'a> {
-    /// Builds the view. `emptied_at` is the time since when only pods that tolerate the taint and came after it are left.
+    /// Builds the facts. `emptied_at` is the time since when only pods that tolerate the taint and came after it remain.
     /// `silence` says that the node is not Ready.
     pub(crate) fn new(
         node: &NodeFacts,
@@ -48,14 +48,17 @@ impl<'a> CheckFacts<'a> {
         // Only `evict-pods` knows what blocks evictions. Its blockers hold as long as there is something to evict.
         let still_blocked = before.as_ref().filter(|_| !survey.evictable.is_empty());
         let blocked = still_blocked.map_or_else(Vec::new, |progress| progress.blocked.clone());
-        let news = describe_update(&blocked, terms.now);
+        let update = describe_update(&blocked, terms.now);
         let held = survey.held_because.iter().take(MOST_HELD).cloned();
         let is_tainted = node.taints.iter().any(is_draining_taint);
-        let taint_gone = (!is_tainted).then(|| format!("somebody removed the taint {DRAINING_TAINT}"));
-        let unseen = outside_facts.unseen.as_ref();
-        let unseen = unseen.map(|why| format!("what its group is at cannot be asked: {why}"));
+        let taint_gone =
+            (!is_tainted).then(|| format!("an operator or another tool removed the taint {DRAINING_TAINT}"));
+        let aws_error = outside_facts.aws_error.as_ref();
+        let unread = aws_error.map(|why| format!("cannot read the state of its Auto Scaling group: {why}"));
         let outside: Vec<String> = outside_facts.remarks.iter().map(ToString::to_string).collect();
-        let remarks = [news, remark, taint_gone, silence, unseen].into_iter().flatten();
+        let remarks = [update, remark, taint_gone, silence, unread]
+            .into_iter()
+            .flatten();
         Self {
             progress: Progress {
                 outside_facts: outside.clone(),
@@ -75,7 +78,7 @@ impl<'a> CheckFacts<'a> {
         reasons.collect::<Vec<_>>().join("; ")
     }
 
-    /// Describes why the node could not be drained: what is left, and everything that kept pods from going.
+    /// Describes why the node could not be drained: the reason, and everything that kept pods from leaving.
     pub(crate) fn describe_failure(&self, reason: String) -> String {
         let blockers = describe_blockers(&self.progress.blocked);
         let held = self.progress.held.iter().cloned();
@@ -83,8 +86,8 @@ impl<'a> CheckFacts<'a> {
         reasons.collect::<Vec<_>>().join("; ")
     }
 
-    /// Writes the whole story to the annotation, and an Event if there are pods of a class that had none.
-    pub(crate) async fn record_event(
+    /// Writes the progress, and an Event if there are pods of a class that had none.
+    pub(crate) async fn write_progress_and_event(
         &self,
         client: &kube::Client,
         node: &NodeFacts,
@@ -93,8 +96,8 @@ impl<'a> CheckFacts<'a> {
         if self.progress.has_update(self.before.as_ref()) {
             let classes: Vec<&str> = self.progress.names.keys().map(String::as_str).collect();
             let (classes, now) = (classes.join(" "), self.terms.now);
-            let history = summarize_pods(&self.survey, &self.terms);
-            record_event(client, &node.name, Occasion::Pods(&classes), &history, now, me).await;
+            let message = summarize_pods(&self.survey, &self.terms);
+            record_event(client, &node.name, Occasion::Pods(&classes), &message, now, me).await;
         }
         Ok(write_progress(client, node, &self.progress).await?)
     }

@@ -1,4 +1,4 @@
-//! What is fetched of the node that is put back, and of its group.
+//! Fetches the facts in the cluster: the Node that is restored, and the other Nodes of its group.
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use recycle::base::ids::{InstanceId, NodeName};
@@ -19,16 +19,16 @@ pub(crate) struct Cluster {
     pub(crate) node: Option<NodeFacts>,
     /// Members that came after EnterStandby; None without a record of the members before.
     pub(crate) new_members: Option<Vec<NewMember>>,
-    /// Other Nodes that this node's execution has kept from Cluster Autoscaler, or that its put-back has cordoned.
+    /// Other Nodes that this node's execution has kept from Cluster Autoscaler, or that its restore has cordoned.
     pub(crate) marked: Vec<NewMember>,
-    /// The Node of the group that is put back first; None if no other Node is ahead of this one.
+    /// The Node of the group that is restored first; None if no other Node is ahead of this one.
     pub(crate) ahead: Option<NodeName>,
 }
 
 impl Cluster {
-    /// Reads the newcomers, the marked Nodes and the order of put-backs.
+    /// Reads the new members, the marked Nodes and the order of restores.
     /// Returns the seconds without Ready after which the node counts as lost.
-    pub(crate) async fn look_around(
+    pub(crate) async fn fetch_group_nodes(
         &mut self,
         old: &InstanceId,
         group: Option<&Group>,
@@ -51,7 +51,7 @@ impl Cluster {
     }
 }
 
-/// Finds the Node of the group whose put-back began first; None if no other Node is ahead of this one.
+/// Finds the Node of the group whose restore began first; None if no other Node is ahead of this one.
 pub(crate) fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeName> {
     let queued = |node: &NodeFacts| node.queued_since().map(|since| (since, node.name.clone()));
     let group = node.labels.get(GROUP_LABEL)?;
@@ -64,7 +64,7 @@ pub(crate) fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeNa
 }
 
 /// Finds the Nodes that recycle-eks has cordoned for this instance, or keeps from Cluster Autoscaler for it.
-/// The known newcomers are not among them.
+/// The known new members are not among them.
 fn find_marked(
     nodes: Vec<NodeFacts>,
     old: &InstanceId,
@@ -94,8 +94,8 @@ fn find_marked(
         .collect()
 }
 
-/// Fetches the newcomers, ten at once, because a group that changes a lot has hundreds after a long drain.
-/// A newcomer whose Node cannot be read counts as one with pods, so that it is not terminated.
+/// Fetches the new members, ten at once, because a group that changes a lot has hundreds after a long drain.
+/// A new member whose Node cannot be read counts as one with pods, so that it is not terminated.
 pub(crate) async fn fetch_new_members(
     client: &kube::Client,
     members: Vec<&Member>,
