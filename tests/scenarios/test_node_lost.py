@@ -102,9 +102,7 @@ def test_the_pods_of_a_lost_node_start_elsewhere(world, node):
 
 
 @pytest.mark.parametrize(("silent_for", "tolerates"), [("1m", 300), ("4m30s", 300), ("29m", 7200), ("90m", 7200), ("5h", None)])
-def test_a_node_that_is_ready_again_while_its_pods_tolerate_it_goes_on(
-    world, node, silent_for, tolerates
-):
+def test_a_node_that_is_ready_again_while_its_pods_tolerate_it_goes_on(world, node, silent_for, tolerates):
     tolerations = [{"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": tolerates}]
     tolerations = [{key: value for key, value in each.items() if value is not None} for each in tolerations]
     job = node.job("train", labels={"app": "train"}, tolerations=tolerations)

@@ -550,7 +550,7 @@ def test_the_cluster_role_allows_nothing_else(world):
 
     every = set(every_verb(world))
     assert len(every) > 300
-    assert {each for each in every if is_allowed(*each)} == rules(world) | OF_EVERYBODY
+    assert {each for each in every if is_allowed(*each)} == rules(world) | OF_EVERY_USER
 
 
 NODE = "/api/v1/nodes/{node}"

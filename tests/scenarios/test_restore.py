@@ -39,9 +39,7 @@ class FailingExecution:
             self.group.next_launch(fails="Insufficient capacity")
         elif column == "pending":
             self.group.next_launch(takes="15m")
-        self.execution = world.recycle(
-            self.node, label_selector="app=train", replacement_timeout=300, drain_timeout=600
-        )
+        self.execution = world.recycle(self.node, label_selector="app=train", replacement_timeout=300, drain_timeout=600)
         if column == "has pods":
             world.at("3m", lambda: self.group.newest.bare_pod("tenant"))
         if row == "Launch suspended":
