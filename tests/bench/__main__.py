@@ -4,8 +4,7 @@
 
 Both run alternately under the world's Lambda host with the same role, against the same API server, authenticator and EKS API.
 Table and goals go to standard output and, without `--quick`, into docs/performance.md; progress goes to standard error. No test
-asserts the figures, because they depend on the
-machine.
+asserts the figures, because they depend on the machine.
 
 The calls include the local world's API server and the proxy in front of it, the same for both. A function of recycle-eks gets
 endpoint and authority of the cluster from the execution, and asks EKS only when it is refused. Python asks once in the life of a

@@ -143,7 +143,7 @@ def as_list(value: str | list[str]) -> list[str]:
     return value if isinstance(value, list) else [value]
 
 
-def test_destroy_says_what_becomes_of_nodes_and_leaves_nothing(world, applied, hooked_groups):
+def test_destroy_describes_the_nodes_and_leaves_nothing(world, applied, hooked_groups):
     rotations = len(world.executions("rotate-nodes"))
     said = applied.destroy(**variables())
     assert len(world.executions("rotate-nodes")) == rotations

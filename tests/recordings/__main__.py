@@ -33,7 +33,7 @@ people pods preflight queue replacement restore rotation starts stop_and_detach 
 RACING = (
     "test_hook/test_an_instance_that_never_registered",
     "test_hook/test_finish_names",
-    "test_hook/test_whoever_is_not_retained",
+    "test_hook/test_without_retain_the_end",
     "test_preflight/test_an_api_server_that_comes_back",
     "test_preflight/test_an_endpoint_that_never_answers",
     "test_queue/test_an_outage",

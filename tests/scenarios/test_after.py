@@ -1,4 +1,4 @@
-"""The way in `after`: no Standby. The node is drained and terminated, and what the group launches in its place is waited for."""
+"""The `after` path: no Standby. The node is drained and terminated, and the execution waits for the replacement."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def after(world, node, **fields):
 
 
 @pytest.mark.parametrize(("sizes", "switch"), [*((sizes, None) for sizes in SIZES), *(("m=d<M", switch) for switch in SWITCHES)])
-def test_a_node_goes_first_and_its_replacement_comes_after_it(world, sizes, switch):
+def test_a_node_leaves_first_and_its_replacement_comes_after_it(world, sizes, switch):
     if switch:
         setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
     workers = group_of(world, sizes)
@@ -52,7 +52,7 @@ def test_a_node_goes_first_and_its_replacement_comes_after_it(world, sizes, swit
     assert execution.path.index("StandbyNode") > last
 
 
-def test_nothing_is_tainted_or_launched_before_its_turn_and_no_pod_is_touched_before_the_taint(world):
+def test_nothing_is_tainted_or_launched_early_and_no_pod_is_touched_before_the_taint(world):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
     web = node.deployment("web", replicas=2)
@@ -66,7 +66,7 @@ def test_nothing_is_tainted_or_launched_before_its_turn_and_no_pod_is_touched_be
     assert taint <= min(evictions) and terminated >= max(evictions) + 60
 
 
-def test_a_group_in_whose_reservation_no_second_instance_can_start(world):
+def test_a_group_with_a_full_reservation_is_recycled(world):
     gpu = {"nvidia.com/gpu": "8"}
     workers = world.group("gpu", size=0, minimum=0, maximum=1)
     for _ in range(2):
@@ -86,7 +86,7 @@ def test_a_group_in_whose_reservation_no_second_instance_can_start(world):
     assert new.ready_at > world.seconds("1h")
 
 
-def test_before_leaves_such_a_node_alone(world):
+def test_before_leaves_a_node_of_a_full_reservation_alone(world):
     workers = world.group("gpu", size=1, minimum=1, maximum=1)
     workers.reserve_capacity(1)
 
@@ -96,7 +96,7 @@ def test_before_leaves_such_a_node_alone(world):
     assert "no instance was launched in 120 seconds" in end.cause, end.cause
 
 
-def test_a_node_that_was_left_in_standby_goes_on_that_way_also_with_after(world):
+def test_a_node_left_in_standby_goes_on_from_standby_also_with_after(world):
     workers = world.group("gpu", size=1, minimum=1, maximum=1)
     workers.reserve_capacity(1)
     node = workers.nodes[0]
@@ -154,7 +154,7 @@ def test_a_replacement_that_does_not_come_ends_failed_with_nothing_to_restore(wo
         assert not [key for key in world.instance(other.instance_id).tags if key.startswith("recycle-eks:")]
 
 
-def test_a_drain_that_is_too_long_is_restore_in_kubernetes_alone(world):
+def test_after_a_drain_that_is_too_long_only_kubernetes_is_restored(world):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
@@ -170,7 +170,7 @@ def test_a_drain_that_is_too_long_is_restore_in_kubernetes_alone(world):
     assert not [key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")]
 
 
-def test_a_disposal_that_fails_is_restore_in_kubernetes_alone(world):
+def test_after_a_failed_disposal_only_kubernetes_is_restored(world):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
     world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, times=None)
@@ -182,7 +182,7 @@ def test_a_disposal_that_fails_is_restore_in_kubernetes_alone(world):
     assert workers.states[node.instance_id] == "InService"
 
 
-def test_one_after_the_other_each_waits_until_the_group_is_whole_again(world):
+def test_each_node_waits_until_the_group_is_whole_again(world):
     workers = world.group("workers", size=3, minimum=3, maximum=3)
     nodes = list(workers.nodes)
     workers.next_launch(takes="5m")
@@ -202,7 +202,7 @@ def test_one_after_the_other_each_waits_until_the_group_is_whole_again(world):
     assert any('2 of its 3 members are in service; with replacement "after"' in reason for reason in reasons), reasons
 
 
-def test_one_that_only_waits_for_its_pods_keeps_the_next_from_beginning(world):
+def test_a_node_that_only_waits_for_its_pods_keeps_the_next_from_beginning(world):
     workers = world.group("workers", size=2, minimum=2, maximum=2)
     first, second = workers.nodes
     with_job(world, first, until="3h")
@@ -216,7 +216,7 @@ def test_one_that_only_waits_for_its_pods_keeps_the_next_from_beginning(world):
 
 
 @pytest.mark.parametrize("state", ["WaitForPods", "WaitForDisposal", "WaitForReplacement"])
-def test_whom_a_person_stops_leaves_nothing(world, state):
+def test_a_stopped_execution_leaves_no_marks(world, state):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
     with_job(world, node, until="20m")
@@ -234,7 +234,7 @@ def test_whom_a_person_stops_leaves_nothing(world, state):
         assert not [key for key in world.instance(each.instance_id).tags if key.startswith("recycle-eks:")]
 
 
-def test_what_a_stopped_execution_had_begun_to_dispose_of_the_next_one_finishes(world):
+def test_the_next_execution_finishes_a_disposal_that_a_stopped_one_began(world):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
     execution = after(world, node, load_balancer_grace=300)
@@ -247,7 +247,7 @@ def test_what_a_stopped_execution_had_begun_to_dispose_of_the_next_one_finishes(
     assert workers.newest.annotations["recycle-eks/replacement-for"] == node.instance_id
 
 
-def test_a_dry_run_says_what_comes_after(world):
+def test_a_dry_run_plans_the_replacement_after_the_disposal(world):
     workers = group_of(world, "m=d=M")
     end = world.recycle(workers.nodes[0], replacement="after", dry_run=True).finishes()
 
@@ -262,7 +262,7 @@ def test_a_dry_run_says_what_comes_after(world):
 # Crashes
 
 
-def story(world):
+def build(world):
     workers = world.group("workers", size=2, minimum=2, maximum=2)
     node = workers.nodes[0]
     with_job(world, node, until="20m")
@@ -274,7 +274,7 @@ def mutating_calls(deployed_world):
     """Every (function, action, n-th time) that changes something in a run without faults."""
     world = deployed_world
     world.reset()
-    _, node, _ = story(world)
+    _, node, _ = build(world)
     assert after(world, node).finishes().outcome == "recycled"
     calls = world.write_points()
     assert len(calls) > 10 and ("recycle-eks-standby-node", "kubernetes:PATCH nodes", 1) in calls
@@ -286,7 +286,7 @@ def test_a_function_killed_around_any_mutating_call_ends_the_same(world, mutatin
     endings = []
     for function, action, nth in sample(mutating_calls, 4, first=moment == "after"):
         world.reset()
-        workers, node, web = story(world)
+        workers, node, web = build(world)
         world.faults.kill(moment, action, function=function, nth=nth)
         end = after(world, node).finishes()
         endings.append(

@@ -23,7 +23,7 @@ def marks(node) -> list[str]:
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
-def test_neither_the_old_node_nor_its_replacement_is_taken_away_while_they_are_worked_on(world, workers, switch):
+def test_neither_the_old_node_nor_its_replacement_is_removed_during_the_work(world, workers, switch):
     if switch:
         setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
     need_the_others(workers)
@@ -45,7 +45,7 @@ def test_neither_the_old_node_nor_its_replacement_is_taken_away_while_they_are_w
     assert marks(replacement) == []
     world.run(end.at + 1200)
     gone = [*autoscaler.removed, *(set(workers.nodes_seen) - set(workers.states))]
-    assert replacement.instance_id in gone, "from then on it is like any other"
+    assert replacement.instance_id in gone, "afterwards it is like any other node"
 
 
 def test_the_marks_are_there_before_standby_and_as_soon_as_the_replacement_has_a_node(world, workers):
@@ -61,7 +61,7 @@ def test_the_marks_are_there_before_standby_and_as_soon_as_the_replacement_has_a
     assert execution.finishes().outcome == "recycled"
 
 
-def test_a_stopped_instance_is_not_taken_away(world, workers):
+def test_a_stopped_instance_is_not_removed(world, workers):
     """Cluster Autoscaler lists members in Standby, and terminates one that has had no Node for 15 minutes."""
     need_the_others(workers)
     node = workers.nodes[0]
@@ -100,7 +100,7 @@ def test_a_node_that_stays_in_standby_is_kept_until_it_is_back_in_service(world,
 
 
 @pytest.mark.parametrize("before", [None, "false", "true"])
-def test_what_was_there_before_comes_back(world, workers, before):
+def test_the_earlier_annotation_comes_back(world, workers, before):
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
     node.annotate(DISABLED, before)
@@ -115,7 +115,7 @@ def test_what_was_there_before_comes_back(world, workers, before):
     assert [marks(other) for other in workers.nodes if other is not node] == [[]] * (len(workers.nodes) - 1)
 
 
-def test_a_value_that_somebody_changed_meanwhile_stays(world, workers):
+def test_a_value_that_another_client_changed_stays(world, workers):
     node = workers.nodes[0]
     node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train", drain_timeout=600)
@@ -130,7 +130,7 @@ def test_a_value_that_somebody_changed_meanwhile_stays(world, workers):
     assert replacement.annotations[DISABLED] == "false" and "recycle-eks/kept-for" not in replacement.labels
 
 
-def test_a_replacement_that_never_registers_and_is_removed_is_told_by_name_and_the_node_goes_back(world, workers):
+def test_a_removed_replacement_that_never_registered_is_named_and_the_node_is_restored(world, workers):
     node = workers.nodes[0]
     need_the_others(workers)
     job = node.job("train", labels={"app": "train"})
@@ -144,7 +144,7 @@ def test_a_replacement_that_never_registers_and_is_removed_is_told_by_name_and_t
     assert list(autoscaler.removed.values()) == ["unregistered"]
     assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut")
     assert "replacement_removed_by_autoscaler: " in end.cause
-    assert end.at < world.seconds("25m"), "nobody waits an hour for what cannot come"
+    assert end.at < world.seconds("25m"), "the execution does not wait an hour for a replacement that cannot come"
     assert workers.sizes == (1, 3, 6) and workers.states[node.instance_id] == "InService"
     assert job.phase == "Running" and not node.unschedulable and marks(node) == []
 
@@ -163,14 +163,14 @@ def test_the_default_timeout_is_over_before_cluster_autoscaler_acts(world, worke
     assert autoscaler.removed == {} and workers.sizes == (1, 3, 6)
 
 
-def test_a_replacement_that_is_removed_in_the_drain_is_told_and_the_drain_goes_on(world, workers):
+def test_a_replacement_that_is_removed_in_the_drain_is_reported_and_the_drain_goes_on(world, workers):
     node = workers.nodes[0]
     need_the_others(workers)
     job = node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
     world.run("8m")
     replacement = workers.newest
-    # Somebody took the mark away.
+    # Another client removed the mark.
     replacement.annotate(DISABLED, None)
     autoscaler = world.cluster_autoscaler()
     world.run("25m")
@@ -181,7 +181,7 @@ def test_a_replacement_that_is_removed_in_the_drain_is_told_and_the_drain_goes_o
     assert execution.finishes().outcome == "recycled"
 
 
-def test_marks_of_an_execution_that_was_stopped_are_taken_back_by_the_sweep(world, workers):
+def test_the_sweep_removes_the_marks_of_a_stopped_execution(world, workers):
     node = workers.nodes[0]
     node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")

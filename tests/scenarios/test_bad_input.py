@@ -52,7 +52,7 @@ def test_bad_input_gets_one_clear_sentence_and_touches_nothing(world, given, wor
     assert not world.writes()
 
 
-def test_an_instance_that_nobody_knows(world):
+def test_an_unknown_instance_is_refused(world):
     end = world.recycle(GOOD).finishes()
 
     assert (end.status, end.error) == ("FAILED", "PreflightRefused")
@@ -60,7 +60,7 @@ def test_an_instance_that_nobody_knows(world):
     assert not world.writes()
 
 
-def test_an_instance_in_no_group(world):
+def test_an_instance_in_no_group_is_refused(world):
     instance = world.instance_without_group()
 
     end = world.recycle({"instance_id": instance.id, "cluster_name": "world"}).finishes()
@@ -70,7 +70,7 @@ def test_an_instance_in_no_group(world):
     assert not world.writes()
 
 
-def test_an_instance_of_another_cluster(world):
+def test_an_instance_of_another_cluster_is_refused(world):
     node = world.group("elsewhere", size=1, minimum=1, maximum=2, cluster="production").instances[0]
 
     end = world.recycle({"instance_id": node, "cluster_name": "world"}).finishes()
@@ -80,7 +80,7 @@ def test_an_instance_of_another_cluster(world):
     assert not world.writes()
 
 
-def test_an_instance_that_is_gone_already(world):
+def test_an_instance_that_is_gone_ends_already_gone(world):
     workers = world.group("workers", size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
     workers.terminate(node)

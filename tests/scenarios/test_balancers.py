@@ -1,4 +1,4 @@
-"""Load balancers: never without a target unless somebody said so, and no instance ends while it is one."""
+"""Load balancers: never without a target unless an override allows it, and no instance ends while it is a target."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_a_group_behind_a_target_group_always_has_a_target_and_none_is_cut_off(w
     assert sorted(ingress.targets) == sorted(workers.states)
 
 
-def test_the_last_target_is_refused_and_force_takes_it(world):
+def test_the_last_target_is_refused_unless_overridden(world):
     workers = group(world, size=1)
     node = workers.nodes[0]
     ingress = world.target_group("ingress", workers)
@@ -135,7 +135,7 @@ def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_insta
     world.run(end.at + 900)
 
     assert end.outcome == "recycled", end.cause
-    # AWS's victim is a neighbour if it launches one more and trims itself; nobody else's end may leave a gap.
+    # AWS ends another member if it launches one more and trims itself. Only the end of that member may leave a gap.
     victims = [entry for entry in nodes.book if entry.target in nodes.cut_off]
     assert node.instance_id not in nodes.cut_off
     assert [gap for gap in nodes.unserved() if gap[0] not in [entry.ended for entry in victims]] == []
@@ -147,7 +147,7 @@ def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_insta
 
 
 def test_a_grace_that_is_shorter_than_the_draining_cuts_connections(world):
-    """What the setting is for: the model can tell."""
+    """Without the grace the model of load balancers reports a connection that was cut off."""
     workers = group(world)
     node = workers.nodes[0]
     nodes = world.target_group("nodes", deregistration_delay="5m")
@@ -156,7 +156,7 @@ def test_a_grace_that_is_shorter_than_the_draining_cuts_connections(world):
     assert nodes.cut_off == [node.instance_id]
 
 
-def test_a_node_that_is_restore_is_a_target_again(world):
+def test_a_restored_node_is_a_target_again(world):
     workers = group(world)
     node = workers.nodes[0]
     ingress, nodes = world.target_group("ingress", workers), world.target_group("nodes")
@@ -178,7 +178,7 @@ def test_a_node_that_is_restore_is_a_target_again(world):
         assert target_group.unserved() == [] and node.instance_id not in target_group.cut_off
 
 
-def test_a_balancer_that_cannot_be_asked_is_no_reason_to_begin(world):
+def test_without_an_answer_about_a_balancer_nothing_begins(world):
     workers = group(world)
     world.target_group("ingress", workers)
     world.faults.refuse("elasticloadbalancing:DescribeTargetHealth", code="AccessDenied", status=403, times=None)

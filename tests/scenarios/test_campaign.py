@@ -10,7 +10,7 @@ from campaign.runs import Run, all_runs, explored, faultless, undisturbed
 from campaign.scenes import SCENES
 from prepare import ROOT
 
-#: Of all runs of a scene, each so manieth, and no fewer than two: about 35 in all. `make campaign` makes all of them.
+#: Every `EVERY`th run of a scene, and at least `LEAST`: about 35 in all. `make campaign` makes all of them.
 EVERY, LEAST = 90, 2
 
 
@@ -21,8 +21,8 @@ def runs(deployed_world):
 
 
 @pytest.mark.parametrize("scene", [scene.name for scene in SCENES])
-def test_whatever_goes_wrong_once_the_world_is_whole_afterwards(world, runs, scene):
-    # The first has nothing go wrong: that run told which places there are, and was judged.
+def test_one_fault_leaves_nodes_and_groups_whole(world, runs, scene):
+    # The first has no fault: that run found the places of faults, and was judged.
     played = [run for run in runs.values() if run.scene.name == scene][1:]
     violations = {run.name: run.make(world)[1] for run in played[:: min(EVERY, len(played) // LEAST)]}
     assert len(violations) >= LEAST
@@ -38,11 +38,11 @@ def test_a_deliberate_bug_is_seen(world, mutation):
 
 
 def test_a_fault_that_strikes_nothing_is_seen(world):
-    run = Run(SCENES[0], "nobody calls that", lambda stage: stage.world.faults.refuse("ec2:RunInstances", code="Throttling"))
+    run = Run(SCENES[0], "no function calls that", lambda stage: stage.world.faults.refuse("ec2:RunInstances", code="Throttling"))
     assert run.make(world)[1] == ["the fault has not struck: ec2:RunInstances"]
 
 
-def test_an_issued_secret_is_seen_whatever_it_looks_like(world, monkeypatch):
+def test_an_issued_secret_of_any_form_is_seen(world, monkeypatch):
     monkeypatch.setattr(judge, "issued_secrets", lambda: ["recycle-eks/draining"])
     _, found = undisturbed(SCENES[0]).make(world)
     assert any(sentence.endswith("has a secret that was issued") for sentence in found), found

@@ -1,4 +1,4 @@
-"""Who works on a node: races, dead owners, and refusals that touch nothing."""
+"""Which execution works on a node: races, dead owners, and refusals that touch nothing."""
 
 import pytest
 
@@ -9,7 +9,7 @@ def node(world):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_of_two_executions_in_the_same_second_one_works(world, seed):
+def test_only_one_of_two_executions_in_the_same_second_works(world, seed):
     world.reset(seed=seed)
     node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
     job = node.job("train", labels={"app": "train"})
@@ -25,7 +25,7 @@ def test_of_two_executions_in_the_same_second_one_works(world, seed):
 
 
 @pytest.mark.parametrize("stop_at", ["10s", "2m", "5m", "10m40s"])
-def test_the_next_execution_resumes_what_a_stopped_one_left(world, node, stop_at):
+def test_the_next_execution_resumes_a_stopped_one(world, node, stop_at):
     job = node.job("train", labels={"app": "train"})
     world.at("10m", job.finishes)
     stopped = world.recycle(node, label_selector="app=train")

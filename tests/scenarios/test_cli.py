@@ -1,4 +1,4 @@
-"""The command line, as people and pipelines use it: the real binary, in this world."""
+"""The command line, as operators and pipelines use it: the real binary, on the local world."""
 
 import json
 import re
@@ -93,7 +93,7 @@ def test_ctrl_c_while_all_nodes_are_watched_is_no_success(world, cli, node):
     assert "stopped watching; running executions go on" in left.text
 
 
-def test_status_says_what_is_waited_for_until_when_and_what_blocks(world, cli, node):
+def test_status_shows_awaited_pods_the_deadline_and_blockers(world, cli, node):
     node.job("train", labels={"app": "train"})
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
@@ -115,14 +115,14 @@ def test_status_says_what_is_waited_for_until_when_and_what_blocks(world, cli, n
     assert cli("status", other.name, "--output", "json").document["nodes"][0]["step"] == "-"
 
 
-def test_what_a_node_says_of_itself_steers_no_terminal(cli, node):
+def test_control_characters_of_a_node_do_not_reach_the_terminal(cli, node):
     node.annotate("recycle-eks/claim", "\x1b]52;c;ZXZpbA==\x07\u202e")
     shown = cli("status")
     assert "ZXZpbA" in shown.text + shown.errors, shown
     assert not set("\x1b\x07\u202e") & set(shown.text + shown.errors)
 
 
-def test_the_end_of_a_drain_is_moved_and_brought_about(world, cli, node, draining):
+def test_the_end_of_a_drain_is_moved_and_then_set_to_now(world, cli, node, draining):
     execution, _ = draining
     before = cli("status", "--output", "json").document["nodes"][0]["until"]
 
@@ -139,7 +139,7 @@ def test_the_end_of_a_drain_is_moved_and_brought_about(world, cli, node, drainin
     assert execution.finishes().error == "DrainTimedOut"
 
 
-def test_what_is_aborted_is_restore(world, cli, node, draining):
+def test_an_aborted_node_is_restored(world, cli, node, draining):
     execution, _ = draining
     world.let_sweep()
 
@@ -152,7 +152,7 @@ def test_what_is_aborted_is_restore(world, cli, node, draining):
     assert sorted(node.group.states.values()) == ["InService", "InService"]
 
 
-def test_what_was_left_is_restored_and_what_is_held_is_not(world, cli, node, draining):
+def test_restore_restores_a_stopped_node_and_refuses_a_claimed_one(world, cli, node, draining):
     execution, _ = draining
     held = cli("restore", node.name)
     assert held.code == 2 and f"recycle-eks abort {node.instance_id}" in held.errors
@@ -219,7 +219,7 @@ def test_a_plan_says_everything_and_touches_nothing(world, cli, node):
         (["abort", "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:no"], "there is no execution"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_sentence_before_anything_is_touched(world, cli, node, arguments, words):
+def test_bad_arguments_are_refused_in_one_sentence_before_anything_is_touched(world, cli, node, arguments, words):
     world.forget_calls()
     told = cli(*arguments)
     assert told.code == 2 and words in told.errors, told
@@ -227,7 +227,7 @@ def test_what_makes_no_sense_is_refused_in_one_sentence_before_anything_is_touch
     assert world.writes() == []
 
 
-def test_a_node_that_nobody_works_on_has_no_drain_to_move_and_nothing_to_abort(cli, node):
+def test_an_unclaimed_node_has_no_drain_to_move_and_nothing_to_abort(cli, node):
     for arguments, words in [
         (["finish", node.name], "has no claim, so there is no drain whose end can be moved"),
         (["extend", node.name, "--until", "2027-02-01T00:00:00Z"], "has no claim"),
@@ -238,7 +238,7 @@ def test_a_node_that_nobody_works_on_has_no_drain_to_move_and_nothing_to_abort(c
         assert told.code == 2 and words in told.errors, told
 
 
-def test_an_execution_that_fails_is_told_by_the_exit_code(world, cli, node):
+def test_the_exit_code_reports_a_failed_execution(world, cli, node):
     node.job("train", labels={"app": "train"})
     failed = cli("recycle", node.name, "--label-selector", "app=train", "--drain-timeout", "60")
     assert failed.code == 3 and "DrainTimedOut" in failed.text, failed
@@ -246,20 +246,20 @@ def test_an_execution_that_fails_is_told_by_the_exit_code(world, cli, node):
     assert refused.code in (0, 2) and world.executions()[-1].status != "RUNNING", refused
 
 
-def test_without_credentials_or_region_it_says_what_helps(cli, node):
+def test_missing_credentials_and_a_missing_region_are_reported_with_a_remedy(cli, node):
     nobody = cli("status", AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None)
     assert nobody.code == 1 and "there are no AWS credentials" in nobody.errors, nobody
     nowhere = cli("status", AWS_REGION=None, AWS_DEFAULT_REGION=None)
     assert nowhere.code == 2 and "there is no region: use --region" in nowhere.errors, nowhere
 
 
-def test_whoever_stops_reading_ends_it_quietly(cli, node):
+def test_a_closed_pipe_ends_it_quietly(cli, node):
     completions = f"{BINARY} completions bash | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", completions], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("_recycle") and done.stderr == "", done
 
 
-def test_whoever_stops_reading_what_is_watched_has_not_seen_its_end(world, cli, node):
+def test_a_closed_pipe_during_a_watch_is_no_success(world, cli, node):
     node.job("train", labels={"app": "train"})
     watching = cli.in_a_shell(f"recycle-eks recycle {node.name} --label-selector app=train | head -1", pace=0)
     watching.sees("started arn:")
@@ -269,7 +269,7 @@ def test_whoever_stops_reading_what_is_watched_has_not_seen_its_end(world, cli, 
     assert [execution.status for execution in world.executions()] == ["RUNNING"]
 
 
-def test_ctrl_c_before_the_first_look_says_what_was_started(world, cli, node):
+def test_ctrl_c_before_the_first_check_names_the_started_execution(world, cli, node):
     node.job("train", labels={"app": "train"})
     watching = cli.start("recycle", node.name, "--label-selector", "app=train", pace=0)
     watching.sees("started arn:")
@@ -279,7 +279,7 @@ def test_ctrl_c_before_the_first_look_says_what_was_started(world, cli, node):
     assert f"status --watch {node.instance_id}" in left.text or f"status --watch {execution.arn}" in left.text
 
 
-def test_status_says_what_a_rotation_waits_for_and_since_when(world, cli):
+def test_status_shows_the_wait_reason_of_a_rotation_and_its_begin(world, cli):
     workers = world.group("workers", size=3, minimum=1, maximum=6)
     assert cli("pause", "workers").code == 0
     rotation = world.rotate({"outdated": {"all": True}}, at_once=1)
@@ -305,7 +305,7 @@ def test_status_says_what_a_rotation_waits_for_and_since_when(world, cli):
     assert rotation.finishes().outcome == "rotated"
 
 
-def test_a_plan_of_a_rotation_says_by_what_each_node_was_selected(world, cli):
+def test_a_plan_of_a_rotation_names_the_criterion_of_each_node(world, cli):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     workers.gets_a_new_template()
 
@@ -335,7 +335,7 @@ def test_a_profile_that_is_written_counts_more_than_credentials_in_the_environme
     assert known.code == 0, known
 
 
-def test_a_rotation_says_of_each_group_what_became_of_it_and_one_that_left_nodes_is_not_done(world, cli):
+def test_a_rotation_reports_each_group_and_remaining_nodes_are_no_success(world, cli):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     told = cli("rotate", "--all", "--start-no-new-node-after", "2026-12-31T00:00:00Z")
 
@@ -347,7 +347,7 @@ def test_a_rotation_says_of_each_group_what_became_of_it_and_one_that_left_nodes
     assert len(workers.nodes) == 2
 
 
-def test_a_rotation_that_is_aborted_takes_its_executions_with_it_and_their_nodes_are_restore(world, cli):
+def test_an_aborted_rotation_aborts_its_executions_and_their_nodes_are_restored(world, cli):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     for number, node in enumerate(workers.nodes):
         node.job(f"train-{number}", labels={"app": "train"})
@@ -365,7 +365,7 @@ def test_a_rotation_that_is_aborted_takes_its_executions_with_it_and_their_nodes
     assert cli("abort", foreign).code == 2
 
 
-def test_an_execution_that_is_aborted_by_its_arn_is_a_nodes(world, cli, node, draining):
+def test_an_execution_of_a_node_is_aborted_by_its_arn(world, cli, node, draining):
     execution, _ = draining
     world.let_sweep()
 
@@ -376,7 +376,7 @@ def test_an_execution_that_is_aborted_by_its_arn_is_a_nodes(world, cli, node, dr
     assert "recycle-eks/claim" not in node.annotations
 
 
-def test_the_end_of_a_drain_that_was_moved_already_is_moved_on(cli, node, draining):
+def test_a_moved_end_of_a_drain_is_moved_again(cli, node, draining):
     assert cli("extend", node.name, "--until", "2027-01-20T00:00:00Z").code == 0
     assert cli("extend", node.name, "--by", "1d").code == 0
     assert node.annotations["recycle-eks/drain-until"] == "2027-01-21T00:00:00Z"

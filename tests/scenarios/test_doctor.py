@@ -15,8 +15,8 @@ CLUSTER_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/recycle-eks"
 
 @pytest.fixture
 def healthy(world):
-    """A group with our hook that keeps what the hook gives up, somebody who listens, and a sweep that has run. What a reset keeps
-    is put right again."""
+    """A group with the hook and the policy `retain`, a subscription to the topic, and a sweep that has run. A reset keeps the
+    subscription, so it is removed again."""
     world.group("retained", size=2, minimum=1, maximum=4, retains=True)
     topics = world.aws.client("sns")
     subscribed = topics.subscribe(
@@ -31,7 +31,7 @@ def healthy(world):
 
 @contextlib.contextmanager
 def without_entry(world, step):
-    """Somebody has deleted the access entry of a function's role."""
+    """The access entry of a function's role is deleted."""
     role = world.aws.client("lambda").get_function_configuration(FunctionName=f"recycle-eks-{step}")["Role"]
     entry = {"clusterName": CLUSTER, "principalArn": role}
     eks = world.aws.client("eks")
@@ -58,7 +58,7 @@ def the_only_one(cli, level, check, of, words):
     assert code == {"problem": 6, "warning": 7, "unknown": 7}[level]
 
 
-def test_of_a_healthy_installation_everything_is_ok_and_nothing_is_written(healthy, cli):
+def test_a_healthy_installation_is_ok_and_nothing_is_written(healthy, cli):
     healthy.forget_calls()
     told = cli("doctor", "--all", pace=0)
     assert told.code == 0, told.text
@@ -81,7 +81,7 @@ def test_of_a_healthy_installation_everything_is_ok_and_nothing_is_written(healt
     assert examine(cli) == (0, [])
 
 
-def test_without_a_terminal_only_what_is_wrong_is_shown_with_its_mend(healthy, cli):
+def test_without_a_terminal_only_problems_are_shown_with_their_remedies(healthy, cli):
     healthy.groups["retained"].suspend("Launch")
     told = cli("doctor", pace=0)
     assert told.code == 6
@@ -152,7 +152,7 @@ def test_a_member_without_the_clusters_tag_is_found_with_the_command_that_sets_i
     assert mend.startswith(f"aws ec2 create-tags --resources {member} --tags 'Key={tag},Value=owned';")
 
 
-def test_a_rule_that_somebody_has_disabled_is_found(healthy, cli):
+def test_a_disabled_rule_is_found(healthy, cli):
     healthy.aws.client("events").disable_rule(Name="recycle-eks-sweep-clock")
     try:
         the_only_one(cli, "problem", "rule", "recycle-eks-sweep-clock", "is disabled")
@@ -160,13 +160,13 @@ def test_a_rule_that_somebody_has_disabled_is_found(healthy, cli):
         healthy.aws.client("events").enable_rule(Name="recycle-eks-sweep-clock")
 
 
-def test_nobody_who_listens_is_found(world, cli):
+def test_a_topic_without_a_subscription_is_found(world, cli):
     world.group("retained", size=2, minimum=1, maximum=4, retains=True)
     world.sweep().finishes()
     the_only_one(cli, "warning", "notifications", "", "the topic has no subscription")
 
 
-def test_a_letter_that_could_not_be_delivered_is_found(healthy, cli):
+def test_an_event_that_could_not_be_delivered_is_found(healthy, cli):
     queues = healthy.aws.client("sqs")
     url = queues.get_queue_url(QueueName="recycle-eks-dead-letters")["QueueUrl"]
     queues.send_message(QueueUrl=url, MessageBody=json.dumps({"lost": True}))
@@ -180,6 +180,6 @@ def test_a_sweep_that_fails_is_found(healthy, cli):
     the_only_one(cli, "problem", "sweep", "", "the last sweep FAILED")
 
 
-def test_what_one_may_not_look_at_is_unknown(healthy, cli):
+def test_a_resource_that_may_not_be_read_is_unknown(healthy, cli):
     healthy.faults.refuse("events:ListRules", code="AccessDeniedException", message="no", status=400, times=None)
     the_only_one(cli, "unknown", "rule", "", "unknown: not allowed to events:ListRules")

@@ -1,4 +1,4 @@
-"""When the drain's time is over: the node is put back, its pods are evicted in time, or it goes with them, as the input says."""
+"""When the drain's time is over: the node is restored, its pods are evicted in time, or it goes with them, as the input says."""
 
 import json
 
@@ -23,7 +23,7 @@ def node(workers):
     return workers.nodes[0]
 
 
-def story(node):
+def progress_of(node):
     return json.loads(node.annotations["recycle-eks/progress"])
 
 
@@ -35,7 +35,7 @@ def asked_at(world):
     return moments
 
 
-def is_restore(node):
+def is_restored(node):
     is_schedulable = not node.unschedulable and not node.has_taint("recycle-eks/draining")
     return is_schedulable and node.group.states[node.instance_id] == "InService"
 
@@ -51,7 +51,7 @@ def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_
     done = node.job("done", labels={"app": "train"}, grace=9 * HOUR)
     execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=10 * HOUR)
     world.run("10m")
-    told = story(node)
+    told = progress_of(node)
     assert (told["until"], told["then"]) == (
         "2027-01-01T10:01:00Z",
         "awaited pods are evicted, the first at 2027-01-01T01:00:00Z",
@@ -70,7 +70,7 @@ def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_
     assert execution.entered("DetachTerminate")[0] <= deadline
 
 
-def test_what_is_left_at_the_deadline_although_it_was_evicted_in_time_is_restore(world, node):
+def test_a_node_with_pods_left_at_the_deadline_is_restored(world, node):
     web = node.deployment("web", labels={"app": "train"})
     world.budget(web, min_available=1)
     train = node.job("train", labels={"app": "train"})
@@ -81,14 +81,14 @@ def test_what_is_left_at_the_deadline_although_it_was_evicted_in_time_is_restore
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
     assert "it still has to evict 1 pod (default/web-" in end.cause
     assert "The disruption budget web needs 1 healthy pods and has 1 currently" in end.cause
-    assert is_restore(node) and len(web.running_pods()) == 1 and not train.exists
+    assert is_restored(node) and len(web.running_pods()) == 1 and not train.exists
     # asked in time, and once more at the deadline
     evictions = [call for call in world.calls("kubernetes:POST pods/eviction") if call.parameters["name"].startswith("web")]
     assert len(evictions) >= 3
 
 
 @pytest.mark.parametrize("until", ["now", "2027-01-01T03:00:00Z", "2027-01-01T20:00:00Z"])
-def test_a_deadline_that_a_person_moved_is_kept_with_the_grace_periods(world, node, until):
+def test_a_deadline_that_an_operator_moved_is_kept_with_the_grace_periods(world, node, until):
     node.job("train", labels={"app": "train"}, grace=120, exits_after=110)
     world.at("2h", lambda: node.annotate("recycle-eks/drain-until", until))
     execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=10 * HOUR)
@@ -105,7 +105,7 @@ def test_a_deadline_that_a_person_moved_is_kept_with_the_grace_periods(world, no
         assert execution.entered("DetachTerminate")[0] <= deadline
 
 
-def test_a_grace_period_that_takes_all_of_the_time_is_said_in_the_plan_and_in_the_story(world, node):
+def test_the_plan_and_the_history_name_a_grace_period_that_takes_all_of_the_time(world, node):
     node.job("train", labels={"app": "train"}, grace=3 * HOUR, exits_after=600)
     fields = {"label_selector": "app=train", "on_drain_timeout": "evict", "drain_timeout": 2 * HOUR}
 
@@ -120,13 +120,13 @@ def test_a_grace_period_that_takes_all_of_the_time_is_said_in_the_plan_and_in_th
     assert first["counts"] == {"evictable": 1, "out_of_time": 1, "grace_too_long": 1}
 
 
-def test_restore_evicts_nobody_who_is_waited_for(world, node):
+def test_restore_evicts_no_awaited_pod(world, node):
     train = node.job("train", labels={"app": "train"})
 
     end = world.recycle(node, label_selector="app=train", drain_timeout=HOUR).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert asked_at(world) == {} and train.phase == "Running" and is_restore(node)
+    assert asked_at(world) == {} and train.phase == "Running" and is_restored(node)
 
 
 # -- terminate: only with override
@@ -155,7 +155,7 @@ def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world, no
     ran = sorted([f"default/{deaf.name}", *(f"default/{pod.name}" for pod in held.pods())])
     execution = terminate(world, node, dispose=dispose)
     world.run("59m")
-    assert story(node)["then"] == "the instance is disposed of, even if pods still run on it"
+    assert progress_of(node)["then"] == "the instance is disposed of, even if pods still run on it"
     assert "deaf" not in asked_at(world) and world.instance(node.instance_id).state == "running"
 
     end = execution.finishes()
@@ -165,7 +165,7 @@ def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world, no
     assert end.output["counts"] == {"ended": 3} and end.output["names"] == {"ended": ran}
     assert end.output["reason"].endswith(f"; 3 pods still ran on it when its drain timed out ({', '.join(ran)})")
     deadline = execution.entered("CheckPods")[0] + HOUR
-    # Those who were waited for were asked to go first, and had five minutes.
+    # Awaited pods were asked to leave first, and had five minutes.
     assert deadline <= asked_at(world)["deaf"] <= deadline + 5
     assert deadline + 300 <= execution.entered("DetachTerminate")[0] <= deadline + 310
     assert not polite.exists
@@ -173,7 +173,7 @@ def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world, no
     assert "3 pods still ran on it when its drain timed out" in event["message"]
 
 
-def test_a_node_whose_pods_end_in_time_is_disposed_of_as_ever(world, node):
+def test_a_node_whose_pods_end_in_time_is_disposed_of_as_usual(world, node):
     train = node.job("train", labels={"app": "train"})
     world.at("30m", train.finishes)
 
@@ -192,7 +192,7 @@ def test_a_cluster_that_is_away_at_the_deadline_ends_no_pod(world, node):
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceUnavailable")
-    assert train.phase == "Running" and is_restore(node)
+    assert train.phase == "Running" and is_restored(node)
 
 
 @pytest.mark.parametrize("switch", SWITCHES)

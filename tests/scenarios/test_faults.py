@@ -28,7 +28,7 @@ def test_an_api_server_that_is_away_for_an_hour_in_the_drain_is_waited_for(world
     assert execution.finishes().outcome == "recycled"
 
 
-def test_it_is_waited_for_also_beyond_the_time_out_that_a_person_has_extended(world, node, job):
+def test_it_is_waited_for_also_beyond_the_time_out_that_an_operator_has_extended(world, node, job):
     execution = world.recycle(node, label_selector="app=train", drain_timeout=600)
     world.at("5m", lambda: node.annotate("recycle-eks/drain-until", "2027-01-02T00:00:00Z"))
     cluster_is_away(world, "8m", "50m")
@@ -54,7 +54,7 @@ def test_it_is_waited_for_when_the_node_is_drained(world, node, job):
     assert execution.finishes().outcome == "recycled"
 
 
-def test_of_a_cluster_that_is_away_for_good_the_aws_half_is_restore_and_the_next_execution_resumes(world, node, job):
+def test_if_the_cluster_is_away_for_good_the_aws_half_is_restored_and_the_next_execution_resumes(world, node, job):
     node.group.next_launch(takes="10m")
     execution = world.recycle(node, label_selector="app=train")
     cluster_is_away(world, "2m")
@@ -136,7 +136,7 @@ def test_a_replacement_that_vanishes_after_its_reservation_is_replaced_by_the_ne
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_of_three_executions_that_find_a_dead_owner_one_takes_over(world, seed):
+def test_only_one_of_three_executions_takes_over_from_a_dead_owner(world, seed):
     world.reset(seed=seed)
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     job = node.job("train", labels={"app": "train"})

@@ -26,9 +26,9 @@ def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(wor
     # the replacement was usable before the taint
     replacement = workers.newest
     assert execution.entered("TaintNode")[0] >= replacement.ready_at
-    # nobody evicted a pod that was waited for
+    # no awaited pod was evicted
     assert {call.parameters["name"].rsplit("-", 2)[0] for call in world.calls("kubernetes:POST pods/eviction")} == {"web"}
-    # people were told: what is awaited, since when, until when, and Events for the pods and each phase
+    # the progress has the awaited pods, since when and until when, and there are Events for the pods and each phase
     assert told["names"]["awaited"] == sorted(f"default/{pod.name}" for pod in (short, long))
     assert (told["since"], told["until"]) == ("2027-01-01T00:01:00Z", "2027-01-03T00:01:00Z")
     events = [event["reason"] for event in world.kubernetes.events(node.name) if event["reason"].startswith("Recycle")]

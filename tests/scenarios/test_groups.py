@@ -22,7 +22,7 @@ def test_a_group_of_any_size_is_as_large_afterwards(world, minimum, size, maximu
     assert len(web.running_pods()) == 2
 
 
-def test_three_zones(world):
+def test_a_group_of_three_zones_is_recycled(world):
     zones = ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
     workers = world.group("workers", size=3, minimum=1, maximum=6, zones=zones)
 
@@ -49,13 +49,13 @@ def test_a_slow_replacement_is_waited_for_and_nothing_is_tainted_before(world):
 @pytest.mark.parametrize(
     "failure",
     [{"fails": "Insufficient capacity"}, {"never_registers": True}, {"never_ready": True}],
-    ids=lambda trouble: next(iter(trouble)),
+    ids=lambda failure: next(iter(failure)),
 )
-def test_without_a_usable_replacement_no_pod_is_touched(world, trouble):
+def test_without_a_usable_replacement_no_pod_is_touched(world, failure):
     workers = world.group("workers", size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
-    workers.next_launch(**trouble)
+    workers.next_launch(**failure)
 
     execution = world.recycle(node, label_selector="app=train")
     end = execution.finishes()

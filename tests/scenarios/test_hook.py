@@ -1,4 +1,4 @@
-"""The way in `hook`: whatever terminates a member of a group with our lifecycle hook waits until its pods are done."""
+"""The hook path: any termination of a member of a group with the lifecycle hook waits until its pods are done."""
 
 import json
 
@@ -58,7 +58,7 @@ def test_a_scale_in_waits_20_hours_for_a_job_and_then_takes_the_instance(world):
 
 
 @pytest.mark.parametrize("name", ["impatient", "held"])
-def test_an_instance_refresh_or_anybody_else_that_terminates_a_member_waits(world, name):
+def test_any_termination_of_a_member_waits(world, name):
     workers = world.group(name, size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
     job = with_job(world, node, "90m")
@@ -71,7 +71,7 @@ def test_an_instance_refresh_or_anybody_else_that_terminates_a_member_waits(worl
     assert not world.calls("autoscaling:TerminateInstanceInAutoScalingGroup")
 
 
-def test_where_the_group_retains_instances_a_drain_takes_longer_than_a_hook_can_live(world):
+def test_in_a_group_that_retains_instances_a_drain_outlasts_the_hook(world):
     drain_timeout(world, 30 * 86_400)
     workers = group_of(world, retains=True)
     node = workers.nodes[0]
@@ -89,7 +89,7 @@ def test_where_the_group_retains_instances_a_drain_takes_longer_than_a_hook_can_
     assert len(world.calls("autoscaling:TerminateInstanceInAutoScalingGroup", succeeded=True)) == 1
 
 
-def test_whoever_is_not_retained_is_warned_before_the_hook_ends_and_its_pods_are_named(world, cli):
+def test_without_retain_the_end_of_the_hook_is_reported_beforehand_and_the_pods_are_named(world, cli):
     drain_timeout(world, 30 * 86_400)
     workers = group_of(world)
     node = workers.nodes[0]
@@ -170,7 +170,7 @@ def test_without_any_heartbeat_a_retained_node_goes_on_and_another_is_lost_by_na
 
 
 @pytest.mark.parametrize("retains", [False, True])
-def test_an_execution_that_dies_is_followed_by_another(world, retains):
+def test_another_execution_follows_one_that_dies(world, retains):
     world.let_sweep()
     workers = group_of(world, retains)
     node = workers.nodes[0]
@@ -186,7 +186,7 @@ def test_an_execution_that_dies_is_followed_by_another(world, retains):
 
 
 @pytest.mark.parametrize("retains", [False, True])
-def test_a_node_whose_time_is_over_keeps_its_taint_and_is_a_persons_where_it_is_retained(world, retains):
+def test_a_node_whose_time_is_over_keeps_its_taint_and_is_left_to_an_operator_if_retained(world, retains):
     world.let_sweep()
     drain_timeout(world, 1_800)
     workers = group_of(world, retains)
@@ -212,7 +212,7 @@ def test_a_node_whose_time_is_over_keeps_its_taint_and_is_a_persons_where_it_is_
     assert node.instance_id not in workers.states
 
 
-def test_what_goes_to_the_warm_pool_is_let_go_at_once(world):
+def test_a_member_that_goes_to_the_warm_pool_is_released_at_once(world):
     workers = group_of(world)
     node = workers.nodes[0]
     node.job("train", annotations=WAITS)
@@ -225,7 +225,7 @@ def test_what_goes_to_the_warm_pool_is_let_go_at_once(world):
     assert "recycle-eks/claim" not in node.annotations
 
 
-def test_an_instance_that_never_registered_is_let_go_at_once_unless_the_cluster_cannot_be_asked(world):
+def test_an_instance_that_never_registered_is_released_at_once_unless_the_cluster_is_away(world):
     workers = group_of(world, size=1)
     workers.next_launch(never_registers=True)
     workers.grow(2)
@@ -246,7 +246,7 @@ def test_an_instance_that_never_registered_is_let_go_at_once_unless_the_cluster_
     assert stranger not in workers.states
 
 
-def test_a_member_of_another_cluster_is_let_go_and_not_touched(world):
+def test_a_member_of_another_cluster_is_released_and_not_touched(world):
     workers = world.group("held", size=2, minimum=0, maximum=4, cluster="production")
 
     workers.grow(1)
@@ -302,7 +302,7 @@ def test_a_heartbeat_that_fails_is_recorded_again(world, fault):
 
 
 @pytest.mark.parametrize("way", ["before", "after"])
-def test_our_own_termination_is_completed_by_whoever_made_it(world, way):
+def test_a_termination_by_a_function_is_completed_by_this_function(world, way):
     workers = group_of(world)
     node = workers.nodes[0]
     with_job(world, node, "20m")
@@ -377,7 +377,7 @@ def test_members_that_cannot_be_worked_on_are_tried_once_in_a_quarter_of_an_hour
     assert sorted(workers.states.values()) == ["InService"]
 
 
-def test_what_fails_after_the_claim_is_gone_on_with_by_the_sweep(world):
+def test_the_sweep_goes_on_with_a_drain_that_failed_after_the_claim(world):
     world.let_sweep()
     world.faults.refuse("kubernetes:PATCH nodes", code="InternalError", status=500, function="taint-node", times=11)
     workers = group_of(world, retains=True)
@@ -390,7 +390,7 @@ def test_what_fails_after_the_claim_is_gone_on_with_by_the_sweep(world):
     assert job.phase == "Succeeded" and "recycle-eks:gave-up" not in world.instance(node.instance_id).tags
 
 
-def test_a_member_that_waits_for_somebody_elses_hook_is_drained_once(world):
+def test_a_member_that_waits_for_another_hook_is_drained_once(world):
     world.let_sweep()
     workers = group_of(world)
     world.aws.client("autoscaling").put_lifecycle_hook(
@@ -408,7 +408,7 @@ def test_a_member_that_waits_for_somebody_elses_hook_is_drained_once(world):
     assert node.instance_id not in workers.states
 
 
-def test_a_dry_run_by_default_does_nothing_for_the_hook_either(world):
+def test_a_dry_run_by_default_also_does_nothing_for_the_hook(world):
     world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
     workers = group_of(world, retains=True)
     workers.terminate(workers.nodes[0])
@@ -418,7 +418,7 @@ def test_a_dry_run_by_default_does_nothing_for_the_hook_either(world):
     assert end.outcome == "planned" and not world.writes()
 
 
-def test_a_group_that_does_not_retain_although_the_module_says_so_is_told(world):
+def test_a_group_that_does_not_retain_although_the_module_says_so_is_reported(world):
     world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
     workers = world.group("retained", size=2, minimum=0, maximum=4)
     workers.terminate(workers.nodes[0])

@@ -20,7 +20,7 @@ def by_hook(world, until="8m", retains=False):
 
 
 def by_retained_hook(world):
-    """The same of a group that retains instances, whose hook nobody keeps alive."""
+    """The same for a group that retains instances, and a hook that no execution keeps alive."""
     world.faults.refuse("autoscaling:RecordLifecycleActionHeartbeat", code="ValidationError", status=400, times=None)
     return by_hook(world, until="20m", retains=True)
 

@@ -16,7 +16,7 @@ FORGED = {
     "fieldsType": "FieldsV1",
     "fieldsV1": {"f:metadata": {"f:labels": {"f:forged": {}}}},
 }
-#: deeper than the functions' JSON parser goes by default (128), and not deeper than the proxy's in this world (254)
+#: deeper than the functions' JSON parser goes by default (128), and not deeper than that of the local world's proxy (254)
 LEVELS = 200
 
 
@@ -76,7 +76,7 @@ def make_unreadable(world, node):
     assert node.kubernetes.object["spec"]["taints"][0]["timeAdded"] == END_OF_TIME
 
 
-def story(node):
+def progress_of(node):
     return json.loads(node.annotations["recycle-eks/progress"])
 
 
@@ -110,7 +110,7 @@ def test_a_pod_that_cannot_be_read_is_named_and_holds_its_node_to_the_end_of_the
     world.kubernetes.must("PATCH", f"{pod.path}/status", status, STRATEGIC_MERGE_PATCH)
     world.at("10m", job.finishes)
     told = {}
-    world.at("30m", lambda: told.update(story(node)))
+    world.at("30m", lambda: told.update(progress_of(node)))
 
     execution = world.recycle(node, drain_timeout=3600)
     end = execution.finishes()

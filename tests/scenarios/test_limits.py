@@ -1,4 +1,4 @@
-"""What Step Functions and Lambda have room for, counted on the real machine: events of the history, bytes of the answers."""
+"""The limits of Step Functions and Lambda, counted on the real machine: events of the history, bytes of the answers."""
 
 import json
 import re
@@ -9,14 +9,14 @@ TASKS = ["ClaimNode", "StandbyNode", "TaintNode", "CheckPods", "EvictPods", "Det
 #: Step Functions ends an execution at 25,000 events; 1,900 are for retries.
 ROOM = 23_100
 HOUR = 3_600
-#: Looks of an execution at the most, as the crate that counts a drain of 30 days says, and what it tells people in 30 days.
+#: The most checks of an execution, from the crate that counts a drain of 30 days, and its most notifications in 30 days.
 LOOKS = int(re.search(r"POLL_BUDGET: u32 = ([\d_]+);", (ROOT / "crates/recycle/src/base/poll.rs").read_text())[1])
 TOLD = 33
-#: In events, as the poll law's tests reckon with: a look (nine, and five more with an eviction), a notification, all else.
+#: Events, as in the tests of the poll law: of a check (nine, and five more with an eviction), of a notification, of all else.
 LOOK, TELL, REST = 14, 7, 200
 
 
-def test_a_drain_with_an_eviction_at_every_look_and_a_restore_costs_so_little_that_30_days_leave_room_in_the_history(world):
+def test_the_history_has_room_for_30_days_of_evictions_at_every_check_and_a_restore(world):
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
     web = node.deployment("web", replicas=2)

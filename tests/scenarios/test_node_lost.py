@@ -7,12 +7,12 @@ import pytest
 
 from world.base.faults import sample
 
-#: Those that touch a way through Standby and a termination.
+#: The readings that concern a path through Standby and a termination.
 SWITCHES = ["terminate_from_standby_launches_extra", "standby_counts_for_zone_balance"]
 UNREACHABLE = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
-#: What happens, what the failure says of it.
+#: The cause of the loss, and the words of the failure.
 CASES = {
     "silent": (lambda node: node.falls_silent(), "it has not been Ready since"),
     "terminated in the console": (lambda node: node.is_terminated_in_the_console(), "its instance is terminated"),
@@ -21,7 +21,7 @@ CASES = {
 }
 
 
-#: What else might have become of it.
+#: Inputs that would have led to another end.
 WAYS = [{"replacement": "after"}, {"dispose": "stop"}, {"dispose": "detach"}]
 
 
@@ -39,7 +39,7 @@ def recycle(world, node, **fields):
 
 
 def is_clean(world, node):
-    """Disposed of, its place in the group as it was; nothing of ours anywhere."""
+    """The instance is disposed of, its place in the group is as it was, and no name of recycle-eks is left."""
     group = node.group
     assert world.instance(node.instance_id).state == "terminated"
     assert not world.calls("autoscaling:ExitStandby") and node.instance_id not in group.states
@@ -76,7 +76,7 @@ def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, sw
 
 
 @pytest.mark.parametrize(("case", "fields"), sample([(case, fields) for fields in WAYS for case in CASES], 4))
-def test_whatever_was_to_become_of_it_a_lost_node_ends_the_same(world, node, case, fields):
+def test_a_lost_node_ends_the_same_with_every_input(world, node, case, fields):
     happens, says = CASES[case]
     jobs(node)
     world.at("10m", lambda: happens(node))
@@ -102,9 +102,7 @@ def test_the_pods_of_a_lost_node_start_elsewhere(world, node):
 
 
 @pytest.mark.parametrize(("silent_for", "tolerates"), [("1m", 300), ("4m30s", 300), ("29m", 7200), ("90m", 7200), ("5h", None)])
-def test_a_node_that_is_ready_again_while_its_pods_tolerate_that_goes_on_as_if_nothing_had_been(
-    world, node, silent_for, tolerates
-):
+def test_a_node_that_is_ready_again_while_its_pods_tolerate_it_goes_on(world, node, silent_for, tolerates):
     tolerations = [{"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": tolerates}]
     tolerations = [{key: value for key, value in each.items() if value is not None} for each in tolerations]
     job = node.job("train", labels={"app": "train"}, tolerations=tolerations)
@@ -131,7 +129,7 @@ def test_a_node_that_is_well_again_when_ec2_is_asked_goes_on_draining(world, nod
     assert any("has recovered" in answer["reason"] for answer in execution.answers("DetachTerminate"))
 
 
-def test_when_all_nodes_fall_silent_none_is_given_up(world, node):
+def test_when_all_nodes_stop_reporting_none_is_lost(world, node):
     (job,) = jobs(node)
     nodes = []
 
@@ -193,7 +191,7 @@ def test_a_node_that_was_drained_before_it_fell_silent_is_recycled(world, node):
     assert recycle(world, node).finishes().outcome == "recycled"
 
 
-def test_volumes_of_a_machine_that_is_off_are_let_go_and_never_those_of_one_that_runs(world, node):
+def test_only_volumes_of_a_machine_that_is_off_are_detached(world, node):
     seen = []
     database = node.stateful_set("db", annotations={"recycle-eks/drain": "wait"})
     node.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
@@ -241,7 +239,7 @@ def test_a_silent_machine_that_runs_keeps_its_volumes_until_it_is_off(world, nod
     assert marked in ([], ["terminated"])
 
 
-def test_a_member_that_left_its_group_meanwhile_is_lost_too(world, node):
+def test_a_member_that_left_its_group_is_lost_too(world, node):
     jobs(node)
 
     def detach() -> None:
@@ -273,7 +271,7 @@ def test_a_node_that_is_lost_while_its_replacement_is_awaited_is_disposed_of(wor
     is_clean(world, node)
 
 
-def test_where_it_cannot_be_ended_people_are_told_how_and_nothing_is_restore(world, node):
+def test_a_lost_instance_that_cannot_be_ended_is_reported_with_commands_and_not_restored(world, node):
     jobs(node)
     world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, times=None)
     world.at("10m", node.object_is_deleted)
@@ -287,7 +285,7 @@ def test_where_it_cannot_be_ended_people_are_told_how_and_nothing_is_restore(wor
 
 
 @pytest.mark.parametrize("case", ["silent", "object deleted"])
-def test_a_sweep_puts_nothing_back_onto_a_lost_node(world, node, case):
+def test_a_sweep_restores_nothing_on_a_lost_node(world, node, case):
     happens, _ = CASES[case]
     jobs(node)
     execution = recycle(world, node)
@@ -302,7 +300,7 @@ def test_a_sweep_puts_nothing_back_onto_a_lost_node(world, node, case):
     assert any("terminate-instance-in-auto-scaling-group" in text for text in world.notifications)
 
 
-def test_a_sweep_lets_the_group_forget_a_dead_member_in_standby(world, node):
+def test_a_sweep_removes_a_dead_member_in_standby_from_its_group(world, node):
     jobs(node)
     world.has_cloud_controller = False
     execution = recycle(world, node)
@@ -320,7 +318,7 @@ def test_a_sweep_lets_the_group_forget_a_dead_member_in_standby(world, node):
 # Crashes
 
 
-def story(world, case):
+def build(world, case):
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
     jobs(node, count=2)
@@ -334,7 +332,7 @@ def loss_calls(request, deployed_world):
     """Which case, and every (function, action, n-th time) with which a lost node is ended in a run without faults."""
     world = deployed_world
     world.reset()
-    _, node = story(world, request.param)
+    _, node = build(world, request.param)
     assert recycle(world, node).finishes().error == "NodeLost"
     ends = ("recycle-eks-detach-terminate", "recycle-eks-restore-node")
     calls = [point for point in world.write_points() if point[0] in ends]
@@ -349,7 +347,7 @@ def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(worl
     first = 2 * list(CASES).index(case) + (moment == "after")
     for function, action, nth in sample(calls, 2, first):
         world.reset()
-        workers, node = story(world, case)
+        workers, node = build(world, case)
         world.faults.kill(moment, action, function=function, nth=nth)
         end = recycle(world, node).finishes()
         world.run(end.at + 1800)

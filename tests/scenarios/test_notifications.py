@@ -1,4 +1,4 @@
-"""What people are told, by one topic in one schema: when a node starts, is blocked, goes back, stays behind, or is recycled."""
+"""Notifications, by one topic in one schema: a node starts, is blocked, is restored, is left in Standby, or is recycled."""
 
 import json
 
@@ -16,7 +16,7 @@ def node(world):
     return world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
 
 
-def test_a_node_that_is_recycled_is_told_of_twice(world, node):
+def test_a_recycled_node_has_two_notifications(world, node):
     execution = world.recycle(node)
     end = execution.finishes()
 
@@ -41,7 +41,7 @@ def test_an_email_is_text_and_a_filter_finds_severity_event_group_and_cluster(wo
     assert values == {"severity": "info", "event": "started", "group": "workers", "cluster": "world"}
 
 
-def test_what_blocks_is_told_after_five_minutes_and_then_daily_until_it_is_over(world, node):
+def test_a_blocked_drain_is_reported_after_five_minutes_and_then_daily(world, node):
     web = node.deployment("web", replicas=1)
     world.budget(web, min_available=1)
     execution = world.recycle(node, drain_timeout=3 * DAY)
@@ -58,7 +58,7 @@ def test_what_blocks_is_told_after_five_minutes_and_then_daily_until_it_is_over(
     assert all(DAY <= later - earlier < DAY + 1_000 for earlier, later in zip(moments, moments[1:], strict=False))
 
 
-def test_a_node_that_goes_back_is_told_with_the_first_error(world, node):
+def test_a_restored_node_is_reported_with_the_first_error(world, node):
     node.job("train", labels={"app": "train"})
 
     end = world.recycle(node, label_selector="app=train", drain_timeout=600).finishes()
@@ -68,7 +68,7 @@ def test_a_node_that_goes_back_is_told_with_the_first_error(world, node):
     assert "train" in told["reason"] and told["reason"] == end.cause
 
 
-def test_a_node_that_stays_behind_is_told_with_the_commands(world):
+def test_a_node_left_in_standby_is_reported_with_the_manual_commands(world):
     node = world.group("workers", size=2, minimum=2, maximum=2).nodes[0]
     node.job("train", labels={"app": "train"})
 
@@ -80,7 +80,7 @@ def test_a_node_that_stays_behind_is_told_with_the_commands(world):
     assert end.cause.endswith("\n".join(told["what_to_do"]))
 
 
-def test_what_is_refused_is_told_as_a_failure(world, node):
+def test_a_refused_node_is_reported_as_a_failure(world, node):
     node.group.protect(node)
     world.recycle(node).finishes()
     world.recycle({"instance_id": "nonsense"}).finishes()
@@ -90,7 +90,7 @@ def test_what_is_refused_is_told_as_a_failure(world, node):
     assert (invalid["outcome"], invalid["cluster"], invalid["instance_id"]) == ("InvalidInput", None, None)
 
 
-def test_whoever_is_aborted_cannot_tell_that_and_a_rule_does(world, node):
+def test_a_rule_reports_an_aborted_execution(world, node):
     node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
     world.run("30m")
@@ -113,7 +113,7 @@ def test_a_topic_that_refuses_neither_fails_nor_holds_up_a_node(world, node, cod
     assert end.at < 3_600
 
 
-def test_what_is_counted_is_in_the_functions_logs_by_cluster_and_outcome(world, node):
+def test_metrics_are_in_the_functions_logs_by_cluster_and_outcome(world, node):
     world.recycle(node).finishes()
     world.recycle({"instance_id": "nonsense"}).finishes()
     world.sweep().finishes()
@@ -125,7 +125,7 @@ def test_what_is_counted_is_in_the_functions_logs_by_cluster_and_outcome(world, 
     assert "node" not in {dimension for each in world.metrics for dimension in each.dimensions}
 
 
-def test_cloudwatch_has_what_was_counted(world, node):
+def test_cloudwatch_has_the_metrics(world, node):
     world.recycle(node).finishes()
     world.metrics_into_cloudwatch()
 

@@ -1,4 +1,4 @@
-"""People interfere while an execution works on their node: it never fights with them."""
+"""Operators interfere while an execution works on their node. The execution never undoes their changes."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def exit_standby(world, node):
     world.aws.client("autoscaling").exit_standby(AutoScalingGroupName="workers", InstanceIds=[node.instance_id])
 
 
-def test_who_is_brought_back_into_service_while_the_replacement_is_on_its_way_stays_there(world, node, job):
+def test_a_node_brought_back_into_service_before_its_replacement_came_stays_there(world, node, job):
     node.group.next_launch(takes="10m")
     execution = world.recycle(node, label_selector="app=train")
     world.at("3m", lambda: exit_standby(world, node))
@@ -35,7 +35,7 @@ def test_who_is_brought_back_into_service_while_the_replacement_is_on_its_way_st
 
 
 @pytest.mark.parametrize("person", ["exits Standby", "removes the taint"])
-def test_a_node_that_somebody_put_to_use_during_the_drain_is_not_disposed_of(world, node, job, person):
+def test_a_node_that_an_operator_put_to_use_during_the_drain_is_not_disposed_of(world, node, job, person):
     execution = world.recycle(node, label_selector="app=train")
     world.run("8m")
     if person == "exits Standby":
@@ -60,7 +60,7 @@ def test_an_uncordoned_node_is_recycled_because_the_taint_still_keeps_pods_away(
     assert execution.finishes().outcome == "recycled"
 
 
-def test_a_claim_that_a_person_took_away_ends_the_execution_and_the_next_resumes(world, node, job):
+def test_a_removed_claim_ends_the_execution_and_the_next_resumes(world, node, job):
     execution = world.recycle(node, label_selector="app=train")
     world.at("8m", lambda: node.annotate("recycle-eks/claim", None))
     world.at("15m", job.finishes)
@@ -75,7 +75,7 @@ def test_a_claim_that_a_person_took_away_ends_the_execution_and_the_next_resumes
     assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
 
 
-def test_nobody_is_told_to_resume_a_node_whose_object_was_deleted(world, node, job):
+def test_the_cause_for_a_deleted_node_object_does_not_offer_to_resume(world, node, job):
     execution = world.recycle(node, label_selector="app=train")
     world.at("20m", lambda: world.kubernetes.remove_node(node.name))
 
@@ -86,7 +86,7 @@ def test_nobody_is_told_to_resume_a_node_whose_object_was_deleted(world, node, j
     assert world.instance(node.instance_id).state == "terminated"
 
 
-def test_a_node_that_a_person_terminates_in_the_drain_is_lost_and_leaves_nothing(world, node, job):
+def test_a_node_that_an_operator_terminates_in_the_drain_is_lost_and_leaves_no_marks(world, node, job):
     execution = world.recycle(node, label_selector="app=train")
     world.at("20m", lambda: node.group.terminate(node))
 
@@ -102,7 +102,7 @@ def test_a_node_that_a_person_terminates_in_the_drain_is_lost_and_leaves_nothing
         assert not [key for key in world.instance(other.instance_id).tags if key.startswith("recycle-eks:")]
 
 
-def test_a_label_from_before_is_not_taken_away(world, node):
+def test_an_earlier_label_is_not_removed(world, node):
     node.kubernetes.label(**{EXCLUDE: "its-owner"})
     world.faults.refuse(
         "autoscaling:TerminateInstanceInAutoScalingGroup",
@@ -118,7 +118,7 @@ def test_a_label_from_before_is_not_taken_away(world, node):
     assert node.labels[EXCLUDE] == "its-owner"
 
 
-def test_the_end_of_a_drain_that_a_person_set_goes_with_the_drain(world, node, job):
+def test_an_operators_end_of_a_drain_is_removed_with_the_drain(world, node, job):
     world.at("10m", lambda: node.annotate("recycle-eks/drain-until", "now"))
 
     end = world.recycle(node, label_selector="app=train").finishes()
@@ -127,7 +127,7 @@ def test_the_end_of_a_drain_that_a_person_set_goes_with_the_drain(world, node, j
     assert "ended the drain at" in end.cause and "recycle-eks/drain-until" not in node.annotations
 
 
-def test_a_pod_that_is_to_be_waited_for_after_all_begins_the_disposal_anew(world, node, job):
+def test_a_pod_that_becomes_awaited_begins_the_disposal_anew(world, node, job):
     side = node.deployment("side", annotations={"recycle-eks/drain": "ignore"}).pods()[0]
 
     def say(word: str) -> None:
@@ -159,7 +159,7 @@ def test_protection_counts_for_a_node_that_a_dead_execution_had_only_claimed(wor
     assert "scale_in_protection" in end.cause
 
 
-def test_a_budget_in_the_way_is_named_by_the_failure(world, node):
+def test_the_failure_names_a_blocking_budget(world, node):
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
 
@@ -169,7 +169,7 @@ def test_a_budget_in_the_way_is_named_by_the_failure(world, node):
     assert "The disruption budget web needs 2 healthy pods and has 2 currently" in end.cause
 
 
-def test_a_pod_with_two_budgets_is_reported_and_does_not_keep_the_others(world, node):
+def test_a_pod_with_two_budgets_is_reported_and_does_not_delay_the_others(world, node):
     twice = node.deployment("twice", replicas=1)
     world.kubernetes.budget("one", twice, max_unavailable=1)
     world.kubernetes.budget("two", twice, max_unavailable=1)

@@ -1,4 +1,4 @@
-"""Least privilege: every role's policies and the ClusterRole allow what stories of every kind need, that and nothing else."""
+"""Least privilege: every role's policies and the ClusterRole allow exactly the calls that scenarios of every kind need."""
 
 import json
 import socket
@@ -15,14 +15,14 @@ from world.deployment import ALARM_TOPIC, CLUSTER
 from world.kubernetes.eks_token import eks_token
 from world.kubernetes.kube_client import KubeClient
 
-#: Statements that no story needs, and why they stand there.
+#: Statements that no scenario here needs, and the reason for each.
 NOT_CALLED = {
     "WriteItsOwnLog": "Lambda itself writes with the function's role; the world keeps the functions' logs without it",
     "DeliverItsLog": "Step Functions itself asks for these with the machine's role; the world's machines have no logs",
     "scheduler's SendDeadLetters": "EventBridge Scheduler itself, after attempts that the world's does not make",
 }
 
-# The stories
+# The scenarios
 
 
 def wait(world, time):
@@ -71,7 +71,7 @@ def detached(world, cli):
 
 
 def a_hook(world, cli):
-    """It is kept alive, and completed by whoever disposes."""
+    """The hook is kept alive, and completed by the function that disposes of the instance."""
     workers = world.group("impatient", size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
     world.at("40m", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
@@ -99,8 +99,8 @@ def a_hook_whose_event_is_lost(world, cli):
     assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"]
 
 
-def a_hook_that_nobody_hears_of_in_a_drain(world, cli):
-    """The group ends the member meanwhile; whoever drains it finds that out, and keeps the hook alive."""
+def a_hook_whose_event_is_lost_in_a_drain(world, cli):
+    """The group ends the member during its drain. The execution notices that, and keeps the hook alive."""
     world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
     workers = world.group("impatient", size=2, minimum=1, maximum=4)
     node = workers.nodes[0]
@@ -122,7 +122,7 @@ def a_cluster_that_has_moved(world, cli):
 
 
 def a_restore(world, cli):
-    """Of a member in Standby, whose empty replacement ends under our hook while the others are protected."""
+    """A member comes back from Standby. Its empty replacement ends under the hook while the others are protected."""
     workers = world.group("held", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
     node.job("train", annotations={"recycle-eks/drain": "wait"})
@@ -155,7 +155,7 @@ def spot(world, cli):
 
 
 def a_sweep(world, cli):
-    """After an execution that was stopped it puts back, and tells."""
+    """The sweep restores the node of a stopped execution, and sends a notification."""
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     node.job("train", labels={"app": "train"})
     world.let_sweep()
@@ -219,7 +219,7 @@ def an_alarm_through_a_topic(world, cli):
 
 
 def an_alarm_that_starts_nothing(world, cli):
-    """What cannot be started lies among the dead letters at last."""
+    """An alarm that cannot start a rotation ends in the dead-letter queue."""
     workers = world.group("workers", size=2, minimum=1, maximum=5)
     world.alarm("node-cpu", ALARM_TOPIC, InstanceId=workers.nodes[1].instance_id)
     world.events.silent = "*alarm*"
@@ -230,7 +230,7 @@ def an_alarm_that_starts_nothing(world, cli):
 
 
 def an_operator(world, cli):
-    """Every command, and a look at everything."""
+    """Every command, and every view."""
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     world.group("retained", size=1, minimum=1, maximum=2, retains=True)
     world.sweep().finishes()
@@ -254,9 +254,9 @@ def an_operator(world, cli):
     assert cli("report", world.executions()[0].arn, "--output", "json", pace=0).code == 0
 
 
-STORIES = [
+SCENARIOS = [
     a_recycling, volumes, afterwards, stopped, detached, a_hook, a_hook_of_a_foreign_member, a_hook_whose_event_is_lost,
-    a_hook_that_nobody_hears_of_in_a_drain, a_cluster_that_has_moved,
+    a_hook_whose_event_is_lost_in_a_drain, a_cluster_that_has_moved,
     a_restore, a_restore_without_a_replacement, a_lost_node, spot, a_sweep, a_rotation, a_rotation_that_is_redriven,
     a_rotation_that_is_aborted, schedules,
     an_alarm_through_a_topic, an_alarm_that_starts_nothing, an_operator,
@@ -264,7 +264,7 @@ STORIES = [
 
 
 class Lived:
-    """What was asked for in all of them."""
+    """The calls of all of them."""
 
     def __init__(self):
         self.decisions = []
@@ -274,10 +274,10 @@ class Lived:
 @pytest.fixture(scope="module")
 def lived(deployed_world):
     lived = Lived()
-    for story in STORIES:
+    for scenario in SCENARIOS:
         deployed_world.reset()
         with command_line(deployed_world) as cli:
-            story(deployed_world, cli)
+            scenario(deployed_world, cli)
         lived.decisions += deployed_world.iam.decisions
         lived.kubernetes += [call for call in deployed_world.aws.calls if call.action.startswith("kubernetes:")]
     return lived
@@ -318,7 +318,7 @@ def granted(world):
     }
 
 
-def test_in_no_story_is_any_call_refused(lived):
+def test_no_call_is_refused_in_any_scenario(lived):
     assert [decision for decision in lived.decisions if not decision.allowed] == []
     assert {short(decision.principal) for decision in lived.decisions} >= {
         "claim-node",
@@ -334,7 +334,7 @@ def not_called(who, sid):
     return next((name for name in (sid, f"{who}'s {sid}") if name in NOT_CALLED), None)
 
 
-def test_whatever_the_policies_allow_was_needed(world, lived):
+def test_every_right_of_the_policies_was_needed(world, lived):
     needed = {(short(each.principal), sid, each.action) for each in lived.decisions for sid in each.statements}
     unneeded = granted(world) - needed
     assert [each for each in sorted(unneeded) if not not_called(*each[:2])] == []
@@ -343,7 +343,7 @@ def test_whatever_the_policies_allow_was_needed(world, lived):
     assert {not_called(*each[:2]) for each in excepted} == set(NOT_CALLED) and excepted <= unneeded
 
 
-# What is not ours
+# Foreign resources
 
 
 def arn(service, rest):
@@ -379,7 +379,7 @@ THEIR_MACHINE = arn("states", "stateMachine:payments")
 PAUSE = {"ResourceType": "auto-scaling-group", "Key": "recycle-eks:paused"}
 OF_A_HOOK = {"AutoScalingGroupName": "GROUP", "LifecycleHookName": "theirs", "InstanceId": "INSTANCE"}
 
-#: Every action that knows resources, asked of what is not ours: GROUP and INSTANCE are another's.
+#: Every action that takes resources, on foreign ones: GROUP and INSTANCE belong to another owner.
 FOREIGN = {
     "autoscaling:CompleteLifecycleAction": {**OF_A_HOOK, "LifecycleActionResult": "CONTINUE"},
     "autoscaling:CreateOrUpdateTags": {"Tags": [{**PAUSE, "ResourceId": "GROUP", "Value": "true"}]},
@@ -438,7 +438,7 @@ def filled(value, names):
 
 
 def call_as(world, who, action, parameters):
-    """A real call with somebody's credentials: the code of the error that answers it."""
+    """A real call with the credentials of a role: the code of the error that answers it."""
     service, _, name = action.partition(":")
     operation = "Invoke" if name == "InvokeFunction" else name
     client = world.aws.client_as(BOTO3_SERVICE.get(service, service), *credentials(world, who))
@@ -458,7 +458,7 @@ REFUSALS = {"AccessDenied", "AccessDeniedException", "AuthorizationError", "Unau
 
 
 @pytest.mark.parametrize("whose", ["of another cluster", "nobody's"])
-def test_no_role_may_touch_what_is_not_ours(world, whose):
+def test_no_role_may_touch_foreign_resources(world, whose):
     theirs = world.group("theirs", size=1, minimum=0, maximum=3, cluster="production")
     instance = theirs.instances[0] if whose == "of another cluster" else world.instance_without_group().id
     policies = [each for each in granted(world) if each[1] not in ("WriteItsOwnLog", "DeliverItsLog")]
@@ -474,7 +474,7 @@ def test_no_role_may_touch_what_is_not_ours(world, whose):
     assert sorted(theirs.states.values()) == ["InService"] and theirs.sizes == (0, 1, 3)
 
 
-def test_of_ones_own_instances_only_our_tags_are_written_and_only_claimed_ones_stopped(world):
+def test_only_recycle_eks_tags_are_written_and_only_claimed_instances_stopped(world):
     ours, owned = world.group("workers", size=1).instances[0], {"Key": f"kubernetes.io/cluster/{CLUSTER}"}
     refused = [
         ("claim-node", "ec2:CreateTags", {"Resources": [ours], "Tags": [{"Key": "Name", "Value": "x"}]}),
@@ -515,8 +515,8 @@ def as_rule(call):
     return group, call.action.rpartition(" ")[2], verb[call.verb]
 
 
-#: Which everybody may make whom the cluster knows (Kubernetes documentation, "Discovery roles").
-OF_EVERYBODY = {
+#: Calls that every user of the cluster may make (Kubernetes documentation, "Discovery roles").
+OF_EVERY_USER = {
     ("authorization.k8s.io", "selfsubjectaccessreviews", "create"),
     ("authorization.k8s.io", "selfsubjectrulesreviews", "create"),
     ("authentication.k8s.io", "selfsubjectreviews", "create"),
@@ -525,12 +525,12 @@ OF_EVERYBODY = {
 
 def test_every_verb_of_the_cluster_role_was_needed(world, lived):
     of_resources = [call for call in lived.kubernetes if call.status < 300 and not call.action.endswith(" /version")]
-    assert {as_rule(call) for call in of_resources} - OF_EVERYBODY == rules(world)
+    assert {as_rule(call) for call in of_resources} - OF_EVERY_USER == rules(world)
     assert [call for call in lived.kubernetes if call.status in (401, 403) and call.fault is None] == []
 
 
 def every_verb(world):
-    """Of every resource that the API server has."""
+    """Every verb of every resource that the API server has."""
     groups = [("", "/api/v1")]
     for group in world.kubernetes.must("GET", "/apis")["groups"]:
         groups.append((group["name"], f"/apis/{group['preferredVersion']['groupVersion']}"))
@@ -550,7 +550,7 @@ def test_the_cluster_role_allows_nothing_else(world):
 
     every = set(every_verb(world))
     assert len(every) > 300
-    assert {each for each in every if is_allowed(*each)} == rules(world) | OF_EVERYBODY
+    assert {each for each in every if is_allowed(*each)} == rules(world) | OF_EVERY_USER
 
 
 NODE = "/api/v1/nodes/{node}"
@@ -590,7 +590,7 @@ def test_the_api_server_refuses_a_function_everything_else(world, method, path):
     assert "forbidden" in answer.body["message"]
 
 
-def test_who_does_not_ask_kubernetes_is_not_let_in(world):
+def test_a_function_that_does_not_call_kubernetes_has_no_access(world):
     token = eks_token(CLUSTER, REGION, *credentials(world, "start-rotation"))
     client = KubeClient(world.kubernetes.proxy.port, world.kubernetes.control_plane.authority.file, token=token)
     assert client.call("GET", "/api/v1/nodes").status == 401

@@ -1,4 +1,4 @@
-"""Pods of every class, and budgets in every state, with the real Eviction API: who goes, who stays, and who is told."""
+"""Pods of every class, and budgets in every state, with the real Eviction API: which pods go and stay, and the reports."""
 
 import json
 import re
@@ -16,8 +16,8 @@ def node(world):
     return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
 
 
-def story(node):
-    """What the Node's annotation tells."""
+def progress_of(node):
+    """The contents of the Node's annotation."""
     return json.loads(node.annotations["recycle-eks/progress"])
 
 
@@ -36,7 +36,7 @@ def asked_to_go(world):
 
 
 def debug(world, pod, state):
-    """A person runs `kubectl debug` on a pod: an ephemeral container, which this world's kubelet does not play."""
+    """An operator runs `kubectl debug` on a pod: an ephemeral container, which the played kubelet does not start."""
     container = {"name": "debugger", "image": "example.invalid/shell", "targetContainerName": "main"}
     patch = {"spec": {"ephemeralContainers": [container]}}
     world.kubernetes.must("PATCH", f"{pod.path}/ephemeralcontainers", patch, "application/strategic-merge-patch+json")
@@ -66,7 +66,7 @@ def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_ev
     execution = world.recycle(node, label_selector="app=train")
     world.run("90s")
 
-    first, told = execution.answers("CheckPods")[0], story(node)
+    first, told = execution.answers("CheckPods")[0], progress_of(node)
     classes = kinds(first["names"])
     assert classes == {
         "awaited": ["endless", "queued", "script", "train"],
@@ -85,7 +85,7 @@ def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_ev
     for class_, pods in first["names"].items():
         assert f"{class_} {first['counts'][class_]} (" in event["message"]
         assert all(pod in event["message"] for pod in pods)
-    # The annotation is that of the newest look, at which some are on their way.
+    # The annotation is from the newest check, when some pods are terminating.
     newest = execution.answers("CheckPods")[-1]
     assert (told["counts"], told["names"]) == (newest["counts"], newest["names"])
     assert kinds(told["names"])["terminating"] == ["slow"]
@@ -93,7 +93,7 @@ def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_ev
     assert train.phase == "Running"
 
 
-def test_a_debug_container_keeps_no_pod_and_who_runs_it_may_ask_for_time(world, node):
+def test_a_debug_container_keeps_no_pod_and_an_annotation_gives_it_time(world, node):
     web = node.deployment("web").pods()[0]
     kept = node.deployment("kept").pods()[0]
     debug(world, web, RUNNING)
@@ -125,7 +125,7 @@ def test_a_job_that_finishes_within_20_hours_of_termination_grace_is_a_normal_dr
     execution = world.recycle(node)
     world.run("10h")
     assert work.is_terminating
-    assert story(node)["summary"] == "pods: 1 leaving"
+    assert progress_of(node)["summary"] == "pods: 1 leaving"
 
     end = execution.finishes()
 
@@ -136,15 +136,15 @@ def test_a_job_that_finishes_within_20_hours_of_termination_grace_is_a_normal_dr
     assert sorted(asked_to_go(world)) == ["web", "web", "work"]
 
 
-def test_who_is_late_by_five_minutes_is_stuck_and_who_has_grace_left_is_not(world, node):
+def test_a_pod_five_minutes_late_is_stuck_and_a_pod_with_grace_left_is_not(world, node):
     stuck = node.deployment("stuck", grace=600, stuck=True).pods()[0]
     slow = node.deployment("slow", grace=1800, exits_after=1770).pods()[0]
     execution = world.recycle(node)
     world.run("15m30s")
-    assert kinds(story(node)["names"]) == {"terminating": ["slow", "stuck"]}
+    assert kinds(progress_of(node)["names"]) == {"terminating": ["slow", "stuck"]}
     world.run("18m")
 
-    assert kinds(story(node)["names"]) == {"terminating": ["slow"], "stuck": ["stuck"]}
+    assert kinds(progress_of(node)["names"]) == {"terminating": ["slow"], "stuck": ["stuck"]}
     assert execution.answers("CheckPods")[-1]["counts"] == {"terminating": 1, "stuck": 1}
     (_, event) = events(world, node, "RecyclePods")[-2:]
     assert f"stuck 1 (default/{stuck.name})" in event["message"]
@@ -164,7 +164,7 @@ def test_a_pod_that_is_stuck_for_good_holds_the_node_and_is_named_so(world, node
     assert not node.unschedulable
 
 
-def test_a_pod_whose_containers_have_ended_holds_no_node_whoever_keeps_its_object(world, node):
+def test_a_pod_whose_containers_have_ended_holds_no_node(world, node):
     kept = node.deployment("kept", finalizers=["example.com/never"]).pods()[0]
 
     end = world.recycle(node).finishes()
@@ -173,17 +173,17 @@ def test_a_pod_whose_containers_have_ended_holds_no_node_whoever_keeps_its_objec
     assert kept.exists and kept.phase == "Failed"
 
 
-def test_a_full_budget_is_told_after_five_minutes_with_pods_since_and_the_api_servers_words(world, node):
+def test_a_full_budget_is_reported_after_five_minutes_with_its_pods_and_the_api_servers_words(world, node):
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
     other = node.deployment("other").pods()[0]
     execution = world.recycle(node)
     world.run("5m")
-    first = story(node)["blocked"]
+    first = progress_of(node)["blocked"]
     assert not events(world, node, "RecycleBlocked") and "budget" not in execution.answers("CheckPods")[-1]["reason"]
 
     world.run("30m")
-    (blocker,) = story(node)["blocked"]
+    (blocker,) = progress_of(node)["blocked"]
     assert (blocker["what"], blocker["count"]) == ("budget default/web", 2)
     assert blocker["names"] == sorted(f"default/{pod.name}" for pod in web.running_pods())
     assert blocker["since"] == first[0]["since"] == "2027-01-01T00:01:00Z"
@@ -202,8 +202,8 @@ def test_a_full_budget_is_told_after_five_minutes_with_pods_since_and_the_api_se
     assert len(events(world, node, "RecycleBlocked")) == 1
 
 
-def test_a_budget_of_broken_pods_that_can_never_be_met_is_named_until_somebody_mends_it(world, node):
-    """Its pods are not Ready, so the budget (by default `IfHealthyBudget`) is never met, and nobody may go."""
+def test_a_budget_of_broken_pods_is_named_until_it_is_corrected(world, node):
+    """Its pods are not Ready, so the budget (by default `IfHealthyBudget`) is never met, and no pod may go."""
     broken = node.deployment("broken", replicas=2)
     for pod in broken.pods():
         pod.becomes_unready()
@@ -212,7 +212,7 @@ def test_a_budget_of_broken_pods_that_can_never_be_met_is_named_until_somebody_m
     execution = world.recycle(node)
     world.run("15m")
 
-    (blocker,) = story(node)["blocked"]
+    (blocker,) = progress_of(node)["blocked"]
     assert blocker["what"] == "budget default/broken"
     assert blocker["says"] == "The disruption budget broken needs 2 healthy pods and has 0 currently"
     assert events(world, node, "RecycleBlocked")
@@ -220,14 +220,14 @@ def test_a_budget_of_broken_pods_that_can_never_be_met_is_named_until_somebody_m
     assert execution.finishes().outcome == "recycled"
 
 
-def test_three_refusals_are_told_apart_and_none_keeps_the_other_pods(world, node):
+def test_three_refusals_are_distinguished_and_none_delays_the_other_pods(world, node):
     full = node.deployment("full")
     world.budget(full, min_available=1)
     twice = node.deployment("twice")
     world.kubernetes.budget("one", twice, max_unavailable=1)
     world.kubernetes.budget("two", twice, max_unavailable=1)
     fresh = node.deployment("fresh")
-    # Written a moment before `evict-pods` asks which pods there are, as `check-pods` has before: no controller has looked at it.
+    # Written a moment before `evict-pods` asks which pods there are, as `check-pods` has before: no controller has processed it.
     world.kubernetes.proxy.just_before("kubernetes:GET pods", lambda: world.budget(fresh, max_unavailable=1), nth=2)
     free = node.deployment("free", replicas=3)
     before = free.pods()
@@ -242,7 +242,7 @@ def test_three_refusals_are_told_apart_and_none_keeps_the_other_pods(world, node
         "several_budgets": ["twice"],
         "evicted": ["free"],
     }
-    told = {blocker["what"]: blocker["says"] for blocker in story(node)["blocked"]}
+    told = {blocker["what"]: blocker["says"] for blocker in progress_of(node)["blocked"]}
     assert told == {
         "budget default/full": "The disruption budget full needs 1 healthy pods and has 1 currently",
         "budget default/fresh": "The disruption budget fresh is still being processed by the server.",
@@ -250,10 +250,11 @@ def test_three_refusals_are_told_apart_and_none_keeps_the_other_pods(world, node
     }
     assert not any(pod.exists for pod in before)
 
-    # Half a minute later the budget is known, and lets its pod go; the others are told.
+    # Half a minute later the budget is known, and its pod is evicted. The others are reported.
     world.run("10m")
     assert kinds(execution.answers("EvictPods")[1]["names"])["evicted"] == ["fresh"]
-    assert {blocker["what"] for blocker in story(node)["blocked"]} == {"budget default/full", "more than one budget in default"}
+    blockers = {blocker["what"] for blocker in progress_of(node)["blocked"]}
+    assert blockers == {"budget default/full", "more than one budget in default"}
     assert len(events(world, node, "RecycleBlocked")) == 2
 
 
@@ -266,7 +267,7 @@ def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
     teams = [node.deployment(f"team{number}", replicas=11) for number in range(10)]
     for team in teams:
         world.budget(team, max_unavailable=11)
-    # What an eviction takes an API server, in virtual time.
+    # The time that an eviction takes an API server, in virtual time.
     world.kubernetes.proxy.latency = lambda action: 0.1 if action == "kubernetes:POST pods/eviction" else 0.0
     execution = world.recycle(node)
 
@@ -274,13 +275,13 @@ def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
 
     assert end.outcome == "recycled"
     evictions = world.calls("kubernetes:POST pods/eviction")
-    # (A busy API server refuses one now and then, which is asked again at the next poll.)
+    # (A busy API server refuses one now and then, which is asked again at the next check.)
     refused = [call.status for call in evictions if call.status != 201]
     assert len(evictions) - len(refused) == 110 and len(refused) < 10, refused
     asked = {call.parameters["name"]: call.at for call in reversed(evictions)}
     assert len(asked) == 110 and max(asked.values()) - evictions[0].at < 3, "ten at once, not one after the other"
-    # The budgets take turns, since the API server works on the pods of one budget one after the other. (Ten calls are under way
-    # at once, so that some arrive before their turn.)
+    # The budgets alternate, since the API server works on the pods of one budget one after the other. (Ten calls are under way
+    # at once, so that some arrive out of this order.)
     first = Counter(call.parameters["name"].split("-")[0] for call in evictions[:20])
     assert len(first) == 10 and max(first.values()) <= 4, first
     answers = [Counter(answer["counts"]) for answer in execution.answers("EvictPods")]
@@ -291,7 +292,7 @@ def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
     assert sum(len(team.running_pods()) for team in teams) == 110
 
 
-def test_ten_budgets_that_let_one_pod_go_at_a_time_let_all_go_and_no_service_falls_below(world):
+def test_ten_budgets_that_allow_one_eviction_at_a_time_allow_all_and_hold(world):
     workers = world.group("workers", size=1, minimum=1, maximum=2)
     node = workers.nodes[0]
     room = {"pods": "250", "cpu": "64", "memory": "256Gi"}
@@ -316,7 +317,7 @@ def test_ten_budgets_that_let_one_pod_go_at_a_time_let_all_go_and_no_service_fal
     assert end.outcome == "recycled"
     assert set(least.values()) <= {10, 11}
     assert execution.answers("EvictPods")[0]["counts"] == {"evicted": 10, "blocked": 100}
-    # One of each team at each look, so eleven looks that evict; none of them waits for another's budget.
+    # One pod of each team is evicted at each check, in eleven checks. None of them waits for another's budget.
     assert len(execution.answers("EvictPods")) == 11
 
 

@@ -1,4 +1,4 @@
-"""Pre-flight refuses by name, everything at once, and touches nothing; what comes up later is told at the next poll."""
+"""Pre-flight refuses by name, everything at once, and touches nothing. A later disruption is reported at the next check."""
 
 import json
 import shlex
@@ -60,7 +60,7 @@ def name_other_cluster(world, node) -> None:
     world.aws.client("ec2").create_tags(Resources=[node.instance_id], Tags=[other])
 
 
-#: What speaks against the node -> how that comes about.
+#: The reason against the node, and the change that causes it.
 OBSTACLES = {
     "suspended_process": lambda world, node: node.group.suspend("Launch"),
     "instance_refresh": lambda world, node: refresh(world),
@@ -82,7 +82,7 @@ OBSTACLES = {
 
 
 @pytest.mark.parametrize("name", OBSTACLES)
-def test_what_speaks_against_a_node_is_refused_by_name_before_anything_is_written(world, node, name):
+def test_each_obstacle_is_refused_by_name_before_anything_is_written(world, node, name):
     OBSTACLES[name](world, node)
     world.forget_calls()
 
@@ -137,7 +137,7 @@ def test_without_the_clusters_tag_nothing_is_touched_and_the_commands_in_the_tex
     assert world.recycle(node).finishes().outcome == "recycled"
 
 
-def test_members_that_could_not_be_protected_on_the_way_back_are_refused_before_it_is_needed(world, node):
+def test_members_that_a_restore_could_not_protect_are_refused(world, node):
     other = node.group.nodes[1]
     untag_instance(world, other)
     world.forget_calls()
@@ -158,7 +158,7 @@ def test_a_group_whose_launches_lack_the_clusters_tag_is_a_note(world, node):
     assert [note for note in notes if note.startswith(f"group workers does not set the tag {TAG}")], notes
 
 
-def test_what_we_may_not_do_in_the_cluster_is_refused_by_name_with_all_else(world, node):
+def test_missing_permissions_in_the_cluster_are_refused_by_name_with_all_else(world, node):
     node.group.protect(node)
     world.kubernetes.must("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/recycle-eks")
     try:
@@ -172,7 +172,7 @@ def test_what_we_may_not_do_in_the_cluster_is_refused_by_name_with_all_else(worl
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_all_refusals_are_told_at_once(world, node, dry_run):
+def test_all_refusals_are_reported_at_once(world, node, dry_run):
     node.group.protect(node)
     node.group.suspend("Launch", "Terminate")
     refresh(world)
@@ -221,7 +221,7 @@ def test_a_managed_group_that_is_being_updated_is_left_to_eks(world):
     assert world.recycle(node).finishes().outcome == "recycled"
 
 
-def test_an_endpoint_that_never_answers_is_refused_with_a_hint_after_some_tries(world, node):
+def test_an_endpoint_that_never_answers_is_refused_with_a_hint_after_some_attempts(world, node):
     world.kubernetes.proxy.is_reachable = False
 
     execution = world.recycle(node)
@@ -245,7 +245,7 @@ def test_an_api_server_that_comes_back_in_time_is_waited_for(world, node):
 
 
 def test_a_cluster_that_answered_once_is_only_away(world, node, job):
-    """An execution that resumes finds the claim on the instance: somebody has reached the cluster before."""
+    """An execution that resumes finds the claim on the instance: an execution has reached the cluster before."""
     stopped = world.recycle(node, label_selector="app=train")
     world.run("10m")
     stopped.stop()
@@ -256,7 +256,7 @@ def test_a_cluster_that_answered_once_is_only_away(world, node, job):
     assert end.error == "ServiceUnavailable", end.cause
 
 
-#: What comes up in the drain -> how.
+#: The disruption of the drain, and the change that causes it.
 MEANWHILE = {
     "instance_refresh": lambda world, node: refresh(world),
     "suspended_process": lambda world, node: node.group.suspend("Terminate"),
@@ -267,7 +267,7 @@ MEANWHILE = {
 
 
 @pytest.mark.parametrize("name", MEANWHILE)
-def test_what_comes_up_in_the_drain_is_told_at_the_next_poll_and_the_drain_goes_on(world, node, job, name):
+def test_a_disruption_of_the_drain_is_reported_at_the_next_check_and_the_drain_goes_on(world, node, job, name):
     execution = world.recycle(node, label_selector="app=train")
     world.at("8m", lambda: MEANWHILE[name](world, node))
     world.run("12m")
@@ -283,7 +283,7 @@ def test_what_comes_up_in_the_drain_is_told_at_the_next_poll_and_the_drain_goes_
     assert [event["message"].split(":")[0] for event in warnings] == [name]
 
 
-def test_a_managed_group_update_that_begins_in_the_drain_is_told(world):
+def test_a_managed_group_update_that_begins_in_the_drain_is_reported(world):
     workers = world.group("workers", size=2, minimum=1, maximum=4, labels={"eks.amazonaws.com/nodegroup": "blue"})
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
@@ -296,7 +296,7 @@ def test_a_managed_group_update_that_begins_in_the_drain_is_told(world):
     assert "managed_group_update" in execution.answers("CheckPods")[-2]["reason"]
 
 
-def test_a_node_that_somebody_brings_back_into_service_in_the_drain_goes_back_at_the_next_poll(world, node, job):
+def test_a_node_that_an_operator_brings_back_into_service_is_restored_at_the_next_check(world, node, job):
     execution = world.recycle(node, label_selector="app=train")
     world.run("8m")
     world.aws.client("autoscaling").exit_standby(AutoScalingGroupName="workers", InstanceIds=[node.instance_id])
@@ -311,7 +311,7 @@ def test_a_node_that_somebody_brings_back_into_service_in_the_drain_goes_back_at
 
 
 @pytest.mark.parametrize("action", ["DescribeAutoScalingGroups", "DescribeInstanceRefreshes"])
-def test_a_group_that_cannot_be_asked_holds_up_no_drain(world, node, job, action):
+def test_a_group_that_cannot_be_read_does_not_delay_a_drain(world, node, job, action):
     execution = world.recycle(node, label_selector="app=train")
     world.run("10m")
     world.faults.refuse(f"autoscaling:{action}", code="AccessDenied", status=403, times=None, function="check-pods")

@@ -1,4 +1,4 @@
-"""What a person can follow: a line of JSON in the log for each decision, the annotation in `kubectl describe node`, Events."""
+"""The progress for operators: a line of JSON in the log for each decision, the annotation in `kubectl describe node`, Events."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def node(world):
 
 
 def decisions(world, function):
-    """The lines of a function's log that tell a decision."""
+    """The lines of a function's log that record a decision."""
     lines = [json.loads(line) for line in world.host.logs(f"recycle-eks-{function}").splitlines() if line.startswith("{")]
     return [line for line in lines if "verdict" in line or "error" in line]
 
@@ -51,7 +51,7 @@ def test_every_function_writes_a_line_for_each_decision(world, node):
     assert {line["phase"] for line in decisions(world, "detach-terminate")} == {"disposing"}
 
 
-def test_describe_node_shows_what_is_awaited_what_blocks_since_and_until(world, node):
+def test_describe_node_shows_awaited_pods_and_blockers_with_their_times(world, node):
     node.job("train", labels={"app": "train"})
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)

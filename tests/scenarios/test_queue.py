@@ -1,4 +1,4 @@
-"""A group's nodes take turns: who waits for whom, what people see of it, who need not wait, and who does not get through."""
+"""The nodes of a group wait in a queue: the order, the progress for operators, executions that do not wait, and failures."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from world.base.faults import sample
 #: The phases in which a node is being replaced, or has pods moved from it; and these with those in which it only waits.
 BUSY = {"standby", "draining"}
 UNDERWAY = BUSY | {"waiting"}
-#: The claim of another execution of this installation, which has the turn.
+#: The claim of another execution of this installation, which was admitted.
 HELD = {
     "schema": 1,
     "fence": "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:another#0",
@@ -32,7 +32,7 @@ def job_on(node):
 
 
 def held_group(world, claim=None):
-    """A group in which one node has the turn until `let_go`, by another execution's claim, and an execution for the other one."""
+    """A group in which one node is admitted until `let_go`, by another execution's claim, and an execution for the other one."""
     holder, queued = group(world).nodes
     recycle(world, holder)
     world.clock.run(until=lambda: "recycle-eks/group" in holder.labels)
@@ -62,7 +62,7 @@ def progress_of(node) -> dict:
 
 
 def marks(world, node) -> list[str]:
-    """What is ours on the node and its instance."""
+    """The names of recycle-eks on the node and its instance."""
     on_node = [key for key in {**node.annotations, **node.labels} if key.startswith("recycle-eks/")]
     return on_node + [key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")]
 
@@ -108,7 +108,7 @@ def test_the_second_node_of_a_group_starts_when_the_first_only_waits_for_pods(wo
 
     assert [end.outcome for end in ends] == ["recycled", "recycled"]
     assert ends[0].at < world.seconds("30m") < world.seconds("1h") < ends[1].at
-    # No earlier than the first one's other pods were gone, and at the next look then.
+    # After the first node's other pods were gone, and at the next check.
     moved = one.entered("EvictPods")[0]
     assert moved < two.entered("StandbyNode")[0] < moved + 120
     assert {answer["verdict"] for answer in two.answers("ClaimNode")} == {"wait", "standby"}
@@ -116,7 +116,7 @@ def test_the_second_node_of_a_group_starts_when_the_first_only_waits_for_pods(wo
     assert sorted(workers.states.values()) == ["InService"] * 2
 
 
-def test_a_node_whose_pods_cannot_be_moved_holds_the_turn_until_it_is_restore(world):
+def test_a_node_whose_pods_cannot_be_moved_holds_its_place_until_it_is_restored(world):
     holder, queued = group(world).nodes
     world.budget(holder.deployment("web", replicas=2), min_available=2)
     recycle(world, holder)
@@ -132,7 +132,7 @@ def test_a_node_whose_pods_cannot_be_moved_holds_the_turn_until_it_is_restore(wo
     assert marks(world, holder) == []
 
 
-def test_three_nodes_go_in_the_order_in_which_they_were_started(world):
+def test_three_nodes_are_admitted_in_the_order_of_their_starts(world):
     workers = group(world, size=3)
     executions = []
     for node in workers.nodes:
@@ -199,7 +199,7 @@ def lists_a_group(parameters) -> bool:
     return "recycle-eks/group" in parameters.get("labelSelector", "")
 
 
-def test_one_that_was_allowed_to_by_a_list_that_is_out_of_date_steps_back(world):
+def test_a_node_that_was_admitted_by_an_outdated_list_steps_back(world):
     """The first takes three seconds to claim. The second has listed before, and gets the answer when the first is underway."""
     workers = group(world)
     first, second = workers.nodes
@@ -219,7 +219,7 @@ def test_one_that_was_allowed_to_by_a_list_that_is_out_of_date_steps_back(world)
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_one_that_dies_around_each_write_of_its_turn_goes_on_and_lets_nobody_else_in(world, moment):
+def test_a_function_killed_around_each_write_of_the_phase_goes_on_and_no_other_node_is_admitted(world, moment):
     for nth in range(1, 4):
         world.reset()
         workers = group(world)
@@ -235,10 +235,10 @@ def test_one_that_dies_around_each_write_of_its_turn_goes_on_and_lets_nobody_els
         assert world.faults.not_struck() == [], nth
 
 
-# What people see
+# The progress for operators
 
 
-def test_a_waiting_node_says_who_is_ahead_since_when_and_until_when_and_is_not_written_at_every_look(world):
+def test_a_queued_node_records_the_node_ahead_and_is_not_written_at_every_check(world):
     workers = group(world, size=3)
     first, second, third = workers.nodes
     world.budget(first.deployment("web", replicas=2), min_available=2)
@@ -267,7 +267,7 @@ def test_a_waiting_node_says_who_is_ahead_since_when_and_until_when_and_is_not_w
     assert waiting.finishes().outcome == "recycled"
 
 
-def test_the_story_of_the_queue_is_gone_when_the_turn_comes(world):
+def test_an_admitted_node_has_no_progress_of_the_queue(world):
     workers = group(world)
     first, second = workers.nodes
     recycle(world, first)
@@ -280,7 +280,7 @@ def test_the_story_of_the_queue_is_gone_when_the_turn_comes(world):
     assert execution.finishes().outcome == "recycled"
 
 
-# Who does not get through (a turn that does not come within a day: tests/docs/test_troubleshooting.py)
+# Nodes that are not admitted (after a day in the queue: tests/docs/test_troubleshooting.py)
 
 
 def test_a_refusal_while_it_waits_gives_the_place_back(world):
@@ -303,7 +303,7 @@ def test_an_outage_does_not_cost_the_place(world):
     assert "RestoreNode" not in execution.path
 
 
-def test_an_instance_that_its_group_takes_away_while_it_waits_is_not_worked_on(world):
+def test_a_queued_instance_that_its_group_terminates_is_not_worked_on(world):
     holder, queued, execution = held_group(world)
     world.at("10m", lambda: queued.group.terminate(queued))
 
@@ -313,7 +313,7 @@ def test_an_instance_that_its_group_takes_away_while_it_waits_is_not_worked_on(w
     assert not execution.entered("StandbyNode") and is_held(holder)
 
 
-def test_a_person_who_removes_the_claim_takes_the_node_out_of_the_queue(world):
+def test_an_operator_who_removes_the_claim_takes_the_node_out_of_the_queue(world):
     _, queued, execution = held_group(world)
     world.at("10m", lambda: queued.annotate("recycle-eks/claim", None))
 
@@ -334,7 +334,7 @@ def test_the_next_execution_resumes_a_place_whose_owner_was_stopped(world):
 
 
 @pytest.mark.parametrize("claim", ['{"schema": 99, "who": "knows"}', "mine!"], ids=["newer schema", "not a claim"])
-def test_a_claim_that_this_installation_cannot_have_written_holds_no_turn(world, claim):
+def test_a_claim_that_this_installation_cannot_have_written_holds_no_place(world, claim):
     holder, _, execution = held_group(world, claim)
 
     assert execution.finishes().outcome == "recycled" and execution.entered("WaitInQueue") == []
@@ -382,7 +382,7 @@ def test_a_more_urgent_execution_takes_a_node_over_and_the_older_one_ends_supers
     assert sorted(workers.states.values()) == ["InService"] * 2
 
 
-def test_in_the_queue_too_a_more_urgent_execution_takes_over(world):
+def test_a_more_urgent_execution_also_takes_over_in_the_queue(world):
     _, queued, older = held_group(world)
     world.run("10m")
 
@@ -394,7 +394,7 @@ def test_in_the_queue_too_a_more_urgent_execution_takes_over(world):
     assert "RestoreNode" not in older.path
 
 
-def test_what_is_disposed_of_is_not_taken_over(world):
+def test_an_instance_in_its_disposal_is_not_taken_over(world):
     workers = group(world)
     node = workers.nodes[0]
     older = recycle(world, node)
@@ -406,7 +406,7 @@ def test_what_is_disposed_of_is_not_taken_over(world):
     assert older.finishes().outcome == "recycled"
 
 
-def test_one_as_urgent_does_not_take_over(world):
+def test_an_execution_of_the_same_urgency_does_not_take_over(world):
     node = group(world).nodes[0]
     world.at("8m", job_on(node).finishes)
     older = recycle(world, node, urgency="spot")

@@ -110,7 +110,7 @@ def test_a_reservation_is_written_before_the_old_node_is_tainted(world, workers)
     assert record["replacement"] == replacement_of(world, node, workers).instance_id
 
 
-def test_the_successor_of_a_neighbour_is_not_enough(world):
+def test_the_successor_of_another_member_is_not_enough(world):
     workers = world.group("workers", size=3, minimum=3, maximum=4)
     node, neighbour, _ = workers.nodes
     workers.next_launch(takes="12m")
@@ -155,7 +155,7 @@ def test_a_replacement_that_dies_in_the_drain_is_awaited_again_before_the_end(wo
     assert world.leftovers() == []
 
 
-def test_a_drained_node_goes_back_if_no_other_replacement_comes(world, workers):
+def test_a_drained_node_is_restored_if_no_other_replacement_comes(world, workers):
     node, execution = loses_its_replacement(world, workers, fails="Insufficient capacity")
 
     end = execution.finishes(within="1d")

@@ -1,4 +1,4 @@
-"""`recycle-eks report`: the story of a real execution, as JSON, and as a page that is opened in a real browser."""
+"""`recycle-eks report`: the history of a real execution, as JSON, and as a page that is opened in a real browser."""
 
 import json
 
@@ -21,7 +21,7 @@ def finished(world):
     return node, execution
 
 
-def test_a_report_has_the_story_of_the_execution(world, cli, finished):
+def test_a_report_has_the_history_of_the_execution(world, cli, finished):
     node, execution = finished
     told = cli("report", execution.arn, "--output", "json", pace=0)
     assert told.code == 0, told.errors
@@ -61,7 +61,7 @@ def test_the_page_is_whole_on_a_phone_and_on_a_desk_by_day_and_by_night(cli, fin
         assert seen["background"] == background
 
 
-def test_a_rotation_has_a_row_for_each_node_that_leads_to_its_story(world, cli, tmp_path):
+def test_a_rotation_has_a_row_for_each_node_that_links_to_its_history(world, cli, tmp_path):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     instances = [node.instance_id for node in workers.nodes]
     given = {"trigger": "event", "selection": {"instance_ids": instances}, "event": {"id": "one"}}
@@ -85,7 +85,7 @@ def test_a_rotation_has_a_row_for_each_node_that_leads_to_its_story(world, cli, 
         assert not seen["wider_than_the_screen"] and len(seen["bars"]) > 8
 
 
-def test_a_rotation_by_groups_is_told_with_the_nodes_of_every_group(world, cli, tmp_path):
+def test_a_report_of_a_rotation_by_groups_has_the_nodes_of_every_group(world, cli, tmp_path):
     """Their executions are found in the histories of the Distributed Map's children."""
     groups = [world.group(name, size=size, minimum=1, maximum=4) for name, size in (("api", 1), ("batch", 2))]
     instances = {instance for group in groups for instance in group.instances}
@@ -110,7 +110,7 @@ def test_a_rotation_by_groups_is_told_with_the_nodes_of_every_group(world, cli, 
         assert all(node["node"] in seen["text"] for node in nodes) and "rotated" in seen["text"]
 
 
-def test_of_an_execution_that_runs_the_story_so_far_is_told(world, cli):
+def test_a_report_of_a_running_execution_has_its_history_so_far(world, cli):
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
@@ -120,7 +120,7 @@ def test_of_an_execution_that_runs_the_story_so_far_is_told(world, cli):
     assert (report["stages"][-1]["what"], report["stages"][-1]["until"]) == ("drain", None)
 
 
-def test_what_is_no_execution_is_refused_by_name(world, cli, tmp_path):
+def test_an_argument_that_is_no_execution_is_refused_by_name(world, cli, tmp_path):
     for wanted in ("nobody", "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-sweep:one"):
         told = cli("report", wanted, pace=0)
         assert told.code == 2 and "EXECUTION must be" in told.errors and wanted in told.errors

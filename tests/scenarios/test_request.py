@@ -1,4 +1,4 @@
-"""A person asks for a node with kubectl: the taint `recycle-eks/request` is answered once, by the next sweep's execution."""
+"""An operator requests a node with kubectl: the taint `recycle-eks/request` is answered once, by the next sweep's execution."""
 
 import itertools
 import json
@@ -55,7 +55,7 @@ def test_a_node_that_is_tainted_is_recycled_by_the_next_sweep(world, workers, ef
     assert len(world.executions()) == 1 and len(workers.nodes) == 2
 
 
-def test_no_taint_starts_nothing(world, workers):
+def test_without_a_request_taint_nothing_starts(world, workers):
     workers.nodes[0].kubernetes.add_taint("recycle-eks/requests")
     assert sweep(world) is None
 
@@ -66,15 +66,15 @@ def refuse(world, node):
     ask(node)
 
 
-def turned_down(world, node):
-    """What the person sees of it, and that no sweep starts it again."""
+def is_refused(world, node):
+    """The Event for the operator, and the proof that no sweep starts it again."""
     (message,) = events(world, node, "RecycleRefused")
     assert not node.has_taint(REQUEST) and not node.unschedulable
     assert sweep(world) is None
     return message
 
 
-def test_a_request_that_is_refused_is_told_and_not_started_again(world, workers):
+def test_a_refused_request_is_reported_and_not_started_again(world, workers):
     node = workers.nodes[0]
     node.kubernetes.add_taint("team", value="blue")
     refuse(world, node)
@@ -82,14 +82,14 @@ def test_a_request_that_is_refused_is_told_and_not_started_again(world, workers)
     end = sweep(world)
 
     assert end.error == "PreflightRefused"
-    assert "scale_in_protection" in turned_down(world, node)
+    assert "scale_in_protection" in is_refused(world, node)
     assert node.has_taint("team")
     ask(node)
     world.aws.client("autoscaling").set_instance_protection(
         AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ProtectedFromScaleIn=False
     )
     world.run(world.clock.elapsed() + 900)
-    assert sweep(world).outcome == "recycled", "who asks again is heard again, in the next quarter of an hour"
+    assert sweep(world).outcome == "recycled", "a second request is answered in the next quarter of an hour"
 
 
 def test_a_module_whose_defaults_make_no_sense_says_so_on_the_node(world, workers):
@@ -98,10 +98,10 @@ def test_a_module_whose_defaults_make_no_sense_says_so_on_the_node(world, worker
     ask(node)
 
     assert sweep(world).error == "InvalidInput"
-    assert "evict" in turned_down(world, node)
+    assert "evict" in is_refused(world, node)
 
 
-def test_where_a_dry_run_is_the_default_the_plan_is_the_answer(world, workers):
+def test_if_a_dry_run_is_the_default_the_plan_is_the_answer(world, workers):
     node = workers.nodes[0]
     world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
     ask(node)
@@ -114,10 +114,10 @@ def test_where_a_dry_run_is_the_default_the_plan_is_the_answer(world, workers):
     world.forget_calls()
     ask(node)
     assert world.recycle(node).finishes().outcome == "planned"
-    assert world.writes() == [] and node.has_taint(REQUEST), "a dry run that nobody's taint has started writes nothing"
+    assert world.writes() == [] and node.has_taint(REQUEST), "a dry run that no taint has started writes nothing"
 
 
-def test_an_execution_that_somebody_else_has_started_does_not_answer_when_it_is_refused(world, workers):
+def test_a_refused_execution_that_was_not_requested_does_not_answer_the_request(world, workers):
     node = workers.nodes[0]
     refuse(world, node)
     world.forget_calls()
@@ -141,7 +141,7 @@ def test_a_request_for_a_node_that_is_being_recycled_is_no_second_recycling(worl
 
 
 @pytest.mark.parametrize("state", ["WaitForReplacement", "WaitForPods"])
-def test_a_restore_answers_what_was_asked_meanwhile(world, workers, state):
+def test_a_restore_answers_a_request_that_came_during_the_execution(world, workers, state):
     """Before the node is tainted, and after it."""
     world.timings.launch = 3600
     if state == "WaitForPods":
@@ -184,7 +184,7 @@ def test_a_request_for_a_node_that_was_left_in_standby_goes_on_with_it(world):
 
 
 def test_a_node_that_its_group_terminates_is_not_begun(world):
-    """One of which the drain has failed: it is a person's."""
+    """The drain of the node has failed: an operator has to act."""
     workers = world.group("retained", size=2, minimum=1, maximum=3, retains=True)
     node = workers.nodes[0]
     node.job("train", annotations={"recycle-eks/drain": "wait"})
@@ -198,7 +198,7 @@ def test_a_node_that_its_group_terminates_is_not_begun(world):
     assert workers.states[node.instance_id].startswith("Terminating")
 
 
-def test_a_node_that_no_group_has_is_refused(world, workers):
+def test_a_node_in_no_group_is_refused(world, workers):
     node = workers.nodes[0]
     world.aws.client("autoscaling").detach_instances(
         AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
@@ -207,10 +207,10 @@ def test_a_node_that_no_group_has_is_refused(world, workers):
     ask(node)
 
     assert sweep(world).error == "PreflightRefused"
-    assert "group" in turned_down(world, node)
+    assert "group" in is_refused(world, node)
 
 
-def test_killed_at_each_call_of_a_refusal_it_is_told_all_the_same(world):
+def test_a_refusal_is_reported_although_its_function_is_killed_at_each_call(world):
     def run():
         node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
         refuse(world, node)
@@ -230,13 +230,13 @@ def test_killed_at_each_call_of_a_refusal_it_is_told_all_the_same(world):
         world.faults.kill(when, action, function="recycle-eks-restore-node", nth=nth)
         node, end = run()
         assert end.error == "PreflightRefused", (action, nth, when)
-        assert turned_down(world, node), (action, nth, when)
+        assert is_refused(world, node), (action, nth, when)
         assert world.faults.not_struck() == []
 
 
 @pytest.mark.parametrize("action", ["kubernetes:POST events", "kubernetes:PATCH nodes"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_killed_while_it_tells_the_plan_it_is_told_once_all_the_same(world, workers, action, when):
+def test_a_plan_is_reported_once_although_its_function_is_killed(world, workers, action, when):
     node = workers.nodes[0]
     world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
     ask(node)

@@ -1,4 +1,4 @@
-"""An execution that fails puts its node back: each cell of the table, people in between, crashes at every call."""
+"""An execution that fails restores its node: each cell of the table, operators in between, crashes at every call."""
 
 import pytest
 
@@ -19,11 +19,11 @@ TABLE = {
     "Launch suspended": {"not launched": SUSPENDED, "empty": SUSPENDED, "has pods": SUSPENDED},
 }
 CELLS = [(row, column) for row, columns in TABLE.items() for column in columns]
-#: Each cell under the readings that we assume, and some under another one: of 57 each eighth, so that the readings take turns.
+#: Each cell under the readings that are assumed, and some under another one: of 57 each eighth, so that the readings alternate.
 UNDER = [(*cell, None) for cell in CELLS] + sample([(*cell, switch) for cell in CELLS for switch in SWITCHES], 7)
 
 
-class Story:
+class FailingExecution:
     """A node with a Job, whose execution fails while its replacement is as a column says."""
 
     def __init__(self, world, row: str, column: str) -> None:
@@ -39,9 +39,7 @@ class Story:
             self.group.next_launch(fails="Insufficient capacity")
         elif column == "pending":
             self.group.next_launch(takes="15m")
-        self.execution = world.recycle(
-            self.node, label_selector="app=train", replacement_timeout=300, drain_timeout=600
-        )
+        self.execution = world.recycle(self.node, label_selector="app=train", replacement_timeout=300, drain_timeout=600)
         if column == "has pods":
             world.at("3m", lambda: self.group.newest.bare_pod("tenant"))
         if row == "Launch suspended":
@@ -53,7 +51,7 @@ class Story:
         return end
 
     def is_unharmed(self) -> None:
-        """Whatever happened, no pod was lost, nobody is left protected, and nothing of ours keeps pods away."""
+        """No pod was lost, no member is still protected, and no taint or cordon of recycle-eks keeps pods away."""
         assert (self.job.phase, self.job.node_name) == ("Running", self.node.name)
         assert self.neighbour.phase == "Running"
         if self.column == "has pods":
@@ -71,34 +69,34 @@ class Story:
 
 
 @pytest.mark.parametrize(("row", "column", "switch"), UNDER)
-def test_a_node_goes_back_by_the_table(world, row, column, switch):
+def test_a_node_is_restored_by_the_table(world, row, column, switch):
     if switch:
         setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
-    # Where AWS launches nothing at the maximum, nothing can be launched, be empty, or have pods there.
+    # If AWS launches nothing at the maximum, no replacement can be pending, be empty, or have pods there.
     if switch == "enter_standby_at_max_launches" and SIZES[row][1] == SIZES[row][2]:
         column = "not launched"
-    story = Story(world, row, column)
+    failing = FailingExecution(world, row, column)
     expected = TABLE[row][column]
 
-    end = story.finishes()
+    end = failing.finishes()
 
-    story.is_unharmed()
+    failing.is_unharmed()
     minimum, _, maximum = SIZES[row]
     first = "ReplacementTimedOut" if column in ("not launched", "pending") else "DrainTimedOut"
     if isinstance(expected, int):
         assert (end.status, end.error) == ("FAILED", first), end.cause
         assert "The node was restored" in end.cause
         assert ("its replacement has pods" in end.cause) == (column == "has pods")
-        assert story.group.sizes == (minimum, expected, maximum)
-        assert sorted(story.group.states.values()) == ["InService"] * expected
-        story.leaves_nothing()
+        assert failing.group.sizes == (minimum, expected, maximum)
+        assert sorted(failing.group.states.values()) == ["InService"] * expected
+        failing.leaves_nothing()
     else:
         assert (end.status, end.error) == ("FAILED", "LeftInStandby"), end.cause
         assert end.cause.startswith(f"{first}: ") and expected in end.cause
-        assert story.group.states[story.node.instance_id] == "Standby"
-        assert story.group.sizes == (minimum, 2, maximum)
-        assert "recycle-eks/claim" not in story.node.annotations
-        assert not {"recycle-eks:claim", "recycle-eks:restore-log"} & set(world.instance(story.node.instance_id).tags)
+        assert failing.group.states[failing.node.instance_id] == "Standby"
+        assert failing.group.sizes == (minimum, 2, maximum)
+        assert "recycle-eks/claim" not in failing.node.annotations
+        assert not {"recycle-eks:claim", "recycle-eks:restore-log"} & set(world.instance(failing.node.instance_id).tags)
 
 
 def test_a_launch_that_takes_too_long_leaves_the_group_one_larger_and_says_so(world):
@@ -113,7 +111,7 @@ def test_a_launch_that_takes_too_long_leaves_the_group_one_larger_and_says_so(wo
     assert sorted(workers.states.values()) == ["InService", "InService", "Pending"]
 
 
-# People
+# Operators
 
 
 @pytest.fixture
@@ -132,7 +130,7 @@ def fails_to_drain(world, node, **fields):
 
 
 def marks(world, node) -> list[str]:
-    """What is left of us on the node and on its instance."""
+    """The names of recycle-eks on the node and on its instance."""
     found = [*node.annotations, *node.labels, *world.instance(node.instance_id).tags]
     return [key for key in found if key.startswith("recycle-eks")]
 
@@ -148,7 +146,7 @@ def test_a_node_that_was_cordoned_before_stays_so(world, node, job):
     assert not marks(world, node)
 
 
-def test_a_node_that_a_person_cordons_anew_in_the_middle_stays_cordoned(world, node, job):
+def test_a_node_that_an_operator_cordons_anew_stays_cordoned(world, node, job):
     world.at("5m", node.kubernetes.uncordon)
     world.at("6m", node.kubernetes.cordon)
 
@@ -160,7 +158,7 @@ def test_a_node_that_a_person_cordons_anew_in_the_middle_stays_cordoned(world, n
     assert not marks(world, node)
 
 
-def test_a_node_that_a_person_uncordons_in_the_middle_stays_uncordoned(world, node, job):
+def test_a_node_that_an_operator_uncordons_stays_uncordoned(world, node, job):
     world.at("5m", node.kubernetes.uncordon)
 
     end = fails_to_drain(world, node).finishes()
@@ -181,7 +179,7 @@ def test_taints_and_labels_of_others_stay(world, node, job):
     assert node.labels[EXCLUDE] == "its-owner"
 
 
-def test_a_node_that_was_on_its_way_out_comes_back_to_its_balancers(world, node):
+def test_a_node_that_was_leaving_comes_back_to_its_balancers(world, node):
     world.faults.refuse(
         "autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, function="detach-terminate"
     )
@@ -194,7 +192,7 @@ def test_a_node_that_was_on_its_way_out_comes_back_to_its_balancers(world, node)
     assert not marks(world, node)
 
 
-def test_where_aws_refuses_the_way_back_to_its_end_the_cause_and_the_notification_say_how_the_node_is(world, node, job):
+def test_if_aws_refuses_a_restore_the_cause_and_the_notification_describe_the_node(world, node, job):
     world.faults.refuse("ec2:DeleteTags", code="UnauthorizedOperation", message="no", status=403, times=None)
 
     end = fails_to_drain(world, node).finishes()
@@ -209,15 +207,15 @@ def test_where_aws_refuses_the_way_back_to_its_end_the_cause_and_the_notificatio
     told = [text for text in world.notifications if subject in text]
     assert len(told) == 1 and left in told[0] and "delete-tags" in told[0]
     assert node.group.states[node.instance_id] == "InService" and not node.unschedulable
-    assert "recycle-eks/claim" not in node.annotations and "recycle-eks/group" not in node.labels, "it would hold up its group"
-    # What was refused is tried again after six hours.
+    assert "recycle-eks/claim" not in node.annotations and "recycle-eks/group" not in node.labels, "it would delay its group"
+    # A refused restore is tried again after six hours.
     assert world.sweep().finishes().status == "SUCCEEDED"
     world.run(end.at + 6 * 3600 + 60)
     swept = world.sweep().finishes()
     assert swept.error == "SweepFailed" and left in swept.cause, swept.cause
 
 
-def test_who_is_protected_by_a_person_stays_protected(world, node, job):
+def test_an_instance_that_an_operator_protected_stays_protected(world, node, job):
     other = node.group.nodes[1]
     node.group.protect(other)
 
@@ -228,7 +226,7 @@ def test_who_is_protected_by_a_person_stays_protected(world, node, job):
     assert members == {other.instance_id: True, node.instance_id: False}
 
 
-def test_a_person_who_exits_standby_during_the_restore_is_not_fought_with(world, node, job):
+def test_an_instance_that_an_operator_takes_out_of_standby_stays_there(world, node, job):
     execution = fails_to_drain(world, node)
     world.clock.run(until=lambda: bool(execution.entered("WaitForRestore")))
     world.aws.client("autoscaling").exit_standby(AutoScalingGroupName="workers", InstanceIds=[node.instance_id])
@@ -241,7 +239,7 @@ def test_a_person_who_exits_standby_during_the_restore_is_not_fought_with(world,
     assert not marks(world, node)
 
 
-def test_a_way_back_that_opens_while_it_is_tried_is_taken(world, node, job):
+def test_a_restore_that_becomes_possible_is_made(world, node, job):
     world.faults.refuse("autoscaling:ExitStandby", code="AccessDenied", status=403, times=3)
 
     end = fails_to_drain(world, node).finishes()
@@ -250,7 +248,7 @@ def test_a_way_back_that_opens_while_it_is_tried_is_taken(world, node, job):
     assert node.group.states[node.instance_id] == "InService" and not marks(world, node)
 
 
-def test_a_way_back_that_does_not_open_leaves_the_node_in_standby_and_says_why(world, node, job):
+def test_a_restore_that_stays_impossible_leaves_the_node_in_standby_with_the_reason(world, node, job):
     world.faults.refuse("autoscaling:ExitStandby", code="AccessDenied", message="not authorized", status=403, times=None)
 
     end = fails_to_drain(world, node).finishes()
@@ -273,7 +271,7 @@ def test_another_execution_goes_on_from_standby_when_there_is_capacity(world):
     assert sorted(workers.states.values()) == ["InService"] * 2
 
 
-def test_a_node_that_was_restore_is_recycled_by_the_next_execution_from_the_beginning(world, node, job):
+def test_a_restored_node_is_recycled_by_the_next_execution_from_the_beginning(world, node, job):
     assert fails_to_drain(world, node).finishes().error == "DrainTimedOut"
     job.finishes()
     world.forget_calls()
@@ -298,7 +296,7 @@ def test_a_redriven_execution_touches_nothing_after_the_restore(world, node, job
 
 
 def failing(world):
-    """A drain that fails at the group's minimum with an empty replacement: every kind of step is in its put-back."""
+    """A drain that fails at the group's minimum with an empty replacement: every kind of step is in its restore."""
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
     node.job("train", labels={"app": "train"})
@@ -307,7 +305,7 @@ def failing(world):
 
 @pytest.fixture(scope="module")
 def restore_calls(deployed_world):
-    """Every (action, n-th time) with which the put-back changes something in a run without faults."""
+    """Every (action, n-th time) with which the restore changes something in a run without faults."""
     world = deployed_world
     world.reset()
     _, node = failing(world)

@@ -45,7 +45,7 @@ def runs(world):
 
 
 def only(end):
-    """What the rotation says of its only group, whether it is its output or its error's cause."""
+    """The rotation's report of its only group, from its output or its error's cause."""
     (group,) = (end.output or json.loads(end.cause))["groups"]
     return group
 
@@ -55,7 +55,7 @@ def pause(world, group, value="true"):
     world.aws.client("autoscaling").create_or_update_tags(Tags=[{**tag, "PropagateAtLaunch": False}])
 
 
-def test_what_is_outdated_is_replaced_group_by_group_and_leaves_no_mark(world, groups):
+def test_outdated_nodes_are_replaced_group_by_group_and_no_mark_stays(world, groups):
     before = {instance for group in groups for instance in group.instances}
     seen = []
     world.at("90s", lambda: seen.append(len(marked(world))))
@@ -92,7 +92,7 @@ def test_the_mark_is_the_one_that_the_input_asks_for(world, workers, mark, effec
     taints = lambda: [taint["effect"] for node in marked(world) for taint in node.taints if taint["key"] == MARK]  # noqa: E731
     world.at("90s", lambda: seen.append((taints(), sum(MARK in node.annotations for node in world.kubernetes.nodes()))))
     end = world.rotate(at_once=1, mark=mark).finishes()
-    # Whoever comes meanwhile is told by the annotation, with a taint or without.
+    # The annotation marks the nodes for another rotation, with a taint or without.
     assert seen == [(effects, 3)]
     assert only(end)["recycled"] == 3 and not marked(world)
 
@@ -119,7 +119,7 @@ def test_the_nodes_come_zone_by_zone_and_that_of_the_oldest_first(world):
     assert started(world) == sorted(zones, key=lambda node: (oldest[zones[node]], node))
 
 
-def test_stopped_and_redriven_it_goes_on_with_the_nodes_that_had_not_begun(world, workers):
+def test_a_stopped_and_redriven_rotation_goes_on_with_the_nodes_that_had_not_begun(world, workers):
     order = sorted(workers.instances)
     rotation = world.rotate(at_once=1, failure_budget=1)
     world.run("60s")
@@ -132,7 +132,7 @@ def test_stopped_and_redriven_it_goes_on_with_the_nodes_that_had_not_begun(world
     assert order[0] in workers.instances and not marked(world)
 
 
-def test_redriven_after_it_has_failed_it_only_fails_again(world, workers, stubborn):
+def test_a_failed_rotation_only_fails_again_when_redriven(world, workers, stubborn):
     recycle = {"label_selector": "app=train", "drain_timeout": 600}
     rotation = world.rotate(at_once=1, recycle=recycle)
     first = rotation.finishes()
@@ -201,7 +201,7 @@ def test_when_a_node_fails_no_other_is_begun(world, workers, stubborn):
 
 
 @pytest.mark.parametrize("terms", [{"on_failure": "continue"}, {"failure_budget": 1}])
-def test_a_failure_that_is_allowed_stops_nothing(world, workers, stubborn, terms):
+def test_a_failure_within_the_budget_stops_nothing(world, workers, stubborn, terms):
     end = rotate_past(world, **terms)
     assert end.error == "RotationFailed"
     assert (only(end)["recycled"], len(only(end)["failed"]), only(end)["left"]) == (2, 1, 0)

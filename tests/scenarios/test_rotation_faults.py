@@ -1,5 +1,5 @@
-"""A rotation that is stopped, crashes, is started twice, throttled or disturbed: whatever comes, the world is whole afterwards,
-and started again it finishes the rest. What is judged is the world, never our own records."""
+"""A rotation that is stopped, crashes, is started twice, throttled or disturbed. Nodes and groups are whole
+afterwards, and a rotation that is started again finishes the rest. The live state is judged, never the records of recycle-eks."""
 
 import json
 import math
@@ -33,19 +33,19 @@ class Fleet:
         return min(group.nodes, key=lambda node: node.instance_id)
 
     def finish(self, job):
-        """Who was killed before has not finished."""
+        """A job that was killed before has not finished."""
         if job.exists and not job.is_terminating:
             job.finishes()
             self.done.append(job)
 
     def expects_the_end_of(self, node):
-        """A person, or the machine's own failure, ends it with all that is on it: none of our doing."""
+        """An operator, or the machine's own failure, ends it with all that is on it. recycle-eks did not end it."""
         self.by_hand[node.instance_id] = self.world.clock.elapsed()
         self.jobs = [job for job in self.jobs if not job.exists or job.node_name != node.name]
 
     @property
     def died(self):
-        """The machines that ended with pods at work, before a person or a failure of their own would have ended them."""
+        """The machines that ended with pods at work, before an operator or a failure of their own would have ended them."""
         return [end for end in self.world.ends if end.pods and end.at < self.by_hand.get(end.instance_id, math.inf)]
 
     @property
@@ -63,7 +63,7 @@ class Fleet:
             world.clock.run(until=lambda: not running(), limit=world.clock.elapsed() + 86_400)
 
     def is_whole(self):
-        """What has to be true whatever happened. A group is larger by no more than the nodes that came back beside replacements
+        """The conditions after every fault. A group is larger by no more than the nodes that came back beside replacements
         that have pods (docs/SEMANTICS.md says so)."""
         self.idle()
         assert self.died == []
@@ -82,7 +82,7 @@ class Fleet:
         return [instance for instance in self.old[group.name] if instance in group.instances]
 
     def is_finished_by_another(self, **terms):
-        """Started again, the rotation does what is left, and nothing that was done."""
+        """A rotation that is started again recycles the remaining nodes, and no other."""
         rest = {group.name: len(self.left(group)) for group in self.living if self.left(group)}
         end = self.world.rotate(**{**WAITED, **terms}).finishes()
         assert end.outcome == ("rotated" if rest else "nothing_selected"), end
@@ -95,8 +95,8 @@ def groups_of(end):
     return {group["group"]: group for group in (end.output or json.loads(end.cause))["groups"]}
 
 
-def tells_the_truth(fleet, *ends):
-    """What rotations say of the groups that are there is what the world shows. Another execution has recycled a duplicate."""
+def reports_are_true(fleet, *ends):
+    """The reports of rotations about groups that still exist are true. Another execution has recycled a duplicate."""
     for group in fleet.living:
         told = [groups_of(end)[group.name] for end in ends if group.name in groups_of(end)]
         gone = set(fleet.old[group.name]) - set(group.instances) - set(fleet.by_hand)
@@ -131,7 +131,7 @@ PHASES = [
 
 
 @pytest.mark.parametrize("state", sample(PHASES, 5, first=2))
-def test_stopped_in_any_phase_it_is_restore_and_finished_by_the_next(world, fleet, state):
+def test_a_rotation_stopped_in_any_phase_is_restored_and_finished_by_the_next(world, fleet, state):
     rotation = world.rotate(**WAITED)
     world.clock.run(until=lambda: entered(world, state) > 0, limit=86_400)
     assert entered(world, state), rotation.path
@@ -143,7 +143,7 @@ def test_stopped_in_any_phase_it_is_restore_and_finished_by_the_next(world, flee
 
 
 @pytest.mark.parametrize(("seed", "moment"), [(1, "2m"), (2, "12m"), (3, "12m")])
-def test_stopped_at_any_moment_in_any_order_it_is_restore(world, seed, moment):
+def test_a_rotation_stopped_at_any_moment_in_any_order_is_restored(world, seed, moment):
     world.reset(seed=seed)
     fleet = Fleet(world)
     rotation = world.rotate(**WAITED)
@@ -152,7 +152,7 @@ def test_stopped_at_any_moment_in_any_order_it_is_restore(world, seed, moment):
     fleet.is_whole()
 
 
-def test_aborted_from_the_command_line_its_nodes_are_restore_too(world, cli, fleet):
+def test_the_nodes_of_a_rotation_aborted_from_the_command_line_are_restored(world, cli, fleet):
     rotation = world.rotate(**WAITED)
     world.run("10m")
     told = cli("abort", rotation.arn)
@@ -163,7 +163,7 @@ def test_aborted_from_the_command_line_its_nodes_are_restore_too(world, cli, fle
 
 
 @pytest.mark.parametrize("which", ["the rotation", "a group"])
-def test_crashed_it_is_restore_and_finished_by_the_next(world, fleet, which):
+def test_a_crashed_rotation_is_restored_and_finished_by_the_next(world, fleet, which):
     rotation = world.rotate(**WAITED)
     world.run("10m")
     broken = world.engine.execution(rotation.arn) if which == "the rotation" else children(world)[0]
@@ -180,7 +180,7 @@ def test_crashed_it_is_restore_and_finished_by_the_next(world, fleet, which):
     fleet.is_finished_by_another()
 
 
-def test_whose_function_is_gone_for_good_begins_nothing_more_and_says_so(world, fleet):
+def test_a_rotation_whose_function_is_gone_for_good_begins_no_node_and_says_so(world, fleet):
     rotation = world.rotate(at_once=1, **WAITED)
     world.run("10m")
     world.faults.invoke("select-nodes", times=None)
@@ -192,18 +192,18 @@ def test_whose_function_is_gone_for_good_begins_nothing_more_and_says_so(world, 
     assert {name: (told["recycled"], [each["why"] for each in told["failed"]]) for name, told in groups_of(end).items()} == {
         name: (1, ["Lambda.ServiceException"]) for name in ("api", "batch")
     }
-    tells_the_truth(fleet, end)
+    reports_are_true(fleet, end)
     fleet.is_whole()
     fleet.is_finished_by_another()
 
 
 @pytest.mark.parametrize("seed", [None, 1])
-def test_of_two_that_are_started_at_once_each_node_is_recycled_by_one(world, seed):
+def test_two_rotations_started_at_once_recycle_each_node_once(world, seed):
     world.reset(seed=seed)
     fleet = Fleet(world)
     rotations = [world.rotate(**WAITED) for _ in range(2)]
     ends = [rotation.finishes() for rotation in rotations]
-    tells_the_truth(fleet, *ends)
+    reports_are_true(fleet, *ends)
     for end in ends:
         failed = [failed["why"] for told in groups_of(end).values() for failed in told["failed"]]
         assert all(why.startswith("duplicate: ") for why in failed), failed
@@ -212,7 +212,7 @@ def test_of_two_that_are_started_at_once_each_node_is_recycled_by_one(world, see
     fleet.is_whole()
 
 
-def test_one_that_is_started_ten_minutes_later_leaves_the_groups_to_the_first(world, fleet):
+def test_a_rotation_started_ten_minutes_later_leaves_the_groups_to_the_first(world, fleet):
     first = world.rotate(at_once=1, **WAITED)
     world.run("10m")
     second = world.rotate(**WAITED)
@@ -221,12 +221,12 @@ def test_one_that_is_started_ten_minutes_later_leaves_the_groups_to_the_first(wo
     assert [(told["recycled"], told["why"]) for told in groups_of(ends[1]).values()] == [
         (0, [f"{first.arn} is at work on it"])
     ] * 2
-    tells_the_truth(fleet, *ends)
+    reports_are_true(fleet, *ends)
     fleet.is_whole()
 
 
 @pytest.mark.parametrize("moment", ["1m", "10m", "25m"])
-def test_a_group_that_is_deleted_in_the_middle_is_nothing_to_the_other(world, fleet, moment):
+def test_a_group_deleted_in_the_middle_does_not_affect_the_other(world, fleet, moment):
     api, batch = fleet.groups
 
     def delete():
@@ -238,7 +238,7 @@ def test_a_group_that_is_deleted_in_the_middle_is_nothing_to_the_other(world, fl
     end = world.rotate(at_once=1, **WAITED).finishes()
 
     assert groups_of(end)["api"]["recycled"] == 2
-    tells_the_truth(fleet, end)
+    reports_are_true(fleet, end)
     fleet.is_whole()
     fleet.is_finished_by_another()
 
@@ -250,7 +250,7 @@ def test_three_minutes_of_throttling_everywhere_are_outlived(world, fleet):
     end = world.rotate(**WAITED).finishes()
 
     assert end.outcome == "rotated", end
-    tells_the_truth(fleet, end)
+    reports_are_true(fleet, end)
     assert not any(fleet.left(group) for group in fleet.groups)
     fleet.is_whole()
 
@@ -276,15 +276,15 @@ def never_drained(world, fleet):
 
 @pytest.mark.parametrize("failure", [never_ready, never_drained])
 @pytest.mark.parametrize(("terms", "recycled", "left"), [({}, 1, 1), ({"on_failure": "continue"}, 2, 0)])
-def test_a_node_that_fails_in_the_middle_is_restore_and_stops_the_others_or_not(world, three, trouble, terms, recycled, left):
+def test_a_node_that_fails_in_the_middle_is_restored_and_stops_the_others_or_not(world, three, failure, terms, recycled, left):
     second = sorted(three.groups[0].instances)[1]
-    trouble(world, three)
+    failure(world, three)
     end = world.rotate(at_once=1, **WAITED, **terms).finishes()
 
     assert end.error == "RotationFailed"
     told = groups_of(end)["api"]
     assert (told["recycled"], [each["node"] for each in told["failed"]], told["left"]) == (recycled, [second], left)
-    tells_the_truth(three, end)
+    reports_are_true(three, end)
     world.run(max(world.clock.elapsed(), world.seconds("4h5m")))
     three.is_whole()
     three.is_finished_by_another()
@@ -294,7 +294,7 @@ def test_a_node_whose_replacement_was_not_ready_is_tried_again(world, three):
     never_ready(world, three)
     end = world.rotate(at_once=1, retries=1, **WAITED).finishes()
     assert end.outcome == "rotated" and groups_of(end)["api"]["recycled"] == 3, end
-    tells_the_truth(three, end)
+    reports_are_true(three, end)
     three.is_whole()
 
 
@@ -320,12 +320,12 @@ def test_a_node_that_is_lost_has_failed_although_it_is_gone(world, three, terms,
     three.is_finished_by_another()
 
 
-def test_a_new_version_in_the_middle_is_the_next_rotations(world, three):
+def test_a_new_version_in_the_middle_is_left_to_the_next_rotation(world, three):
     (group,) = three.groups
     world.at("10m", group.gets_a_new_template)
     end = world.rotate(at_once=1, **WAITED).finishes()
     assert end.outcome == "rotated"
-    tells_the_truth(three, end)
+    reports_are_true(three, end)
     three.is_whole()
 
     again = world.rotate().finishes()
@@ -334,7 +334,7 @@ def test_a_new_version_in_the_middle_is_the_next_rotations(world, three):
     assert world.rotate().finishes().outcome == "nothing_selected"
 
 
-def test_a_person_pauses_terminates_brings_back_and_resumes_meanwhile(world, three):
+def test_an_operator_pauses_terminates_brings_back_and_resumes(world, three):
     (group,) = three.groups
     first, second, third = sorted(group.nodes, key=lambda node: node.instance_id)
     client = world.aws.client("autoscaling")
@@ -359,12 +359,12 @@ def test_a_person_pauses_terminates_brings_back_and_resumes_meanwhile(world, thr
     assert told["why"] == ["is no longer a member of its group"]
     began = [each.entered("ClaimNode")[0] for each in world.executions()]
     assert len(began) == 2 and began[1] > world.seconds("2h")
-    tells_the_truth(three, end)
+    reports_are_true(three, end)
     three.is_whole()
     three.is_finished_by_another()
 
 
-def test_cluster_autoscaler_beside_it_takes_nothing_that_it_works_on(world, three):
+def test_cluster_autoscaler_removes_no_node_that_the_rotation_works_on(world, three):
     (group,) = three.groups
     autoscaler = world.cluster_autoscaler(unneeded_time="10m")
     end = world.rotate(**WAITED).finishes()

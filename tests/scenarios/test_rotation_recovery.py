@@ -1,4 +1,4 @@
-"""What breaks a rotation from the side: nodes that never join, people who do not look, AWS that refuses."""
+"""Rotations that are disturbed: nodes that never join, operators who do not react, AWS that refuses."""
 
 import json
 
@@ -14,7 +14,7 @@ def workers_of(world, size=3, minimum=1, maximum=6):
 
 
 def only(end):
-    """What the rotation says of its only group."""
+    """The rotation's report of its only group."""
     (group,) = (end.output or json.loads(end.cause))["groups"]
     return group
 
@@ -41,7 +41,7 @@ def test_a_template_whose_nodes_never_join_costs_one_node_and_not_the_group(worl
     assert set(old[1:]) <= set(workers.instances)
 
 
-def test_a_group_of_one_at_a_time_that_is_paused_is_left_after_one_day_and_not_after_one_for_each_node(world):
+def test_a_paused_group_of_one_at_a_time_is_left_after_one_day_in_all(world):
     workers = workers_of(world)
     pause(world, workers)
     end = world.rotate(at_once=1).finishes()
@@ -91,7 +91,7 @@ def test_a_group_whose_execution_broke_is_not_rotated_however_aws_lists_it(world
     assert told["what_to_do"][1].endswith(rotation.arn)
 
 
-def test_a_question_that_cannot_be_asked_is_a_failure(world):
+def test_a_failed_admission_is_a_failure(world):
     workers = workers_of(world)
     world.faults.invoke("select-nodes", nth=3, times=None)
     end = world.rotate(at_once=1).finishes()
@@ -100,7 +100,7 @@ def test_a_question_that_cannot_be_asked_is_a_failure(world):
     assert len(only(end)["failed"]) == len(workers.instances)
 
 
-def test_a_mark_that_names_no_rotation_of_ours_stops_neither_the_sweep_nor_a_rotation(world):
+def test_a_mark_without_a_known_rotation_stops_neither_the_sweep_nor_a_rotation(world):
     workers = workers_of(world)
     theirs = "arn:aws:states:eu-west-1:123456789012:execution:elses-rotate-nodes:one"
     ours = world.rotate(dry_run=True)
@@ -123,7 +123,7 @@ def of_template(world, group):
     return lambda given: found["LaunchTemplateId"] in json.dumps(given)
 
 
-def test_where_the_first_node_cannot_be_started_at_all_the_second_waits_for_half_an_hour(world):
+def test_the_second_node_waits_half_an_hour_if_the_first_cannot_be_started(world):
     workers = workers_of(world, size=2)
     first, second = sorted(workers.instances)
     world.faults.refuse(
@@ -147,7 +147,7 @@ def test_a_template_that_cannot_be_read_leaves_that_group_and_is_named(world):
     assert "2 nodes to recycle, in 1 of 2 groups" in end.output["reason"]
 
 
-def test_a_template_that_cannot_be_read_is_nothing_to_a_rotation_that_does_not_ask_for_it(world):
+def test_a_template_that_cannot_be_read_does_not_affect_a_rotation_without_it(world):
     workers = workers_of(world)
     first = min(workers.instances)
     world.faults.refuse("ec2:DescribeLaunchTemplateVersions", code="UnauthorizedOperation", times=None)
@@ -168,7 +168,7 @@ def test_a_template_that_can_no_longer_be_read_leaves_the_rest_of_the_group(worl
     assert only(end)["why"][0].startswith("the launch template of workers cannot be read: ")
 
 
-def test_the_canary_asks_nobody_while_the_first_node_is_worked_on(world):
+def test_the_canary_makes_no_calls_while_the_first_node_is_worked_on(world):
     for name in ("alpha", "beta", "gamma"):
         world.group(name, size=5, minimum=1, maximum=10).gets_a_new_template()
     rotation = world.rotate(at_once=5)

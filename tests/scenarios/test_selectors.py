@@ -1,4 +1,4 @@
-"""Which pods are waited for: selector, namespaces, our annotation, and a person who moves the deadline."""
+"""Which pods are waited for: selector, namespaces, the annotation, and an operator who moves the deadline."""
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_an_empty_selector_waits_for_no_pod_by_label(world, node):
 
 
 def test_pods_that_run_to_completion_are_waited_for_by_default(world, node):
-    """A Job's, and those of a controller that nobody here knows."""
+    """Pods of a Job, and of a controller of an unknown kind."""
     job = node.job("train")
     node.deployment("web", replicas=1)
     world.at("20m", job.finishes)
@@ -77,7 +77,7 @@ def test_a_star_waits_for_every_pod(world, node):
 
 
 @pytest.mark.parametrize("selector", ["", "app=train", "tier in (train)", "*"])
-def test_our_annotation_wins_over_every_selector(world, node, selector):
+def test_the_drain_annotation_wins_over_every_selector(world, node, selector):
     labels = {"app": "train", "tier": "train"}
     waits = node.job("waits", annotations={"recycle-eks/drain": "wait"})
     node.job("evicts", labels=labels, annotations={"recycle-eks/drain": "evict"})
@@ -91,7 +91,7 @@ def test_our_annotation_wins_over_every_selector(world, node, selector):
     assert evicted(world) == {"evicts"}
 
 
-def test_with_evict_none_nothing_is_evicted_but_what_the_annotation_names(world, node):
+def test_with_evict_none_only_annotated_pods_are_evicted(world, node):
     job = node.job("train", labels={"app": "train"})
     node.deployment("web", replicas=2)
     node.job("asked", annotations={"recycle-eks/drain": "evict"})
@@ -103,7 +103,7 @@ def test_with_evict_none_nothing_is_evicted_but_what_the_annotation_names(world,
     assert evicted(world) == {"asked"}
 
 
-def test_a_person_moves_the_deadline_of_a_running_drain(world, node):
+def test_an_operator_moves_the_deadline_of_a_running_drain(world, node):
     job = node.job("train", labels={"app": "train"})
     world.at("10m", lambda: node.annotate("recycle-eks/drain-until", "2027-01-01T01:00:00Z"))
     world.at("40m", job.finishes)
@@ -114,7 +114,7 @@ def test_a_person_moves_the_deadline_of_a_running_drain(world, node):
     assert end.at >= 40 * MINUTE
 
 
-def test_a_person_ends_a_drain_now(world, node):
+def test_an_operator_ends_a_drain_now(world, node):
     node.job("train", labels={"app": "train"})
     world.at("10m", lambda: node.annotate("recycle-eks/drain-until", "now"))
 

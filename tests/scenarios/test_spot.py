@@ -9,7 +9,7 @@ WAITS = {"recycle-eks/drain": "wait"}
 
 
 def interrupted(world, node, **fields):
-    """What the rule for interruption warnings starts, two minutes before EC2 takes the instance."""
+    """The execution that the rule for interruption warnings starts, two minutes before EC2 takes the instance."""
     at = world.clock.now() + 120
     world.at(world.clock.elapsed() + 120, node.is_terminated_in_the_console)
     return world.recycle(node, urgency="spot", interrupted_at=iso(at), **fields)
@@ -19,7 +19,7 @@ def iso(moment: float) -> str:
     return datetime.datetime.fromtimestamp(moment, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def test_every_pod_gets_what_is_left_of_two_minutes(world):
+def test_every_pod_gets_the_rest_of_two_minutes(world):
     workers = world.group("workers", size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
     web = node.deployment("web", replicas=2, grace=30, exits_after=5)
@@ -50,7 +50,7 @@ def test_pods_that_do_not_end_in_time_are_named(world):
     assert sorted(workers.states.values()) == ["InService"] * 2
 
 
-def test_an_interruption_that_does_not_come_puts_a_node_back_that_could_not_be_emptied(world):
+def test_a_node_that_could_not_be_emptied_is_restored_if_the_interruption_does_not_come(world):
     workers = world.group("workers", size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
     web = node.deployment("web", replicas=1)
@@ -79,7 +79,7 @@ def test_an_interruption_takes_a_planned_drain_over_in_standby_or_before(world, 
     assert sorted(workers.states.values()) == ["InService"] * 2
 
 
-def test_an_interruption_takes_over_what_a_recommendation_began(world):
+def test_an_interruption_takes_over_from_a_recommendation(world):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     node = workers.nodes[0]
     node.job("train", annotations=WAITS, exits_after=10)
@@ -92,7 +92,7 @@ def test_an_interruption_takes_over_what_a_recommendation_began(world):
     assert recommended.finishes().outcome == "superseded"
 
 
-def test_a_recommendation_is_an_ordinary_drain_that_waits_for_nobodys_turn(world):
+def test_a_recommendation_is_an_ordinary_drain_that_does_not_queue(world):
     workers = world.group("workers", size=3, minimum=1, maximum=6)
     first, second = workers.nodes[:2]
     first.deployment("slow", replicas=1, exits_after=1_200, grace=3_600)
@@ -107,7 +107,7 @@ def test_a_recommendation_is_an_ordinary_drain_that_waits_for_nobodys_turn(world
     assert world.executions()[1].entered("WaitInQueue") == []
 
 
-def test_an_interruption_of_a_member_that_our_hook_holds_lets_go_in_time(world):
+def test_an_interruption_of_a_member_under_the_hook_completes_it_in_time(world):
     workers = world.group("held", size=2, minimum=1, maximum=4)
     node = workers.nodes[0]
     node.job("train", annotations=WAITS, exits_after=10)

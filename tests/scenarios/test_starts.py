@@ -1,4 +1,4 @@
-"""What starts rotations without a rule of EventBridge: alarms that tell a topic, schedules, a changed value."""
+"""Rotations that start without a rule of EventBridge: alarms that publish to a topic, schedules, a changed value."""
 
 import json
 
@@ -21,7 +21,7 @@ def outcomes(world, machine="rotate-nodes"):
     return [execution.finishes().outcome for execution in world.executions(machine)]
 
 
-def test_an_alarm_that_only_a_topic_hears_recycles_its_node_once_however_often_it_is_told(world, workers):
+def test_an_alarm_through_a_topic_recycles_its_node_once_however_often_it_comes(world, workers):
     node = workers.nodes[1]
     world.alarm("node-cpu", ALARM_TOPIC, InstanceId=node.instance_id)
     world.events.silent = "*alarm*"
@@ -50,7 +50,7 @@ def test_an_alarm_that_comes_both_ways_begins_one_recycling(world, workers):
     assert recycling.finishes().outcome == "recycled"
 
 
-def test_the_oldest_of_a_group_is_meant_through_a_topic_too(world, workers):
+def test_an_alarm_through_a_topic_selects_the_oldest_of_a_group(world, workers):
     oldest = min(workers.nodes, key=lambda node: node.instance_id)
     world.events.silent = "*alarm*"
     world.alarm("busy", ALARM_TOPIC, AutoScalingGroupName="workers")
@@ -71,7 +71,7 @@ def test_the_oldest_of_a_group_is_meant_through_a_topic_too(world, workers):
 
 
 @pytest.mark.parametrize("message", ["hello", '{"AlarmName": "node-cpu"}'])
-def test_what_else_a_topic_is_told_starts_nothing(world, workers, message):
+def test_other_messages_of_a_topic_start_nothing(world, workers, message):
     world.alarm("disk", ALARM_TOPIC, InstanceId=workers.nodes[0].instance_id)
     world.turn_alarm("disk", "ALARM")
     world.aws.client("sns").publish(TopicArn=ALARM_TOPIC, Message=message)
@@ -95,7 +95,7 @@ def test_an_alarm_that_cannot_start_a_rotation_is_tried_again_and_at_last_kept(w
     assert "node-cpu" in json.dumps(kept["requestPayload"])
 
 
-# Schedules: the world's clock begins on Friday, 2027-01-01, at midnight UTC.
+# Schedules: the clock of the local world begins on Friday, 2027-01-01, at midnight UTC.
 
 DAY = 86_400
 
@@ -118,7 +118,7 @@ def recycled(world):
     return sorted(json.loads(world.engine.execution(each.arn).input_text)["instance_id"] for each in world.executions())
 
 
-def test_a_schedule_rotates_what_is_not_of_the_groups_template_version_at_its_time_in_its_zone(world, workers):
+def test_a_schedule_rotates_nodes_of_another_template_version_at_its_time_in_its_zone(world, workers):
     old = sorted(node.instance_id for node in workers.nodes)
     new_version(world, EbsOptimized=True)
     world.let_schedules_run()
@@ -135,7 +135,7 @@ def test_a_schedule_rotates_what_is_not_of_the_groups_template_version_at_its_ti
     assert sorted(workers.states.values()) == ["InService"] * 2
 
 
-def test_a_schedule_rotates_what_runs_another_image_once_however_often_it_is_delivered(world, workers):
+def test_a_schedule_rotates_nodes_of_another_image_once_however_often_it_is_delivered(world, workers):
     old = sorted(node.instance_id for node in workers.nodes)
     images = {image["ImageId"] for image in world.aws.client("ec2").describe_images()["Images"]}
     new_version(world, ImageId=min(images - {IMAGE}))
@@ -152,7 +152,7 @@ def test_a_schedule_rotates_what_runs_another_image_once_however_often_it_is_del
     assert outcomes(world)[2:] == ["nothing_selected"]
 
 
-def test_a_schedule_rotates_what_is_too_old_and_leaves_the_others(world, workers):
+def test_a_schedule_rotates_nodes_that_are_too_old_and_leaves_the_others(world, workers):
     old = sorted(node.instance_id for node in workers.nodes)
     scale_out = {"AutoScalingGroupName": "workers", "DesiredCapacity": 3}
     world.at("1d", lambda: world.aws.client("autoscaling").set_desired_capacity(**scale_out))

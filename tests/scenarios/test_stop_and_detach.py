@@ -1,13 +1,13 @@
-"""`dispose: stop` and `dispose: detach`: what becomes of the instance, of its Node, of the other members, whatever goes wrong."""
+"""`dispose: stop` and `dispose: detach`: the instance, its Node, and the other members, with and without faults."""
 
 import pytest
 
 from world.base.faults import sample
 
-#: What is assumed, and the two other readings of a detachment; test_unknowns.py tries them all.
+#: The assumed reading of a detachment, and the two others. test_unknowns.py tries them all.
 SWITCHES = [None, "detach_from_standby_kills_another", "detach_from_standby_launches_extra"]
 KEPT = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-OUR_TAINTS = ("recycle-eks/draining", "recycle-eks/stopped", "recycle-eks/detached", "node.kubernetes.io/out-of-service")
+TAINTS = ("recycle-eks/draining", "recycle-eks/stopped", "recycle-eks/detached", "node.kubernetes.io/out-of-service")
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
@@ -30,8 +30,8 @@ def protected(world):
 
 
 def taints_of(node):
-    """What nobody but us has set."""
-    return [taint["key"] for taint in node.kubernetes.taints if taint["key"] in OUR_TAINTS]
+    """The taints that only recycle-eks sets."""
+    return [taint["key"] for taint in node.kubernetes.taints if taint["key"] in TAINTS]
 
 
 def tags_of(world, node):
@@ -60,7 +60,7 @@ def test_a_stopped_instance_stays_in_standby_with_its_tag_and_a_node_that_says_s
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
-def test_a_detached_instance_runs_on_and_nobody_else_ends_for_it(world, node, switch):
+def test_a_detached_instance_keeps_running_and_no_other_member_ends_for_it(world, node, switch):
     if switch:
         setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
     others = neighbours(node)
@@ -86,7 +86,7 @@ def test_a_detached_instance_runs_on_and_nobody_else_ends_for_it(world, node, sw
 
 
 @pytest.mark.parametrize("value", [None, "false"])
-def test_a_detached_node_is_cluster_autoscalers_again_as_it_was(world, node, value):
+def test_a_detached_node_gets_its_earlier_autoscaler_annotation_back(world, node, value):
     if value:
         node.annotate(KEPT, value)
 
@@ -108,7 +108,7 @@ def test_the_others_are_protected_before_the_detach_and_until_the_group_has_come
     ]
 
 
-def test_whom_a_person_protects_stays_protected(world, node):
+def test_a_member_that_an_operator_protects_stays_protected(world, node):
     other = node.group.nodes[1]
     node.group.protect(other)
 
@@ -117,7 +117,7 @@ def test_whom_a_person_protects_stays_protected(world, node):
 
 
 @pytest.mark.parametrize("action", ["autoscaling:DetachInstances", "autoscaling:SetInstanceProtection"])
-def test_a_detach_that_is_refused_is_restore_and_leaves_nobody_protected(world, node, action):
+def test_a_refused_detach_is_restored_and_leaves_no_member_protected(world, node, action):
     world.faults.refuse(action, code="AccessDenied", status=403, times=None, function="detach-terminate")
 
     end = recycle(world, node, "detach").finishes()
@@ -129,7 +129,7 @@ def test_a_detach_that_is_refused_is_restore_and_leaves_nobody_protected(world, 
 
 
 @pytest.mark.parametrize("stopped_after", ["SetInstanceProtection", "DetachInstances"])
-def test_whoever_stops_it_between_the_calls_the_sweep_leaves_nobody_protected(world, node, stopped_after):
+def test_after_a_stop_between_the_calls_the_sweep_leaves_no_member_protected(world, node, stopped_after):
     world.let_sweep()
     execution = recycle(world, node, "detach")
     action = f"autoscaling:{stopped_after}"
@@ -143,13 +143,13 @@ def test_whoever_stops_it_between_the_calls_the_sweep_leaves_nobody_protected(wo
     if stopped_after == "SetInstanceProtection":
         assert not left and node.group.states[node.instance_id] == "InService"
     else:
-        # What is left of ours on an instance that no group has is a person's to see to.
+        # An operator has to remove the marks of an instance that is in no group.
         told = world.told[-1]
         assert left == {node.name, node.instance_id}
         assert told["severity"] == "critical" and f"({node.instance_id}) is in no group" in told["reason"] and told["what_to_do"]
 
 
-def test_what_dies_on_its_way_out_of_the_group_leaves_nobody_protected(world, node):
+def test_an_instance_that_dies_while_it_is_detached_leaves_no_member_protected(world, node):
     execution = recycle(world, node, "detach")
     world.clock.run(until=lambda: bool(world.calls("autoscaling:DetachInstances", succeeded=True)), limit=world.seconds("1d"))
     node.is_terminated_in_the_console()
@@ -160,7 +160,7 @@ def test_what_dies_on_its_way_out_of_the_group_leaves_nobody_protected(world, no
     assert not protected(world) and not world.leftovers(node.group)
 
 
-def test_whoever_investigates_a_detached_instance_is_not_disturbed_when_the_last_call_is_made_again(world, node):
+def test_a_repeated_last_call_does_not_touch_a_detached_instance(world, node):
     assert recycle(world, node, "detach").finishes().outcome == "recycled"
     calls = len([sample for sample in world.host.samples if sample.function == "recycle-eks-detach-terminate"])
     world.reset()
@@ -198,7 +198,7 @@ def untags_the_claim(parameters):
         ("detach", "ec2:DeleteTags", untags_the_claim),
     ],
 )
-def test_what_has_gone_as_asked_has_not_failed_because_the_last_of_it_was_refused(world, node, dispose, refused, where):
+def test_a_disposal_does_not_fail_because_its_last_call_was_refused(world, node, dispose, refused, where):
     world.faults.refuse(refused, code="Forbidden", status=403, function="detach-terminate", where=where, times=None)
 
     end = recycle(world, node, dispose).finishes()
@@ -213,7 +213,7 @@ def test_what_has_gone_as_asked_has_not_failed_because_the_last_of_it_was_refuse
         assert tags_of(world, node) == {"recycle-eks:stopped" if dispose == "stop" else "recycle-eks:detached"}
 
 
-def test_a_stopped_instance_that_a_person_starts_before_the_sweep_has_seen_to_it_is_let_alone(world, node):
+def test_the_sweep_leaves_a_stopped_instance_alone_that_an_operator_has_started(world, node):
     world.faults.refuse(
         "ec2:DeleteTags",
         code="UnauthorizedOperation",
@@ -233,7 +233,7 @@ def test_a_stopped_instance_that_a_person_starts_before_the_sweep_has_seen_to_it
     assert tags_of(world, node) == {"recycle-eks:stopped"}
 
 
-def test_a_refusal_after_the_detachment_tells_that_it_is_in_no_group(world, node):
+def test_a_refusal_after_the_detachment_reports_that_the_instance_is_in_no_group(world, node):
     world.faults.refuse(
         "ec2:CreateTags",
         code="UnauthorizedOperation",
@@ -255,7 +255,7 @@ def test_a_detached_instance_is_refused_as_long_as_no_group_has_it(world, node):
 
 
 def was_detached_and_is_attached_again(world, node):
-    """By a person, who takes away what kept pods off it. The tag of its earlier life stays."""
+    """An operator attaches it, and removes the taint and the cordon. The earlier tag stays."""
     assert recycle(world, node, "detach").finishes().outcome == "recycled"
     world.aws.client("autoscaling").attach_instances(AutoScalingGroupName=node.group.name, InstanceIds=[node.instance_id])
     node.kubernetes.remove_taints("recycle-eks/detached")
@@ -282,7 +282,7 @@ def test_a_detached_instance_that_is_attached_again_is_recycled_again(world, nod
         assert world.state_of(node.instance_id) == ("stopped" if dispose == "stop" else "terminated")
 
 
-def test_the_result_of_its_earlier_life_does_not_stand_for_the_claim(world, node):
+def test_an_earlier_result_on_the_instance_is_no_result_of_the_claim(world, node):
     was_detached_and_is_attached_again(world, node)
     execution = recycle(world, node, "detach", load_balancer_grace=300)
     world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
@@ -293,7 +293,7 @@ def test_the_result_of_its_earlier_life_does_not_stand_for_the_claim(world, node
     assert node.instance_id in node.group.states
 
 
-def test_the_sweep_puts_back_whom_a_stopped_execution_left_with_the_result_of_its_earlier_life(world, node):
+def test_the_sweep_restores_a_stopped_execution_despite_an_earlier_result(world, node):
     was_detached_and_is_attached_again(world, node)
     world.let_sweep()
     execution = recycle(world, node, "detach", load_balancer_grace=300)
@@ -309,7 +309,7 @@ def test_the_sweep_puts_back_whom_a_stopped_execution_left_with_the_result_of_it
     ("field", "text"), [({"replacement": "after"}, 'allows only dispose "terminate"'), ({"hook": {}}, "hook")]
 )
 @pytest.mark.parametrize("dispose", ["stop", "detach"])
-def test_what_makes_no_sense_together_is_refused(world, node, dispose, field, text):
+def test_fields_that_exclude_each_other_are_refused(world, node, dispose, field, text):
     end = recycle(world, node, dispose, **field).finishes()
     assert end.error == "InvalidInput" and text in end.cause
 
@@ -323,7 +323,7 @@ def test_a_one_time_spot_instance_can_be_detached_but_not_stopped(world, node):
 # Crashes
 
 
-def story(world):
+def build(world):
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
     world.at("8m", node.job("train", labels={"app": "train"}).finishes)
@@ -335,7 +335,7 @@ def disposal_calls(request, deployed_world):
     """How it ends, and every (action, n-th time) with which `detach-terminate` changes something in a run without faults."""
     world = deployed_world
     world.reset()
-    _, node = story(world)
+    _, node = build(world)
     assert recycle(world, node, request.param).finishes().outcome == "recycled"
     calls = [(action, nth) for function, action, nth in world.write_points() if function == "recycle-eks-detach-terminate"]
     assert len(calls) > 6
@@ -348,7 +348,7 @@ def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposa
     endings = []
     for action, nth in sample(calls, 3, first=moment == "after"):
         world.reset()
-        workers, node = story(world)
+        workers, node = build(world)
         world.faults.kill(moment, action, function="detach-terminate", nth=nth)
         end = recycle(world, node, dispose).finishes()
         endings.append(

@@ -1,4 +1,4 @@
-"""Whatever an execution leaves that no longer runs is put back by the sweep: within two of them, and told once."""
+"""The sweep restores the node of an execution that no longer runs: within two sweeps, and with one notification."""
 
 import pytest
 
@@ -25,14 +25,14 @@ def begin(world, node, **fields):
 
 
 def stop_in(world, execution, state, nth=1):
-    """A person stops it the moment it enters a state."""
+    """An operator stops it the moment it enters a state."""
     world.clock.run(until=lambda: len(execution.entered(state)) >= nth, limit=2 * 86_400)
     assert len(execution.entered(state)) >= nth, execution.path
     execution.stop()
 
 
-def cordon_as_we_do(world, node):
-    """Under our name as the field manager, by which a cordon is known to be ours."""
+def cordon_as_recycle_eks(world, node):
+    """Cordons with the field manager of recycle-eks, by which it recognizes its own cordon."""
     path = f"/api/v1/nodes/{node.name}?fieldManager=recycle-eks"
     world.kubernetes.must("PATCH", path, {"spec": {"unschedulable": True}}, MERGE_PATCH)
 
@@ -42,7 +42,7 @@ def wait(world, time):
 
 
 @pytest.mark.parametrize("state", [*sample(STATES, 6), "TaintNode", "WaitForDisposal"])
-def test_stopped_in_any_state_it_is_clean_within_two_sweeps(world, node, state):
+def test_a_node_stopped_in_any_state_is_clean_within_two_sweeps(world, node, state):
     if state in ("DetachTerminate", "NodeDisposed", "WaitForDisposal"):
         job = node.job("short", labels={"app": "train"})
         world.at("8m", job.finishes)
@@ -60,7 +60,7 @@ def test_stopped_in_any_state_it_is_clean_within_two_sweeps(world, node, state):
     assert ends[1].output["nodes"] == []
 
 
-def test_stopped_while_it_waits_for_its_turn_it_leaves_the_queue(world, node):
+def test_a_queued_execution_that_is_stopped_leaves_the_queue(world, node):
     first = begin(world, node)
     other = node.group.nodes[1]
     waiting = world.recycle(other)
@@ -75,7 +75,7 @@ def test_stopped_while_it_waits_for_its_turn_it_leaves_the_queue(world, node):
 
 
 @pytest.mark.parametrize("state", RESTORING)
-def test_stopped_while_it_puts_back_it_is_restore_by_the_sweep(world, node, state):
+def test_the_sweep_finishes_a_restore_that_was_stopped(world, node, state):
     execution = begin(world, node, drain_timeout=600)
     stop_in(world, execution, state)
     wait(world, "10m")
@@ -87,7 +87,7 @@ def test_stopped_while_it_puts_back_it_is_restore_by_the_sweep(world, node, stat
     assert node.group.states[node.instance_id] == "InService"
 
 
-def test_with_every_event_lost_the_clock_alone_makes_it_clean(world, node):
+def test_the_clock_alone_restores_a_node_if_every_event_is_lost(world, node):
     world.let_sweep(after_bad_ends=False)
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=3)
@@ -98,7 +98,7 @@ def test_with_every_event_lost_the_clock_alone_makes_it_clean(world, node):
     assert node.group.states[node.instance_id] == "InService"
 
 
-def test_an_execution_that_is_stopped_is_followed_at_once_and_told_of_once(world, node):
+def test_a_stopped_execution_is_swept_at_once_and_reported_once(world, node):
     world.let_sweep()
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=3)
@@ -114,7 +114,7 @@ def test_an_execution_that_is_stopped_is_followed_at_once_and_told_of_once(world
 
 
 @pytest.mark.parametrize(("status", "error"), [("TIMED_OUT", None), ("FAILED", "States.Runtime")])
-def test_an_end_that_no_catcher_sees_is_followed_as_well(world, node, status, error):
+def test_an_end_that_no_catcher_sees_is_swept_as_well(world, node, status, error):
     world.let_sweep()
     execution = begin(world, node)
     world.clock.run(until=lambda: len(execution.entered("WaitForPods")) >= 3, limit=86_400)
@@ -146,7 +146,7 @@ def test_a_running_execution_is_left_alone(world, node):
     assert not world.notifications
 
 
-def test_who_may_not_ask_takes_every_owner_for_alive(world, node):
+def test_every_owner_counts_as_alive_if_it_may_not_be_read(world, node):
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods")
     wait(world, "10m")
@@ -157,7 +157,7 @@ def test_who_may_not_ask_takes_every_owner_for_alive(world, node):
     assert len(world.writes()) == calls
 
 
-def test_an_execution_that_step_functions_has_forgotten_is_over(world, node):
+def test_an_execution_that_step_functions_has_deleted_is_over(world, node):
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods")
     world.faults.refuse("states:DescribeExecution", code="ExecutionDoesNotExist", status=400, times=100)
@@ -176,7 +176,7 @@ def test_a_node_that_had_to_stay_in_standby_comes_back_when_the_group_has_room(w
 
     for _ in range(3):
         assert world.sweep().finishes().output["nodes"] == [{}]
-    assert ["was left in Standby" in text for text in world.notifications] == [True], "people were told by the failure, once"
+    assert ["was left in Standby" in text for text in world.notifications] == [True], "only the failure was reported, once"
 
     world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", MaxSize=3)
     world.sweep().finishes()
@@ -186,7 +186,7 @@ def test_a_node_that_had_to_stay_in_standby_comes_back_when_the_group_has_room(w
     assert [text for text in world.notifications if "was restored" in text]
 
 
-def test_what_a_person_tore_from_its_claim_is_cleaned_as_well(world, node):
+def test_a_node_whose_claim_an_operator_removed_is_cleaned_as_well(world, node):
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=2)
     node.annotate("recycle-eks/claim", None)
@@ -198,11 +198,11 @@ def test_what_a_person_tore_from_its_claim_is_cleaned_as_well(world, node):
     assert node.group.states[node.instance_id] == "InService"
 
 
-def test_protection_and_cordon_for_a_node_that_is_gone_are_taken_away(world, node):
+def test_protection_and_cordon_for_a_node_that_is_gone_are_removed(world, node):
     other = node.group.nodes[1]
     gone = "i-0fedcba9876543210"
     other.annotate("recycle-eks/cordoned-for", gone)
-    cordon_as_we_do(world, other)
+    cordon_as_recycle_eks(world, other)
     node.group.protect(other)
     world.aws.client("ec2").create_tags(Resources=[other.instance_id], Tags=[{"Key": "recycle-eks:protected-for", "Value": gone}])
 
@@ -228,7 +228,7 @@ def test_a_sweep_that_is_stopped_is_followed_by_another(world, node, nth):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_of_two_sweeps_one_puts_back(world, seed):
+def test_only_one_of_two_sweeps_restores(world, seed):
     world.reset(seed=seed)
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     execution = begin(world, node)
@@ -244,7 +244,7 @@ def test_of_two_sweeps_one_puts_back(world, seed):
     assert len([text for text in world.notifications if "was restored" in text]) == 1
 
 
-def test_who_starts_an_execution_meanwhile_is_told_that_the_sweep_is_at_it(world, node):
+def test_an_execution_started_during_a_restore_names_the_sweep(world, node):
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=2)
     wait(world, "10m")
@@ -273,7 +273,7 @@ def test_while_the_cluster_is_away_the_instance_comes_back_and_the_rest_later(wo
     assert world.leftovers(node.group) == []
 
 
-def test_a_claim_that_is_no_claim_is_told_of_once_and_keeps_nobody_else(world, node):
+def test_an_unreadable_claim_is_reported_once_and_delays_no_other_node(world, node):
     other = node.group.nodes[1]
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=2)
@@ -288,7 +288,7 @@ def test_a_claim_that_is_no_claim_is_told_of_once_and_keeps_nobody_else(world, n
     assert [key for name, key in world.leftovers(node.group) if name == node.name] == []
 
 
-def test_two_nodes_of_a_group_are_restore_one_after_the_other(world):
+def test_two_nodes_of_a_group_are_restored_one_after_the_other(world):
     workers = world.group("workers", size=4, minimum=1, maximum=8)
     executions = []
     for node in workers.nodes[:2]:
@@ -308,7 +308,7 @@ def test_two_nodes_of_a_group_are_restore_one_after_the_other(world):
     assert len([text for text in world.notifications if "was restored" in text]) == 2
 
 
-def test_a_node_that_a_person_took_out_of_its_group_does_not_keep_the_groups_turn(world, node):
+def test_a_node_that_an_operator_took_out_of_its_group_holds_no_place_in_the_queue(world, node):
     execution = begin(world, node, drain_timeout=900)
     world.run("10m")
     world.aws.client("autoscaling").detach_instances(
@@ -318,12 +318,12 @@ def test_a_node_that_a_person_took_out_of_its_group_does_not_keep_the_groups_tur
     wait(world, "10m")
     for _ in range(2):
         assert world.sweep().finishes().output["nodes"] == [{}]
-    assert ["was not recycled" in text for text in world.notifications] == [True], "people were told once"
+    assert ["was not recycled" in text for text in world.notifications] == [True], "there is one notification"
 
     assert world.recycle(node.group.nodes[0]).finishes().outcome == "recycled"
 
 
-def test_a_taint_that_somebody_has_changed_is_that_persons(world, node):
+def test_a_taint_that_an_operator_has_changed_stays(world, node):
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=2)
     node.kubernetes.add_taint("recycle-eks/draining", value="mine")
@@ -337,7 +337,7 @@ def test_a_taint_that_somebody_has_changed_is_that_persons(world, node):
 
 
 @pytest.mark.parametrize("state", sample(STATES + RESTORING, 5, first=1))
-def test_redriven_after_it_was_restore_it_touches_nothing(world, node, state):
+def test_an_execution_redriven_after_its_restore_touches_nothing(world, node, state):
     job = node.job("short", labels={"app": "train"})
     if state in ("DetachTerminate", "NodeDisposed", "WaitForDisposal"):
         world.at("8m", job.finishes)

@@ -1,4 +1,4 @@
-"""What a person sees in a real terminal: a rotation of twelve nodes, a window that is made narrower, and Ctrl-C."""
+"""The screen of a real terminal: a rotation of twelve nodes, a window that is made narrower, and Ctrl-C."""
 
 import re
 
@@ -35,7 +35,7 @@ def until(terminal, cli, condition, seconds=10):
 
 
 def until_settled(terminal, cli):
-    """No time passes, but the command line looks."""
+    """No time passes, but the command line reads again."""
     before = ""
     while (screen := terminal.text) != before:
         before = screen

@@ -1,4 +1,4 @@
-"""What recycles nodes by itself, each from the event that AWS sends: alarms, Spot, any other event."""
+"""Triggers that recycle nodes, each from the event that AWS sends: alarms, Spot, any other event."""
 
 import json
 
@@ -94,7 +94,7 @@ def test_a_spot_warning_starts_the_node_urgently_and_only_once(world, workers):
     }
 
 
-def test_events_about_others_instances_start_nothing(world, workers):
+def test_events_about_foreign_instances_start_nothing(world, workers):
     stranger = world.instance_without_group()
     for kind in ("EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"):
         world.events.emit("aws.ec2", kind, {"instance-id": stranger.id})

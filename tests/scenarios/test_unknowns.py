@@ -1,5 +1,5 @@
-"""What AWS's documentation leaves open, read the other way round: a node is recycled all the same, or, where no replacement can
-come, put back. (What becomes of a neighbour that AWS chooses as a victim of the disposal is not asserted: nothing protects it
+"""The other reading of each open question in AWS's documentation: a node is recycled all the same or, if no replacement can
+come, restored. (The end of another member that AWS chooses as a victim of the disposal is not asserted: nothing protects it
 yet.)"""
 
 import pytest
@@ -23,7 +23,7 @@ def test_a_node_is_recycled_under_either_reading(world, switch, maximum):
 
     assert workers.sizes == (1, 2, maximum)
     if switch == "enter_standby_at_max_launches" and maximum == 2:
-        # No replacement comes: no pod is touched, and the node is put back.
+        # No replacement comes: no pod is touched, and the node is restored.
         assert end.error == "ReplacementTimedOut"
         assert not world.calls("kubernetes:POST pods/eviction") and workers.states[node.instance_id] == "InService"
     else:

@@ -1,4 +1,4 @@
-"""What each of the systems before this one was used for, as its user does it here."""
+"""The use of each of the systems before this one, as its user does it here."""
 
 import json
 
@@ -7,7 +7,7 @@ THERE = "2027-01-01T00:00:01Z"
 
 
 def report(end):
-    """What a rotation says of each of its groups."""
+    """A rotation's report of each of its groups."""
     return {group["group"]: group for group in (end.output or json.loads(end.cause))["groups"]}
 
 
@@ -39,9 +39,9 @@ def test_scribd_one_node_by_its_three_fields_and_the_instance_is_stopped(world):
     assert list(workers.states.values()).count("InService") == 2 and workers.sizes == (1, 2, 3)
 
 
-def test_ektopistis_nodes_of_an_old_image_one_at_a_time_whatever_else_is_pending(world):
+def test_ektopistis_nodes_of_an_old_image_one_at_a_time_although_pods_are_pending(world):
     """sageailabs/ektopistis with aws-ami-upgrade-tainter.sh: nodes that run another image than their group launches are drained,
-    one at a time. There, any Pending pod stopped everything; here a pod of somebody else does not."""
+    one at a time. There, any Pending pod stopped everything; here a foreign pod does not."""
     workers = world.group("workers", size=3, minimum=1, maximum=6)
     old = [node.instance_id for node in in_order(workers)]
     web = workers.nodes[0].deployment("web", replicas=3)
@@ -53,13 +53,13 @@ def test_ektopistis_nodes_of_an_old_image_one_at_a_time_whatever_else_is_pending
 
     assert end.outcome == "rotated" and report(end)["workers"]["recycled"] == 3, end
     assert began(world) == old and not set(old) & set(workers.instances)
-    turns = [(each.entered("ClaimNode")[0], each.steps[-1][0]) for each in world.executions()]
-    assert all(end <= begin for (_, end), (begin, _) in zip(turns, turns[1:], strict=False))
+    work = [(each.entered("ClaimNode")[0], each.steps[-1][0]) for each in world.executions()]
+    assert all(end <= begin for (_, end), (begin, _) in zip(work, work[1:], strict=False))
     assert len(web.running_pods()) == 3
     assert world.rotate({"outdated": {"ami": True}}).finishes().outcome == "nothing_selected"
 
 
-def test_ektopistis_a_node_is_asked_for_with_a_taint(world):
+def test_ektopistis_a_taint_requests_a_node(world):
     """sageailabs/ektopistis: `kubectl taint node … :NoSchedule` has the node drained; no rights in AWS are needed."""
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     web = node.deployment("web", replicas=2)
@@ -73,10 +73,10 @@ def test_ektopistis_a_node_is_asked_for_with_a_taint(world):
     assert not node.exists and len(web.running_pods()) == 2
 
 
-def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_that_fail_abort_nobody(world):
+def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_failures_abort_no_other(world):
     """mattermost/rotator: all nodes of some groups, outdated or not, so many at once, with time between them, a grace period and
-    retries. There, one bare pod aborted the rotation and left detached nodes; here what fails is put back, the rest goes on, and
-    the same call goes on with it later."""
+    retries. There, one bare pod aborted the rotation and left detached nodes. Here a failed node is restored, the others go on,
+    and the same call recycles the failed node later."""
     groups = [world.group(name, size=2, minimum=1, maximum=6) for name in ("utilities", "workers")]
     untouched = world.group("masters", size=1, minimum=1, maximum=2)
     old = {node.instance_id: node for group in groups for node in group.nodes}
@@ -101,7 +101,7 @@ def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_that_fail_abort_nob
     failed = {name: [each["node"] for each in told["failed"]] for name, told in report(end).items()}
     assert failed == {"utilities": [first.instance_id], "workers": [third.instance_id]}
     assert [told["recycled"] for told in report(end).values()] == [1, 1]
-    assert sorted(began(world)) == sorted([*old, first.instance_id, third.instance_id]), "each that failed was tried twice"
+    assert sorted(began(world)) == sorted([*old, first.instance_id, third.instance_id]), "each failed node had two attempts"
     assert not second.exists and not fourth.exists and end.at < world.seconds("2h"), "60 seconds of grace, not two hours"
     for node in (first, third):
         assert node.group.states[node.instance_id] == "InService" and not node.unschedulable
@@ -116,9 +116,9 @@ def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_that_fail_abort_nob
     assert not any(node.exists for node in old.values()) and untouched.instances == masters
 
 
-def test_rotatorctl_waits_for_the_end_and_its_exit_code_tells_a_pipeline(world, cli):
-    """mattermost/rotatorctl: a synchronous command for a pipeline. Here it can be started again, and its exit code tells the ends
-    apart."""
+def test_rotatorctl_waits_for_the_end_and_its_exit_code_serves_a_pipeline(world, cli):
+    """mattermost/rotatorctl: a synchronous command for a pipeline. Here it can be started again, and each kind of end has an
+    exit code."""
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     first, _ = in_order(workers)
     bare = first.bare_pod("debug")

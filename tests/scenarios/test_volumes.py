@@ -11,11 +11,11 @@ from world.world import World
 #: Two of the readings; test_unknowns.py tries them all.
 SWITCHES = [None, *sample([name for name in vars(Unknowns) if not name.startswith("_")], 2, first=1)]
 HERE, THERE = "eu-west-1a", "eu-west-1b"
-#: The longest time between two looks.
-A_LOOK = 900
+#: The longest time between two checks.
+LONGEST_WAIT = 900
 
 
-class Story:
+class Setup:
     """The only node of a group over two zones, with a database whose volume is in its zone; the replacement is in the other."""
 
     def __init__(self, world: World, elsewhere: bool = True, switch: str | None = None) -> None:
@@ -42,76 +42,76 @@ class Story:
 
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, switch):
-    story = Story(world, switch=switch)
-    execution = world.recycle(story.node)
+    setup = Setup(world, switch=switch)
+    execution = world.recycle(setup.node)
     world.run("30m")
 
-    assert story.workers.newest.zone == THERE
-    assert {pod.node_name for pod in story.web.running_pods()} == {story.workers.newest.name}
-    assert story.is_held() and story.evictions_of("db") == []
+    assert setup.workers.newest.zone == THERE
+    assert {pod.node_name for pod in setup.web.running_pods()} == {setup.workers.newest.name}
+    assert setup.is_held() and setup.evictions_of("db") == []
     answer = execution.answers("CheckPods")[-1]
     assert (answer["verdict"], answer["counts"]["zone_mismatch"]) == ("wait", 1)
     assert answer["names"]["zone_mismatch"] == ["default/db-0"]
     sentence = f"default/db-0 is not evicted: its volume default-data needs a node with topology.kubernetes.io/zone in ({HERE})"
     assert sentence in answer["reason"]
-    progress = json.loads(story.node.annotations["recycle-eks/progress"])
+    progress = json.loads(setup.node.annotations["recycle-eks/progress"])
     assert progress["summary"] == "pods: 1 held back by zone_mismatch"
     assert progress["names"]["zone_mismatch"] == ["default/db-0"] and progress["held"][0].startswith(sentence)
 
-    told = {event["reason"]: event["message"] for event in world.kubernetes.events(story.node.name)}
+    told = {event["reason"]: event["message"] for event in world.kubernetes.events(setup.node.name)}
     assert told["RecycleWaiting"].startswith(
         "Holds back 1 pod (default/db-0) because of zone_mismatch until another node can use"
     )
 
-    story.workers.grow(2)
+    setup.workers.grow(2)
     end = execution.finishes()
 
     assert end.outcome == "recycled", end.cause
-    (database,) = story.database.running_pods()
-    new = next(node for node in story.workers.nodes if node.name == database.node_name)
+    (database,) = setup.database.running_pods()
+    new = next(node for node in setup.workers.nodes if node.name == database.node_name)
     assert new.zone == HERE
-    assert story.evictions_of("db")[0] <= new.ready_at + A_LOOK
-    assert not story.node.exists
+    assert setup.evictions_of("db")[0] <= new.ready_at + LONGEST_WAIT
+    assert not setup.node.exists
 
 
-def test_a_dry_run_tells_which_pods_no_other_node_could_take_now(world):
-    story = Story(world)
+def test_a_dry_run_names_the_pods_that_no_other_node_could_take_now(world):
+    setup = Setup(world)
 
-    end = world.recycle(story.node, dry_run=True).finishes()
+    end = world.recycle(setup.node, dry_run=True).finishes()
 
     assert end.outcome == "planned", end.cause
     assert end.output["names"]["zone_mismatch"] == ["default/db-0"]
-    assert not story.evictions_of("db")
+    assert not setup.evictions_of("db")
 
 
 def test_a_replacement_in_the_same_zone_takes_the_pod(world):
-    story = Story(world, elsewhere=False)
+    setup = Setup(world, elsewhere=False)
 
-    execution = world.recycle(story.node)
+    execution = world.recycle(setup.node)
 
     assert execution.finishes().outcome == "recycled"
     assert not any("zone_mismatch" in answer["counts"] for answer in execution.answers("CheckPods"))
-    assert [pod.node_name for pod in story.database.running_pods()] == [story.workers.newest.name]
-    assert story.evictions_of("db")[0] == story.evictions_of("web")[0]
+    assert [pod.node_name for pod in setup.database.running_pods()] == [setup.workers.newest.name]
+    assert setup.evictions_of("db")[0] == setup.evictions_of("web")[0]
 
 
 @pytest.mark.parametrize("switch", SWITCHES)
-def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_restore(world, switch):
-    story = Story(world, switch=switch)
+def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_restored(world, switch):
+    setup = Setup(world, switch=switch)
 
-    end = world.recycle(story.node, drain_timeout=900).finishes()
+    end = world.recycle(setup.node, drain_timeout=900).finishes()
     world.run(end.at + 1200)
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end.cause
     assert "1 pod (default/db-0) because of zone_mismatch" in end.cause
     assert f"topology.kubernetes.io/zone in ({HERE})" in end.cause
-    assert story.evictions_of("db") == [] and story.is_held() and story.pod.phase == "Running"
-    assert story.workers.states[story.node.instance_id] == "InService"
-    assert not story.node.unschedulable and not story.node.has_taint("recycle-eks/draining")
-    assert not [key for key in {**story.node.annotations, **story.node.labels} if key.startswith("recycle-eks/")]
+    assert setup.evictions_of("db") == [] and setup.is_held() and setup.pod.phase == "Running"
+    assert setup.workers.states[setup.node.instance_id] == "InService"
+    assert not setup.node.unschedulable and not setup.node.has_taint("recycle-eks/draining")
+    assert not [key for key in {**setup.node.annotations, **setup.node.labels} if key.startswith("recycle-eks/")]
 
 
-def test_a_node_that_only_holds_pods_lets_the_next_one_have_its_turn_which_may_free_it(world):
+def test_the_next_node_is_admitted_while_a_node_only_holds_pods(world):
     workers = world.group("workers", size=2, minimum=1, maximum=4, zones=[HERE, THERE])
     # Else the group would see to the old one's zone by itself, at the cost of the other.
     workers.suspend("AZRebalance")
@@ -129,20 +129,20 @@ def test_a_node_that_only_holds_pods_lets_the_next_one_have_its_turn_which_may_f
 
 
 def test_a_node_in_the_zone_that_takes_no_pods_is_no_place(world):
-    story = Story(world)
+    setup = Setup(world)
     other = world.group("other", size=1, minimum=1, maximum=2, zones=[HERE]).nodes[0]
     other.kubernetes.add_taint("dedicated", value="gpu")
-    execution = world.recycle(story.node)
+    execution = world.recycle(setup.node)
     world.run("20m")
-    assert story.is_held()
+    assert setup.is_held()
 
     other.kubernetes.remove_taints("dedicated")
 
     assert execution.finishes().outcome == "recycled"
-    assert [pod.node_name for pod in story.database.running_pods()] == [other.name]
+    assert [pod.node_name for pod in setup.database.running_pods()] == [other.name]
 
 
-def test_a_pod_on_a_local_disk_is_held_until_a_person_lets_it_go(world):
+def test_a_pod_on_a_local_disk_is_held_until_an_operator_annotates_it(world):
     workers = world.group("workers", size=1, minimum=1, maximum=3)
     node = workers.nodes[0]
     cache = node.stateful_set("cache", volume_claims=[world.kubernetes.local_volume("disk", node.kubernetes)])
@@ -159,7 +159,7 @@ def test_a_pod_on_a_local_disk_is_held_until_a_person_lets_it_go(world):
     assert [pod.phase for pod in cache.pods()] == ["Pending"]
 
 
-def test_a_claim_that_is_not_bound_holds_nobody(world):
+def test_an_unbound_claim_holds_no_pod(world):
     node = world.group("workers", size=1, minimum=1, maximum=3).nodes[0]
     node.stateful_set("db", volume_claims=[world.kubernetes.unbound_claim("later")])
 
@@ -171,14 +171,14 @@ def test_a_claim_that_is_not_bound_holds_nobody(world):
 
 @pytest.mark.parametrize("action", ["kubernetes:GET persistentvolumeclaims", "kubernetes:GET persistentvolumes"])
 def test_a_volume_that_cannot_be_read_now_is_waited_for(world, action):
-    story = Story(world)
+    setup = Setup(world)
     world.faults.refuse(action, code="ServiceUnavailable", status=503, times=5)
-    execution = world.recycle(story.node)
+    execution = world.recycle(setup.node)
     world.run("20m")
 
     assert "cannot read the cluster" in execution.answers("CheckPods")[0]["reason"]
-    assert story.is_held() and story.evictions_of("db") == [] and story.evictions_of("web") != []
-    story.workers.grow(2)
+    assert setup.is_held() and setup.evictions_of("db") == [] and setup.evictions_of("web") != []
+    setup.workers.grow(2)
     assert execution.finishes().outcome == "recycled"
     assert world.faults.not_struck() == []
 
@@ -195,9 +195,9 @@ def test_without_claims_no_volume_is_asked_for(world):
 
 
 def test_a_volume_that_is_not_detached_is_named_when_the_instance_goes_after_five_minutes(world):
-    story = Story(world, elsewhere=False)
-    story.node.kubernetes.volumes_hang()
-    execution = world.recycle(story.node)
+    setup = Setup(world, elsewhere=False)
+    setup.node.kubernetes.volumes_hang()
+    execution = world.recycle(setup.node)
 
     assert execution.finishes().outcome == "recycled"
 
@@ -210,9 +210,9 @@ def test_a_volume_that_is_not_detached_is_named_when_the_instance_goes_after_fiv
 
 
 def test_volumes_that_are_detached_with_their_pods_cost_no_time(world):
-    story = Story(world, elsewhere=False)
+    setup = Setup(world, elsewhere=False)
 
-    execution = world.recycle(story.node)
+    execution = world.recycle(setup.node)
 
     assert execution.finishes().outcome == "recycled"
     assert not any("volumes" in answer["reason"] for answer in execution.answers("DetachTerminate"))

@@ -218,7 +218,7 @@ def test_a_drain_may_not(cluster: Kubernetes, method: str, path: str, body: Json
     assert client.call(method, path, body, content_type(method)).status == 403
 
 
-def test_anybody_who_got_in_may_ask_what_they_may(cluster: Kubernetes) -> None:
+def test_every_admitted_identity_may_list_its_own_rights(cluster: Kubernetes) -> None:
     client = through_proxy(cluster, eks_token("world", REGION, *credentials("taint-node")))
     for verb, allowed in (("create", True), ("delete", False)):
         attributes = {"verb": verb, "resource": "pods", "subresource": "eviction"}

@@ -307,7 +307,7 @@ def test_a_message_may_be_lost_repeated_or_late(region: MotoRegion, calls: Log):
     assert [delivery.outcome for delivery in region.events.deliveries].count("lost") == 1
 
 
-def test_a_subscription_hears_only_what_its_filter_lets_through(region: MotoRegion, calls: Log):
+def test_a_subscription_gets_only_messages_that_pass_its_filter(region: MotoRegion, calls: Log):
     topic = subscribe(region, FilterPolicy='{"severity": ["critical"]}')
     for severity in ("info", "critical"):
         attributes = {"severity": {"DataType": "String", "StringValue": severity}}

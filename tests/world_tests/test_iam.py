@@ -152,7 +152,7 @@ def test_a_refusal_is_worded_as_each_service_does_it(account, service, operation
     assert account.refuses(service, operation, **parameters) == answer
 
 
-def test_the_message_names_who_what_and_on_what(account):
+def test_the_message_names_the_principal_the_action_and_the_resource(account):
     account.role()
     with pytest.raises(ClientError, match="AccessDenied") as error:
         account.client("autoscaling").describe_auto_scaling_groups()
