@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scale.report import lines, troubles
+from scale.report import failures_of, lines
 from scale.rotation import SMALL, measure
 from world.world import World
 
@@ -14,7 +14,7 @@ def test_a_fleet_is_rotated_in_little_more_than_the_least_time_and_within_the_qu
     figures = measure(world, SMALL, lambda what, done, of: None)
 
     print("\n".join(lines(figures)))
-    assert troubles(figures) == []
+    assert failures_of(figures) == []
     assert figures.nodes == figures.recycled == 30
     # The bound is no free lunch: it is what each group's nodes take by themselves.
     assert figures.bound > 10 / figures.at_once * min(times.alone for times in figures.own_times.values())
