@@ -19,7 +19,7 @@ from world.kubernetes.kube_client import KubeClient
 NOT_CALLED = {
     "WriteItsOwnLog": "Lambda itself writes with the function's role; the world keeps the functions' logs without it",
     "DeliverItsLog": "Step Functions itself asks for these with the machine's role; the world's machines have no logs",
-    "scheduler's LeaveWhatItCouldNotStart": "EventBridge Scheduler itself, after attempts that the world's does not make",
+    "scheduler's SendDeadLetters": "EventBridge Scheduler itself, after attempts that the world's does not make",
 }
 
 # The scenarios
