@@ -197,7 +197,7 @@ def test_what_is_left_is_no_failure():
 
 
 def test_an_execution_that_is_there_already_is_asked_about():
-    walked, group = of_group(START, ended("left", "its execution has ended before"), there=(f"manual-{NODE}-12345678",))
+    walked, group = of_group(START, ended("left", "its execution had already ended"), there=(f"manual-{NODE}-12345678",))
     turns = [request["waiting_node"] for request in walked.script.requests if "waiting_node" in request]
     assert [turn.get("exists") for turn in turns] == [None, True] and group["left"] == 1
 

@@ -128,7 +128,7 @@ def test_a_pod_stuck_in_terminating_holds_the_node_and_one_that_only_a_finalizer
     end = world.recycle(node, drain_timeout=1200).finishes()
 
     assert end.error == "DrainTimedOut"
-    assert f"sees stuck 1 pod (default/{stuck.name})" in end.cause
+    assert f"finds 1 pod (default/{stuck.name}) stuck" in end.cause
 
 
 def test_who_tolerates_the_taint_and_comes_later_is_asked_to_go_when_nothing_else_holds_the_node(world, node):
@@ -148,7 +148,7 @@ def test_who_tolerates_the_taint_and_comes_later_is_asked_to_go_when_nothing_els
     assert end.outcome == "recycled" and world.seconds("25m") < end.at < world.seconds("40m")
     assert asked_to_go(world) >= {"late", "stays"}
     assert (
-        "that tolerate its taint came after it, and go with it (" in end.output["reason"] and stays.name in end.output["reason"]
+        "tolerated its taint, came after it, and ended with it (" in end.output["reason"] and stays.name in end.output["reason"]
     )
     assert [stays.name in told["reason"] for told in world.told if told["event"] == "finished"] == [True]
 

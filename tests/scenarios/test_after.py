@@ -93,7 +93,7 @@ def test_before_leaves_a_node_of_a_full_reservation_alone(world):
     end = world.recycle(workers.nodes[0], replacement_timeout=120).finishes()
 
     assert end.error == "LeftInStandby", end.cause
-    assert "nothing was launched in 120 seconds" in end.cause, end.cause
+    assert "no instance was launched in 120 seconds" in end.cause, end.cause
 
 
 def test_a_node_left_in_standby_goes_on_from_standby_also_with_after(world):

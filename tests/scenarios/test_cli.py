@@ -90,7 +90,7 @@ def test_ctrl_c_while_all_nodes_are_watched_is_no_success(world, cli, node):
     left = watching.is_interrupted()
 
     assert (left.code, execution.status) == (130, "RUNNING")
-    assert "not watched any more; executions that run go on" in left.text
+    assert "stopped watching; running executions go on" in left.text
 
 
 def test_status_shows_awaited_pods_the_deadline_and_blockers(world, cli, node):
@@ -98,7 +98,7 @@ def test_status_shows_awaited_pods_the_deadline_and_blockers(world, cli, node):
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
     quiet = cli("status")
-    assert (quiet.code, quiet.text.strip()) == (0, "nothing of ours is on any node")
+    assert (quiet.code, quiet.text.strip()) == (0, "no node carries a mark of recycle-eks")
 
     execution = world.recycle(node, label_selector="app=train")
     world.run("30m")
@@ -106,7 +106,7 @@ def test_status_shows_awaited_pods_the_deadline_and_blockers(world, cli, node):
     (row,) = told["nodes"]
     assert (row["instance_id"], row["node"], row["group"], row["step"]) == (node.instance_id, node.name, "workers", "draining")
     assert row["execution_arn"] == execution.arn and row["until"].startswith("2027-01-03T00:")
-    assert "budget default/web" in row["what"] and row["then"] == "the node is put back"
+    assert "budget default/web" in row["what"] and row["then"] == "the node is restored"
     table = cli("status").text
     assert table.splitlines()[0].split() == ["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "THEN", "WHAT"]
     assert node.name in table and "░" in table and re.search(r"2027-01-03 00:\d\dZ  restore  pods: ", table)
@@ -147,7 +147,7 @@ def test_an_aborted_node_is_restored(world, cli, node, draining):
 
     assert told.code == 0, told
     assert execution.status == "ABORTED"
-    assert told.text.splitlines()[-1].endswith("put back: nothing of ours is on it any more")
+    assert told.text.splitlines()[-1].endswith("restored: it carries no mark of recycle-eks")
     assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
     assert sorted(node.group.states.values()) == ["InService", "InService"]
 
@@ -157,7 +157,7 @@ def test_restore_restores_a_stopped_node_and_refuses_a_claimed_one(world, cli, n
     held = cli("restore", node.name)
     assert held.code == 2 and f"recycle-eks abort {node.instance_id}" in held.errors
     nothing = cli("restore", node.group.nodes[1].name)
-    assert nothing.code == 2 and "nothing of ours is on node" in nothing.errors
+    assert nothing.code == 2 and "carries no mark of recycle-eks" in nothing.errors
 
     execution.stop()
     told = cli("restore", node.name)
@@ -229,10 +229,10 @@ def test_bad_arguments_are_refused_in_one_sentence_before_anything_is_touched(wo
 
 def test_an_unclaimed_node_has_no_drain_to_move_and_nothing_to_abort(cli, node):
     for arguments, words in [
-        (["finish", node.name], "is nobody's: there is no drain whose end could be moved"),
-        (["extend", node.name, "--until", "2027-02-01T00:00:00Z"], "is nobody's"),
+        (["finish", node.name], "has no claim, so there is no drain whose end can be moved"),
+        (["extend", node.name, "--until", "2027-02-01T00:00:00Z"], "has no claim"),
         (["extend", node.name, "--by", "1h"], "has none yet"),
-        (["abort", node.name], "nobody works on node"),
+        (["abort", node.name], "no execution works on node"),
     ]:
         told = cli(*arguments)
         assert told.code == 2 and words in told.errors, told
@@ -250,7 +250,7 @@ def test_missing_credentials_and_a_missing_region_are_reported_with_a_remedy(cli
     nobody = cli("status", AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None)
     assert nobody.code == 1 and "there are no AWS credentials" in nobody.errors, nobody
     nowhere = cli("status", AWS_REGION=None, AWS_DEFAULT_REGION=None)
-    assert nowhere.code == 2 and "there is no region: write --region" in nowhere.errors, nowhere
+    assert nowhere.code == 2 and "there is no region: use --region" in nowhere.errors, nowhere
 
 
 def test_a_closed_pipe_ends_it_quietly(cli, node):
@@ -287,7 +287,7 @@ def test_status_shows_the_wait_reason_of_a_rotation_and_its_begin(world, cli):
 
     told = cli("status")
     assert told.code == 0 and "\n  0 of 3 done\n" in told.text, told
-    assert f"rotation {rotation.arn}: 3 nodes are to be recycled, in 1 of 1 groups\n" in told.text
+    assert f"rotation {rotation.arn}: 3 nodes to recycle, in 1 of 1 groups\n" in told.text
     (line,) = [line for line in told.text.splitlines() if line.startswith("  group workers: ")]
     assert " waits since 2027-01-01 00:0" in line and line.endswith("Z: group workers has the tag recycle-eks:paused")
     (group,) = cli("status", "--output", "json").document["rotations"][0]["groups"]
@@ -342,8 +342,8 @@ def test_a_rotation_reports_each_group_and_remaining_nodes_are_no_success(world,
     assert told.code == 3, told
     assert "in account 123456789012, region eu-west-1, cluster world" in told.text
     *_while_it_ran, line = [line for line in told.text.splitlines() if "group workers" in line]
-    assert "0 recycled, 2 not begun: " in line
-    assert "rotated: 0 recycled, 0 failed, 2 not begun" in told.text
+    assert "0 recycled, 2 skipped: " in line
+    assert "rotated: 0 recycled, 0 failed, 2 skipped" in told.text
     assert len(workers.nodes) == 2
 
 
@@ -358,7 +358,7 @@ def test_an_aborted_rotation_aborts_its_executions_and_their_nodes_are_restored(
 
     told = cli("abort", rotation.arn)
 
-    assert told.code == 0 and "begins no other node" in told.text and "puts those nodes back" in told.text, told
+    assert told.code == 0 and "begins no other node" in told.text and "restores those nodes" in told.text, told
     world.run("30m")
     assert "recycle-eks/claim" not in held.annotations and not held.unschedulable
     foreign = rotation.arn.replace("recycle-eks-rotate-nodes", "payments")
@@ -372,7 +372,7 @@ def test_an_execution_of_a_node_is_aborted_by_its_arn(world, cli, node, draining
     told = cli("abort", execution.arn, pace=60)
 
     assert told.code == 0, told
-    assert told.text.splitlines()[-1].endswith("put back: nothing of ours is on it any more")
+    assert told.text.splitlines()[-1].endswith("restored: it carries no mark of recycle-eks")
     assert "recycle-eks/claim" not in node.annotations
 
 
@@ -386,7 +386,7 @@ def test_watching_a_node_ends_with_it_and_a_rotation_is_watched_by_its_arn(world
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     (first, _) = workers.nodes
     quiet = cli("status", "--watch", first.name)
-    assert quiet.code == 0 and quiet.text.splitlines()[-1] == f"nothing of ours is on {first.name}", quiet
+    assert quiet.code == 0 and quiet.text.splitlines()[-1] == f"{first.name} carries no mark of recycle-eks", quiet
     rotation = world.rotate({"outdated": {"all": True}})
     told = cli("status", "--watch", rotation.arn, pace=300)
     assert told.code == 0 and "rotated: 2 recycled" in told.text, told

@@ -91,14 +91,14 @@ def test_without_a_terminal_only_problems_are_shown_with_their_remedies(healthy,
 
 def test_a_role_without_an_access_entry_is_named(healthy, cli):
     with without_entry(healthy, "evict-pods"):
-        the_only_one(cli, "problem", "access entry", "evict-pods", "its role has none")
+        the_only_one(cli, "problem", "access entry", "evict-pods", "its role has no access entry")
 
 
 def test_without_its_own_entry_the_cluster_does_not_let_the_function_in(healthy, cli):
     with without_entry(healthy, "select-nodes"):
         _, found = examine(cli)
     assert ("problem", "access entry", "select-nodes") in [each[:3] for each in found]
-    assert any(check == "API server" and "not let in" in text for _, check, _, text in found), found
+    assert any(check == "API server" and "it refuses the functions" in text for _, check, _, text in found), found
 
 
 def test_a_verb_that_the_cluster_role_does_not_allow_is_named(healthy, cli):
@@ -128,12 +128,12 @@ def test_a_suspended_process_is_found(healthy, cli, process):
 def test_a_group_whose_hook_was_deleted_is_found(healthy, cli):
     scaling = healthy.aws.client("autoscaling")
     scaling.delete_lifecycle_hook(AutoScalingGroupName="retained", LifecycleHookName="recycle-eks")
-    the_only_one(cli, "warning", "lifecycle hook", "retained", "our hook is not there")
+    the_only_one(cli, "warning", "lifecycle hook", "retained", "the hook recycle-eks is missing")
 
 
 def test_a_hook_that_cannot_outlast_the_drain_is_found(healthy, cli):
     healthy.group("impatient", size=1, minimum=1, maximum=4)
-    the_only_one(cli, "warning", "lifecycle hook", "impatient", "it lasts 25 hours at most, a drain may take 48")
+    the_only_one(cli, "warning", "lifecycle hook", "impatient", "it lasts 25 hours at most, but a drain may take 48")
 
 
 def test_a_group_that_cannot_grow_is_found(healthy, cli):
@@ -146,7 +146,7 @@ def test_a_member_without_the_clusters_tag_is_found_with_the_command_that_sets_i
     member = healthy.groups["retained"].instances[0]
     tag = f"kubernetes.io/cluster/{CLUSTER}"
     healthy.aws.client("ec2").delete_tags(Resources=[member], Tags=[{"Key": tag}])
-    the_only_one(cli, "problem", "cluster tag", "", f"1 member without {tag}, which cannot be recycled: {member}")
+    the_only_one(cli, "problem", "cluster tag", "", f"1 member without {tag} cannot be recycled: {member}")
     findings = cli("doctor", "--output", "json", pace=0).document["findings"]
     (mend,) = [finding["remedy"] for finding in findings if finding["level"] != "ok"]
     assert mend.startswith(f"aws ec2 create-tags --resources {member} --tags 'Key={tag},Value=owned';")
@@ -163,7 +163,7 @@ def test_a_disabled_rule_is_found(healthy, cli):
 def test_a_topic_without_a_subscription_is_found(world, cli):
     world.group("retained", size=2, minimum=1, maximum=4, retains=True)
     world.sweep().finishes()
-    the_only_one(cli, "warning", "notifications", "", "nobody subscribes")
+    the_only_one(cli, "warning", "notifications", "", "the topic has no subscription")
 
 
 def test_an_event_that_could_not_be_delivered_is_found(healthy, cli):
@@ -177,7 +177,7 @@ def test_a_sweep_that_fails_is_found(healthy, cli):
     healthy.faults.refuse("ec2:DescribeInstances", code="UnauthorizedOperation", message="no", status=403, times=None)
     assert healthy.sweep().finishes().status == "FAILED"
     healthy.faults.clear()
-    the_only_one(cli, "problem", "sweep", "", "the last one FAILED")
+    the_only_one(cli, "problem", "sweep", "", "the last sweep FAILED")
 
 
 def test_a_resource_that_may_not_be_read_is_unknown(healthy, cli):

@@ -54,7 +54,7 @@ def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_
     told = progress_of(node)
     assert (told["until"], told["then"]) == (
         "2027-01-01T10:01:00Z",
-        "pods that are waited for are evicted, the first at 2027-01-01T01:00:00Z",
+        "awaited pods are evicted, the first at 2027-01-01T01:00:00Z",
     )
     world.run("50m")
     done.finishes()
@@ -79,7 +79,7 @@ def test_a_node_with_pods_left_at_the_deadline_is_restored(world, node):
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert "it has still to evict 1 pod (default/web-" in end.cause
+    assert "it still has to evict 1 pod (default/web-" in end.cause
     assert "The disruption budget web needs 1 healthy pods and has 1 currently" in end.cause
     assert is_restored(node) and len(web.running_pods()) == 1 and not train.exists
     # asked in time, and once more at the deadline
@@ -111,9 +111,9 @@ def test_the_plan_and_the_history_name_a_grace_period_that_takes_all_of_the_time
 
     plan = world.recycle(node, dry_run=True, **fields).finishes().output["plan"]
 
-    assert "those that need longer are evicted, in time for their grace periods" in "; ".join(plan["steps"])
-    assert any("longer than the drain's time" in note and "(grace_too_long: 1)" in note for note in plan["notes"])
-    assert any("would be asked to go at once" in note and "(out_of_time: 1)" in note for note in plan["notes"])
+    assert "awaited pods that need longer are evicted in time for their grace periods" in "; ".join(plan["steps"])
+    assert any("longer than the drain may take" in note and "(grace_too_long: 1)" in note for note in plan["notes"])
+    assert any("would be evicted at once" in note and "(out_of_time: 1)" in note for note in plan["notes"])
     execution = world.recycle(node, **fields)
     assert execution.finishes().outcome == "recycled"
     first = execution.answers("CheckPods")[0]
@@ -155,7 +155,7 @@ def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world, no
     ran = sorted([f"default/{deaf.name}", *(f"default/{pod.name}" for pod in held.pods())])
     execution = terminate(world, node, dispose=dispose)
     world.run("59m")
-    assert progress_of(node)["then"] == "the instance goes, whatever runs on it"
+    assert progress_of(node)["then"] == "the instance is disposed of, even if pods still run on it"
     assert "deaf" not in asked_at(world) and world.instance(node.instance_id).state == "running"
 
     end = execution.finishes()
@@ -163,14 +163,14 @@ def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world, no
     assert end.outcome == "recycled", end.cause
     assert world.instance(node.instance_id).state == {"terminate": "terminated", "stop": "stopped"}[dispose]
     assert end.output["counts"] == {"ended": 3} and end.output["names"] == {"ended": ran}
-    assert end.output["reason"].endswith(f"; 3 pods ran on it when its time was over ({', '.join(ran)})")
+    assert end.output["reason"].endswith(f"; 3 pods still ran on it when its drain timed out ({', '.join(ran)})")
     deadline = execution.entered("CheckPods")[0] + HOUR
     # Awaited pods were asked to leave first, and had five minutes.
     assert deadline <= asked_at(world)["deaf"] <= deadline + 5
     assert deadline + 300 <= execution.entered("DetachTerminate")[0] <= deadline + 310
     assert not polite.exists
     (event,) = [event for event in world.kubernetes.events(node.name) if event["reason"] == "RecycleDisposing"]
-    assert "3 pods ran on it when its time was over" in event["message"]
+    assert "3 pods still ran on it when its drain timed out" in event["message"]
 
 
 def test_a_node_whose_pods_end_in_time_is_disposed_of_as_usual(world, node):

@@ -51,7 +51,7 @@ def test_a_blocked_drain_is_reported_after_five_minutes_and_then_daily(world, no
     assert events(world) == ["started", "blocked", "blocked", "blocked"]
     blocked = world.told[1]
     assert blocked["severity"] == "warning"
-    assert blocked["blocks"] and blocked["blocks"][0].startswith("budget default/web has kept 1 pod since")
+    assert blocked["blocks"] and blocked["blocks"][0].startswith("budget default/web has blocked 1 pod since")
     moments = [told.moment for told in world.events.notifications[1:]]
     (began,) = execution.entered("TaintNode")[:1]
     assert 300 <= moments[0] - began < 420

@@ -69,7 +69,8 @@ def test_a_removed_claim_ends_the_execution_and_the_next_resumes(world, node, jo
 
     assert (end.status, end.error) == ("FAILED", "ClaimLost")
     assert end.cause == (
-        f"node {node.name} is no longer ours: nobody claims it; if nobody works on it, start another execution: it resumes"
+        f"this execution no longer holds the claim on node {node.name}: "
+        "there is no claim; if no execution works on it, start another one, which resumes the work"
     )
     assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
 
@@ -94,7 +95,7 @@ def test_a_node_that_an_operator_terminates_in_the_drain_is_lost_and_leaves_no_m
     swept = world.sweep().finishes()
 
     assert (end.status, end.error) == ("FAILED", "NodeLost")
-    assert swept.status == "SUCCEEDED" and world.notifications and all("was put back" not in text for text in world.notifications)
+    assert swept.status == "SUCCEEDED" and world.notifications and all("was restored" not in text for text in world.notifications)
     assert sorted(node.group.states.values()) == ["InService"] * len(node.group.states)
     for other in node.group.nodes:
         assert not [key for key in {**other.annotations, **other.labels} if key in ("recycle-eks/claim", "recycle-eks/record")]

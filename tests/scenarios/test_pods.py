@@ -160,7 +160,7 @@ def test_a_pod_that_is_stuck_for_good_holds_the_node_and_is_named_so(world, node
     end = world.recycle(node, drain_timeout=HOUR).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert f"it sees stuck 1 pod (default/{stuck.name})" in end.cause
+    assert f"it finds 1 pod (default/{stuck.name}) stuck" in end.cause
     assert not node.unschedulable
 
 
@@ -189,7 +189,7 @@ def test_a_full_budget_is_reported_after_five_minutes_with_its_pods_and_the_api_
     assert blocker["since"] == first[0]["since"] == "2027-01-01T00:01:00Z"
     (event,) = events(world, node, "RecycleBlocked")
     sentence = (
-        "budget default/web has kept 2 pods since 2027-01-01T00:01:00Z: "
+        "budget default/web has blocked 2 pods since 2027-01-01T00:01:00Z: "
         f"The disruption budget web needs 2 healthy pods and has 2 currently ({', '.join(blocker['names'])})"
     )
     assert (event["type"], event["message"]) == ("Warning", sentence)

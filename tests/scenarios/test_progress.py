@@ -47,7 +47,7 @@ def test_every_function_writes_a_line_for_each_decision(world, node):
     assert checks[0]["counts"] == {"awaited": 1, "evictable": 2} and "wait_seconds" in checks[0]
     (late,) = [line for line in decisions(world, "check-pods") if "error" in line]
     assert (late["level"], late["error"], late["execution"], late["node"]) == ("ERROR", "DrainTimedOut", failed.arn, other.name)
-    assert "its time was over" in late["reason"]
+    assert "timed out at" in late["reason"]
     assert {line["phase"] for line in decisions(world, "detach-terminate")} == {"disposing"}
 
 
@@ -65,4 +65,4 @@ def test_describe_node_shows_awaited_pods_and_blockers_with_their_times(world, n
     assert '"since":"2027-01-01T00:01:00Z","until":"2027-01-03T00:01:00Z"' in shown
     for reason in ("RecycleClaimed", "RecycleStandby", "RecycleDraining", "RecyclePods", "RecycleBlocked"):
         assert reason in shown, shown
-    assert "budget default/web has kept 2 pods" in shown
+    assert "budget default/web has blocked 2 pods" in shown

@@ -53,7 +53,7 @@ def test_the_page_is_whole_on_a_phone_and_on_a_desk_by_day_and_by_night(cli, fin
         assert seen["said"] == seen["requests"] == seen["overlapping"] == seen["sticks_out"] == seen["broken_links"] == []
         assert not seen["wider_than_the_screen"]
         assert node.name in seen["title"] and "recycled" in seen["text"]
-        assert seen["headings"] == [node.name, "Stages", "Pods over time", "Pods", "What blocked", "Notifications"]
+        assert seen["headings"] == [node.name, "Stages", "Pods over time", "Pods", "Blockers", "Notifications"]
         assert len(seen["captions"]) == 4 and all(seen["pictures"])
         assert [bar["stage"] for bar in seen["bars"]] == ["queue", "replacement", "drain", "disposal"]
         assert all(bar["width"] >= 2 and bar["height"] > 10 for bar in seen["bars"]), seen["bars"]

@@ -10,7 +10,7 @@ SWITCHES = ["exit_standby_trims", "enter_standby_at_max_launches", "standby_coun
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 #: The table: row, column -> desired capacity afterwards, or why the node stays in Standby.
-STAYS, SUSPENDED = "which allow no way back", "the process Launch of group workers is suspended"
+STAYS, SUSPENDED = "so the instance cannot leave Standby", "the process Launch of group workers is suspended"
 TABLE = {
     "m<d<M": {"not launched": 2, "pending": 2, "empty": 2, "has pods": 3},
     "m<d=M": {"not launched": 2, "pending": 2, "empty": 2, "has pods": STAYS},
@@ -199,7 +199,7 @@ def test_if_aws_refuses_a_restore_the_cause_and_the_notification_describe_the_no
 
     assert end.error == "DrainTimedOut"
     subject = f"node {node.name} ({node.instance_id})"
-    left = f"{subject} carries our annotations, carries our tags"
+    left = f"{subject} has annotations of recycle-eks, has tags of recycle-eks"
     assert f"Now {left}." in end.cause, end.cause
     assert "The node is not restored: " in end.cause and "ec2:DeleteTags" in end.cause
     assert f"aws ec2 delete-tags --resources {node.instance_id} --tags" in end.cause

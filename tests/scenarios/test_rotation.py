@@ -343,7 +343,7 @@ def test_a_kubelet_newer_than_the_control_plane_is_refused(world):
     workers.kubelet = "v1.99.0"
     end = world.rotate().finishes()
     assert only(end)["error"] == ["KubeletTooNew"] and len(started(world)) == 1
-    assert "has kubelet 1.99, the control plane is 1.35" in only(end)["why"][0]
+    assert "has kubelet 1.99, but the control plane is 1.35" in only(end)["why"][0]
 
     again = world.rotate().finishes()
     assert only(again)["error"] == ["KubeletTooNew"] and len(started(world)) == 1

@@ -356,7 +356,7 @@ def test_an_operator_pauses_terminates_brings_back_and_resumes(world, three):
     told = groups_of(end)["api"]
     assert [each["node"] for each in told["failed"]] == [first.instance_id]
     assert (end.error, told["recycled"], told["left"]) == ("RotationFailed", 1, 1)
-    assert told["why"] == ["is no member of its group any more"]
+    assert told["why"] == ["is no longer a member of its group"]
     began = [each.entered("ClaimNode")[0] for each in world.executions()]
     assert len(began) == 2 and began[1] > world.seconds("2h")
     reports_are_true(three, end)

@@ -144,7 +144,7 @@ def test_a_template_that_cannot_be_read_leaves_that_group_and_is_named(world):
     end = world.rotate().finishes()
     assert (end.outcome, only(end)["group"], only(end)["recycled"]) == ("rotated", "api", 2)
     assert "the launch template of batch cannot be read: " in end.output["reason"]
-    assert "2 nodes are to be recycled, in 1 of 2 groups" in end.output["reason"]
+    assert "2 nodes to recycle, in 1 of 2 groups" in end.output["reason"]
 
 
 def test_a_template_that_cannot_be_read_does_not_affect_a_rotation_without_it(world):

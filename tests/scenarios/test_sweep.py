@@ -109,7 +109,7 @@ def test_a_stopped_execution_is_swept_at_once_and_reported_once(world, node):
     assert 300 <= world.clock.elapsed() - stopped_at < 900
     wait(world, "3h")
 
-    told = [text for text in world.notifications if "was put back" in text]
+    told = [text for text in world.notifications if "was restored" in text]
     assert len(told) == 1 and execution.arn in told[0] and node.instance_id in told[0]
 
 
@@ -183,7 +183,7 @@ def test_a_node_that_had_to_stay_in_standby_comes_back_when_the_group_has_room(w
 
     assert workers.states[node.instance_id] == "InService"
     assert world.leftovers(workers) == []
-    assert [text for text in world.notifications if "was put back" in text]
+    assert [text for text in world.notifications if "was restored" in text]
 
 
 def test_a_node_whose_claim_an_operator_removed_is_cleaned_as_well(world, node):
@@ -241,7 +241,7 @@ def test_only_one_of_two_sweeps_restores(world, seed):
 
     assert world.leftovers(node.group) == []
     assert len(world.calls("autoscaling:ExitStandby", succeeded=True)) == 1
-    assert len([text for text in world.notifications if "was put back" in text]) == 1
+    assert len([text for text in world.notifications if "was restored" in text]) == 1
 
 
 def test_an_execution_started_during_a_restore_names_the_sweep(world, node):
@@ -305,7 +305,7 @@ def test_two_nodes_of_a_group_are_restored_one_after_the_other(world):
     assert world.leftovers(workers) == []
     assert workers.sizes == (1, 4, 8)
     assert sorted(workers.states.values()) == ["InService"] * 4
-    assert len([text for text in world.notifications if "was put back" in text]) == 2
+    assert len([text for text in world.notifications if "was restored" in text]) == 2
 
 
 def test_a_node_that_an_operator_took_out_of_its_group_holds_no_place_in_the_queue(world, node):
@@ -333,7 +333,7 @@ def test_a_taint_that_an_operator_has_changed_stays(world, node):
         world.sweep().finishes()
 
     assert node.has_taint("recycle-eks/draining")
-    assert len([text for text in world.notifications if "was put back" in text]) == 1
+    assert len([text for text in world.notifications if "was restored" in text]) == 1
 
 
 @pytest.mark.parametrize("state", sample(STATES + RESTORING, 5, first=1))

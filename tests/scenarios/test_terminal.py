@@ -48,7 +48,7 @@ def test_a_rotation_is_watched_in_a_narrow_window_too_and_goes_on_when_the_watch
     fields = ["--label-selector=app=train", "--drain-timeout=7200"]
     terminal = cli.opens("rotate", "--launch-template", *fields, columns=120)
     screen = until(terminal, cli, lambda screen: "draining" in screen or "replacing" in screen)
-    assert "12 nodes are to be recycled, in 3 of 3 groups" in screen
+    assert "12 nodes to recycle, in 3 of 3 groups" in screen
 
     screen = until(terminal, cli, lambda screen: len(rows(screen)) == 12 and "done" in rows(screen).values())
     assert {"waiting", "done"} <= set(rows(screen).values())
@@ -61,7 +61,7 @@ def test_a_rotation_is_watched_in_a_narrow_window_too_and_goes_on_when_the_watch
     screen = until(terminal, cli, lambda screen: "UNTIL" not in screen and len(rows(screen)) == 12)
     screen = until_settled(terminal, cli)
     lines = screen.rstrip().splitlines()
-    assert max(map(len, lines)) <= 60 and "12 nodes are to be recycled, in 3 of 3 groups" in lines
+    assert max(map(len, lines)) <= 60 and "12 nodes to recycle, in 3 of 3 groups" in lines
     table = lines[lines.index(next(line for line in lines if line.startswith("GROUP"))) + 1 :]
     assert len(table) == len(rows(screen)) == 12, screen
     assert all(line.endswith(("recycled", "pods: 1 to wait for")) for line in table), screen

@@ -31,7 +31,7 @@ def inputs(world):
 
 
 @pytest.mark.parametrize(
-    ("name", "of", "why"), [("node-cpu", "node", "is terminated"), ("busy", "group", "group workers cools down")]
+    ("name", "of", "why"), [("node-cpu", "node", "is terminated"), ("busy", "group", "group workers is cooling down")]
 )
 def test_an_alarm_recycles_one_node_once_however_it_flaps(world, workers, name, of, why):
     node = min(workers.nodes, key=lambda node: node.instance_id)
@@ -72,7 +72,7 @@ def test_an_alarm_that_names_a_group_and_no_node_is_refused_by_name(world, worke
     world.turn_alarm("group-cpu", "ALARM")
     end = rotation(world)
     assert (end.status, end.error) == ("FAILED", "InvalidInput")
-    assert "no instance but group workers" in end.cause and not world.executions()
+    assert "the alarm names group workers and no instance" in end.cause and not world.executions()
 
 
 def test_a_spot_warning_starts_the_node_urgently_and_only_once(world, workers):
@@ -101,7 +101,7 @@ def test_events_about_foreign_instances_start_nothing(world, workers):
     wait(world, "2m")
     ends = [execution.finishes() for execution in world.executions("rotate-nodes")]
     assert [end.outcome for end in ends] == ["nothing_selected"] * 2
-    assert all("is no instance of cluster world" in end.output["reason"] for end in ends)
+    assert all("is not an instance of cluster world" in end.output["reason"] for end in ends)
     assert not world.executions() and not world.writes()
 
 

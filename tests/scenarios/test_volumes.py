@@ -59,7 +59,9 @@ def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, 
     assert progress["names"]["zone_mismatch"] == ["default/db-0"] and progress["held"][0].startswith(sentence)
 
     told = {event["reason"]: event["message"] for event in world.kubernetes.events(setup.node.name)}
-    assert told["RecycleWaiting"].startswith("Holds back by zone_mismatch 1 pod (default/db-0) until another node can use")
+    assert told["RecycleWaiting"].startswith(
+        "Holds back 1 pod (default/db-0) because of zone_mismatch until another node can use"
+    )
 
     setup.workers.grow(2)
     end = execution.finishes()
@@ -101,7 +103,8 @@ def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_restored(w
     world.run(end.at + 1200)
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end.cause
-    assert "zone_mismatch 1 pod (default/db-0)" in end.cause and f"topology.kubernetes.io/zone in ({HERE})" in end.cause
+    assert "1 pod (default/db-0) because of zone_mismatch" in end.cause
+    assert f"topology.kubernetes.io/zone in ({HERE})" in end.cause
     assert setup.evictions_of("db") == [] and setup.is_held() and setup.pod.phase == "Running"
     assert setup.workers.states[setup.node.instance_id] == "InService"
     assert not setup.node.unschedulable and not setup.node.has_taint("recycle-eks/draining")

@@ -80,7 +80,7 @@ class Cli:
 
     def environment(self) -> dict[str, str]:
         """All of it: nothing of this machine's AWS configuration counts."""
-        settings = {"RECYCLE_EKS_CLOCK": str(self._clock), "RECYCLE_EKS_LOOK_AGAIN_SECONDS": str(self._look_again)}
+        settings = {"RECYCLE_EKS_CLOCK": str(self._clock), "RECYCLE_EKS_CHECK_AGAIN_SECONDS": str(self._look_again)}
         return {"PATH": os.environ["PATH"], "HOME": str(self._folder), **self._world.operators_environment(), **settings}
 
     def __call__(self, *arguments: str, **options: Any) -> Told:

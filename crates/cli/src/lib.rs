@@ -1,7 +1,7 @@
-//! The command line: starts, shows, changes and ends what the state machines do. Parse, ask AWS, show.
+//! The command line. It starts, shows, changes and stops executions of the state machines.
 //!
-//! It talks to AWS alone. Whatever is in Kubernetes or EC2 it asks of `select-nodes`, and the one thing that it changes there it asks of
-//! `taint-node`: no second set of rights, and private endpoints work.
+//! It calls only AWS. The functions `select-nodes` and `taint-node` read the cluster and EC2 for it, and write the end of a drain.
+//! Therefore it needs no access to the cluster, and works with a private API endpoint.
 
 mod args;
 mod aws;
@@ -29,7 +29,7 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Err(refusal) => return views::output::show_refusal(&refusal),
     };
     let output = Output::new(line.global.output);
-    match obey(&line, &output).await {
+    match run_command(&line, &output).await {
         Ok(exit) => exit,
         // The reader has closed the output, so nothing more is printed.
         Err(error) if error.is_broken_pipe() => line.command.exit_unread(),
@@ -37,7 +37,7 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-async fn obey(line: &CommandLine, output: &Output) -> Result<Exit> {
+async fn run_command(line: &CommandLine, output: &Output) -> Result<Exit> {
     let found = || Installation::find(&line.global);
     match &line.command {
         Command::Recycle(wanted) => recycle::run(&found().await?, output, wanted).await,

@@ -1,4 +1,4 @@
-//! The command line; see the library.
+//! The binary of the command line.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Prints the names that the ASL and Terraform know too: `tests/contract/contract.json`.
+//! Prints the names that the ASL and Terraform also use: `tests/contract/contract.json`.
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use recycle::base::failure::{Failure, Outcome};

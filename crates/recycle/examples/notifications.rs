@@ -1,4 +1,4 @@
-//! Prints the page about what people are told: `docs/notifications.md`.
+//! Prints the page about notifications: `docs/notifications.md`.
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 fn main() {

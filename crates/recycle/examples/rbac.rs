@@ -1,4 +1,4 @@
-//! Prints what recycle-eks may do in the cluster: `terraform/rbac/recycle-eks.yaml`.
+//! Prints the permissions of recycle-eks in the cluster: `terraform/rbac/recycle-eks.yaml`.
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 fn main() {

@@ -1,4 +1,4 @@
-//! Values that tests begin with: a healthy world of one group, in which each test changes what it is about.
+//! Values that tests begin with: one healthy group. Each test changes the part that it is about.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -85,7 +85,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// The least input with these fields more.
+/// The least input with these additional fields.
 pub(crate) fn input_json(more: Value) -> Value {
     let mut input = json!({"instance_id": OLD, "cluster_name": "prod"});
     let Value::Object(more) = more else {
@@ -117,7 +117,7 @@ pub(crate) fn node(name: &str) -> NodeFacts {
     }
 }
 
-/// The same node with our claim and record on it.
+/// The same node with a claim and a record of recycle-eks.
 pub(crate) fn claimed(mut node: NodeFacts, phase: Phase, record: &Record) -> NodeFacts {
     node.annotations.insert(
         CLAIM_ANNOTATION.to_owned(),
@@ -206,16 +206,16 @@ pub(crate) fn blanket() -> Vec<Toleration> {
     }]
 }
 
-/// Nobody is waited for by label.
-pub(crate) static NOBODY: Awaited = Awaited {
+/// No pod is awaited by label.
+pub(crate) static NO_AWAITED: Awaited = Awaited {
     selector: None,
     namespaces: BTreeSet::new(),
 };
 
-/// The first moment of a drain of a day that waits for nobody by label.
+/// The start of a drain of one day that awaits no pod by label.
 pub(crate) fn terms() -> Terms<'static> {
     Terms {
-        awaited: &NOBODY,
+        awaited: &NO_AWAITED,
         evict: Evict::Others,
         on_timeout: OnDrainTimeout::Restore,
         drain_timeout: 86_400,

@@ -1,7 +1,7 @@
-//! The domain of recycle-eks: what crosses the state machine, and every decision as a pure function.
+//! The domain of recycle-eks: the data that passes through the state machine, and every decision as a pure function.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number: time is an argument. The Lambda crates fetch, call one
-//! function of this crate, and act on its answer.
+//! This crate does no I/O, reads no clock and draws no random numbers; time is an argument. A Lambda crate fetches facts, calls a function
+//! of this crate, and acts on its answer.
 
 pub mod answer;
 pub mod base;

@@ -1,5 +1,7 @@
-//! Laws of everything in this crate that reads what others write: whatever they wrote, it is read, or refused in words that help; nothing
-//! panics, and what was read is written so that it is read again. What a law has found is kept by a table beside its reader.
+//! Laws of all readers in this crate. Any text that another program or an operator wrote is read, or refused in a helpful sentence.
+//! No reader panics, and a value that was read is written so that it is read again.
+//!
+//! A table test beside the reader keeps each case that a law has found.
 
 use bad_input::{any_json, any_text, config, spoiled, spoiled_text};
 use jiff::Timestamp;
@@ -61,10 +63,10 @@ use crate::rotation::outdated::Release;
 use crate::rotation::request::{Rotation, Selection, parse_rotation};
 use crate::rotation::start::{AlarmTrigger, AlarmTriggers, StartRequest, decide_starts};
 
-/// More than any sentence of ours, with what was given cut in it.
+/// The limit in characters of a refusal, in which long values are cut.
 const LONGEST_REFUSAL: usize = 700;
 
-/// Moments between the first that can be said and the last.
+/// Times from the first to the last that can be written.
 fn any_time() -> impl Strategy<Value = Timestamp> {
     let ends = [
         Timestamp::MIN,
@@ -89,7 +91,7 @@ fn any_seconds() -> impl Strategy<Value = u32> {
     ]
 }
 
-/// A sentence that a person can do something with.
+/// Checks that a refusal is one readable sentence.
 fn check_refusal(text: &str) -> Result<(), TestCaseError> {
     prop_assert!(!text.is_empty());
     prop_assert!(
@@ -101,7 +103,7 @@ fn check_refusal(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Whether a refusal of a spoiled document says where: what is missing, or the place.
+/// Checks that a refusal of a spoiled document names the missing field or the place.
 fn check_place(error: &Unreadable) -> Result<(), TestCaseError> {
     let text = error.to_string();
     check_refusal(&text)?;
@@ -230,9 +232,9 @@ fn progress() -> Value {
         "summary": "waits",
         "since": at(0),
         "until": at(3_600),
-        "then": "the node is put back",
+        "then": "the node is restored",
         "blocked": [{"what": "budget default/web", "says": "no", "since": at(60), "count": 2, "names": ["default/a"], "told": true}],
-        "meanwhile": ["a refresh"],
+        "outside_facts": ["a refresh"],
         "held": ["a volume"],
         "counts": {"awaited": 1},
         "names": {"awaited": ["default/a"]},
@@ -270,7 +272,7 @@ fn tagged(key: &str, value: &str) -> Instance {
     }
 }
 
-/// A document, or what somebody has made of it, or something else, as an annotation has it.
+/// The text of an annotation: a document, a spoiled document, or any other text.
 fn annotation_of(good: Value) -> impl Strategy<Value = String> {
     let text = good.to_string();
     prop_oneof![
@@ -285,7 +287,7 @@ fn tag_of(good: &[&str]) -> impl Strategy<Value = String> + use<> {
     prop_oneof![3 => spoiled_text(good), 1 => any_text()]
 }
 
-/// A request is read, or refused at a place.
+/// Checks that a request is read, or refused with a place.
 fn check_request<T: DeserializeOwned>(request: &Value) -> Result<Option<T>, TestCaseError> {
     match read_value::<T>(request) {
         Ok(read) => Ok(Some(read)),
@@ -294,8 +296,8 @@ fn check_request<T: DeserializeOwned>(request: &Value) -> Result<Option<T>, Test
     }
 }
 
-/// Whoever reads a claim does something with it at any time.
-fn check_claims_use(found: &StoredClaim, now: Timestamp) -> Result<(), TestCaseError> {
+/// Uses a claim that was read in every reader, at any time.
+fn use_claim(found: &StoredClaim, now: Timestamp) -> Result<(), TestCaseError> {
     let owner = Owner {
         execution: ARN.parse().unwrap(),
         status: "FAILED".to_owned(),
@@ -331,7 +333,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn an_executions_input_is_taken_or_refused_in_a_sentence_that_names_the_field(
+    fn an_input_is_read_or_refused_in_a_sentence_that_names_the_field(
         given in prop_oneof![4 => spoiled(whole_input()), 1 => any_json()],
     ) {
         match parse_input(&given, &settings()) {
@@ -348,7 +350,7 @@ proptest! {
     }
 
     #[test]
-    fn a_module_setting_is_taken_or_refused_in_a_sentence(defaults in spoiled(whole_input())) {
+    fn a_setting_of_the_module_is_read_or_refused_in_a_sentence(defaults in spoiled(whole_input())) {
         let Value::Object(mut defaults) = defaults else { return Ok(()) };
         defaults.retain(|name, _| !["instance_id", "cluster_name", "urgency", "hook", "interrupted_at"].contains(&name.as_str()));
         let settings = crate::input::fields::Settings { defaults, ..settings() };
@@ -375,7 +377,7 @@ proptest! {
     }
 
     #[test]
-    fn an_identifier_is_what_was_given_or_is_refused(
+    fn an_identifier_is_read_unchanged_or_refused(
         text in tag_of(&[OLD, "prod", "workers", "ip-10-0-0-1.ec2.internal", ARN, "arn:aws:states:eu-west-1:1:stateMachine:m"]),
     ) {
         check_id::<InstanceId>(&text)?;
@@ -387,7 +389,7 @@ proptest! {
     }
 
     #[test]
-    fn a_fence_is_what_was_given_or_is_refused(text in tag_of(&[&format!("{ARN}#0"), &format!("{ARN}#4294967295")])) {
+    fn a_fence_is_read_unchanged_or_refused(text in tag_of(&[&format!("{ARN}#0"), &format!("{ARN}#4294967295")])) {
         match text.parse::<Fence>() {
             Ok(fence) => prop_assert_eq!(fence.to_string().parse::<Fence>(), Ok(fence)),
             Err(error) => check_refusal(&error.to_string())?,
@@ -395,7 +397,7 @@ proptest! {
     }
 
     #[test]
-    fn a_claim_on_a_node_is_known_or_nobody_acts_on_it(
+    fn a_claim_on_a_node_is_known_or_refused(
         text in annotation_of(serde_json::to_value(claim(Phase::Draining)).unwrap()),
         now in any_time(),
     ) {
@@ -404,7 +406,7 @@ proptest! {
             let written = serde_json::to_string(claim).unwrap();
             prop_assert_eq!(Claim::from_annotation(&written), found.clone());
         }
-        check_claims_use(&found, now)?;
+        use_claim(&found, now)?;
         let nodes = [annotated(CLAIM_ANNOTATION, &text)];
         let _ = measure_claims(&nodes, now);
         let leftovers = find_leftovers(&nodes, &[]);
@@ -414,12 +416,12 @@ proptest! {
                 check_refusal(&refused.0)?;
             }
         }
-        let told = serde_json::to_value(build_status(&nodes, &[], None)).unwrap();
-        prop_assert!(read_value::<crate::notify::status::Status>(&told).is_ok());
+        let written = serde_json::to_value(build_status(&nodes, &[], None)).unwrap();
+        prop_assert!(read_value::<crate::notify::status::Status>(&written).is_ok());
     }
 
     #[test]
-    fn a_claim_in_tags_is_known_or_nobody_acts_on_it(
+    fn a_claim_in_tags_is_known_or_refused(
         text in tag_of(&[&claim(Phase::Standby).to_tag(), "2 what ever"]),
         now in any_time(),
     ) {
@@ -428,12 +430,12 @@ proptest! {
         if let StoredClaim::Known(claim) = &found {
             prop_assert_eq!(Claim::from_tag(&claim.to_tag(), &claim.group), found.clone());
         }
-        check_claims_use(&found, now)?;
+        use_claim(&found, now)?;
         let _ = build_status(&[], &[instance], None);
     }
 
     #[test]
-    fn a_record_is_read_or_refused_at_its_place(text in annotation_of(serde_json::to_value(record()).unwrap())) {
+    fn a_record_is_read_or_refused_with_its_place(text in annotation_of(serde_json::to_value(record()).unwrap())) {
         match annotated(RECORD_ANNOTATION, &text).record() {
             Ok(record) => {
                 prop_assert!(serde_json::from_str::<Value>(&text).unwrap().is_object(), "{}", text);
@@ -445,7 +447,7 @@ proptest! {
     }
 
     #[test]
-    fn the_story_on_a_node_is_read_or_counts_for_nothing(text in annotation_of(progress()), now in any_time()) {
+    fn a_progress_on_a_node_is_read_or_ignored(text in annotation_of(progress()), now in any_time()) {
         let mut found = annotated(PROGRESS_ANNOTATION, &text);
         found.annotations.insert(
             CLAIM_ANNOTATION.to_owned(),
@@ -467,7 +469,7 @@ proptest! {
     }
 
     #[test]
-    fn the_steps_of_a_put_back_are_read_again_as_they_were_written(
+    fn the_group_changes_of_a_restore_are_read_again_as_they_were_written(
         text in tag_of(&["lower:3 terminate:i-0aaaaaaaaaaaaaaaa exit:2", "exit:4294967295"]),
     ) {
         match text.parse::<GroupChanges>() {
@@ -477,7 +479,7 @@ proptest! {
     }
 
     #[test]
-    fn since_when_a_node_is_a_persons_is_read_again_as_it_was_written(
+    fn the_gave_up_tag_is_read_again_as_it_was_written(
         text in tag_of(&["2027-01-01T00:00:00Z refused", "9999-12-30T22:00:00Z"]),
         now in any_time(),
     ) {
@@ -491,7 +493,7 @@ proptest! {
     }
 
     #[test]
-    fn a_drain_ends_when_it_should_whatever_a_person_wrote(
+    fn a_drain_ends_in_time_for_any_text_of_an_operator(
         text in tag_of(&["now", "2027-01-02T00:00:00Z", " 9999-12-30T22:00:00Z "]),
         (since, now) in (any_time(), any_time()),
         drain_timeout in any_seconds(),
@@ -513,9 +515,9 @@ proptest! {
         if let Ok(asked) = asked {
             prop_assert_eq!(DrainEnd::try_from(asked.to_string()).ok(), Some(asked));
         }
-        let overriding = input(json!({"on_drain_timeout": timeouts, "override": ["running_pods"], "label_selector": "*"}));
+        let overridden = input(json!({"on_drain_timeout": timeouts, "override": ["running_pods"], "label_selector": "*"}));
         let old = annotated(DRAIN_UNTIL_ANNOTATION, &text);
-        let (terms, _) = Terms::find(&overriding, Some(&old), Some(since), Some(since), now);
+        let (terms, _) = Terms::find(&overridden, Some(&old), Some(since), Some(since), now);
         let mut late = job_pod("late");
         late.grace_seconds = drain_timeout;
         late.created_at = Some(now);
@@ -538,7 +540,7 @@ proptest! {
     }
 
     #[test]
-    fn what_travels_in_run_is_read_again_as_it_was_written(
+    fn a_run_is_read_again_as_it_was_written(
         value in prop_oneof![5 => spoiled(vec![whole_run()]), 1 => any_json()],
         now in any_time(),
     ) {
@@ -562,7 +564,7 @@ proptest! {
     }
 
     #[test]
-    fn a_request_is_read_or_refused_at_its_place(
+    fn a_request_is_read_or_refused_with_its_place(
         request in prop_oneof![
             5 => spoiled(vec![
                 json!({"context": context(), "owner": {"execution": ARN, "status": "FAILED", "ended_at": at(0)}, "run": whole_run()}),
@@ -626,7 +628,7 @@ proptest! {
     }
 
     #[test]
-    fn what_begins_a_rotation_is_read_or_refused_at_its_place(
+    fn a_request_to_start_rotations_is_read_or_refused_with_its_place(
         request in prop_oneof![
             5 => spoiled(vec![
                 sns_message(),
@@ -662,7 +664,7 @@ proptest! {
     }
 
     #[test]
-    fn a_history_is_read_whatever_functions_have_answered(
+    fn a_history_is_read_for_any_answer_of_a_function(
         answers in proptest::collection::vec(
             (select(vec!["CheckPods", "EvictPods", "ClaimNode", "Other"]),
             prop_oneof![
@@ -699,7 +701,7 @@ proptest! {
     }
 
     #[test]
-    fn where_a_volume_can_be_used_is_read_or_unknown(
+    fn the_reach_of_a_volume_is_read_or_unknown(
         terms in spoiled(vec![json!([{"matchExpressions": [
             {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["eu-west-1a"]}]}])]),
     ) {

@@ -1,5 +1,5 @@
-//! What older versions have written on Nodes and instances, byte for byte: whoever puts a node back reads every schema that there was.
-//! A new schema gets a folder of its own here; the older ones stay as they are.
+//! Checks that `restore-node` reads the records of every schema, byte for byte as earlier versions have written them.
+//! Each new schema gets a folder here. The older folders stay unchanged.
 
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::{Claim, Phase, StoredClaim};
@@ -13,13 +13,13 @@ const SCHEMAS: [(u32, [&str; 5]); 1] = [(
         include_str!("schema-1/claim.json"),
         include_str!("schema-1/claim-tag.txt"),
         include_str!("schema-1/record.json"),
-        include_str!("schema-1/put-back-tag.txt"),
+        include_str!("schema-1/restore-log-tag.txt"),
         include_str!("schema-1/progress.json"),
     ],
 )];
 
 #[test]
-fn there_is_a_folder_for_each_schema_that_there_was() {
+fn there_is_a_folder_for_each_schema() {
     assert_eq!(
         SCHEMAS.map(|(schema, _)| schema).last(),
         Some(&recycle::records::schema::SCHEMA)
@@ -27,7 +27,7 @@ fn there_is_a_folder_for_each_schema_that_there_was() {
 }
 
 #[test]
-fn every_schemas_records_are_read_as_they_were_meant() {
+fn the_records_of_every_schema_are_read() {
     for (schema, [claim, tag, record, group_changes, progress]) in SCHEMAS {
         let expected = Claim {
             schema,
@@ -66,7 +66,7 @@ fn every_schemas_records_are_read_as_they_were_meant() {
 }
 
 #[test]
-fn what_is_written_today_is_what_the_newest_folder_has() {
+fn the_newest_folder_has_the_records_of_this_version() {
     let (_, [claim, tag, record, _, progress]) = SCHEMAS[SCHEMAS.len() - 1];
     let StoredClaim::Known(read) = Claim::from_annotation(claim) else {
         panic!("{claim}");

@@ -544,7 +544,7 @@ async fn only_the_holder_of_the_claim_may_act() {
         ),
         (
             json!({}),
-            "nobody claims it; if nobody works on it, start another execution: it resumes",
+            "there is no claim; if no execution works on it, start another one, which resumes the work",
         ),
     ];
     for (annotations, holder) in cases {
@@ -552,7 +552,8 @@ async fn only_the_holder_of_the_claim_may_act() {
         let lost = check_claim(&node, &fence(1), Urgency::Planned).unwrap_err();
         assert_eq!(lost.failure(), Failure::ClaimLost);
         assert!(
-            lost.to_string().starts_with("node a is no longer ours: "),
+            lost.to_string()
+                .starts_with("this execution no longer holds the claim on node a: "),
             "{lost}"
         );
         assert!(lost.to_string().ends_with(holder), "{lost}");

@@ -1,5 +1,5 @@
-//! The AWS configuration: whatever the AWS CLI understands (profiles, single sign-on, `credential_process`, roles, instance and container
-//! metadata, `AWS_ENDPOINT_URL`), with `AWS_CA_BUNDLE` and the variables for a proxy, which the SDK leaves to us.
+//! The AWS configuration. It accepts the sources of the AWS CLI: profiles, single sign-on, `credential_process`, roles, instance and
+//! container metadata, `AWS_ENDPOINT_URL`. It also applies `AWS_CA_BUNDLE` and the proxy variables, which the SDK does not read by itself.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ pub(crate) async fn configure(global: &Global) -> Result<SdkConfig> {
     }
     let config = loader.load().await;
     if config.region().is_none() {
-        refuse!("there is no region: write --region, set AWS_REGION, or put one into the profile");
+        refuse!("there is no region: use --region, set AWS_REGION, or add a region to the profile");
     }
     let Some(profile) = &global.profile else {
         return Ok(config);

@@ -1,4 +1,4 @@
-//! What Step Functions tells of an execution and its history, in the one model of them ([`recycle::report::event`]).
+//! Converts executions and their history events from the SDK's types to the model in [`recycle::report::event`].
 
 use aws_sdk_sfn::operation::describe_execution::DescribeExecutionOutput;
 use aws_sdk_sfn::primitives::DateTime;
@@ -7,16 +7,22 @@ use jiff::Timestamp;
 use recycle::report::event::{End, Event, EventKind, Execution};
 use serde_json::Value;
 
-use crate::history::group::TURN_ENDED;
+use crate::history::group::NODE_DONE;
 
-pub(super) fn to_execution(told: DescribeExecutionOutput) -> Execution {
+pub(super) fn to_execution(found: DescribeExecutionOutput) -> Execution {
     Execution {
-        input: to_json(told.input()),
-        started_at: to_timestamp(&told.start_date),
-        ended_at: told.stop_date().map(to_timestamp),
-        end: (told.status != ExecutionStatus::Running)
-            .then(|| end(told.status.as_str(), told.output(), told.error(), told.cause())),
-        arn: told.execution_arn,
+        input: to_json(found.input()),
+        started_at: to_timestamp(&found.start_date),
+        ended_at: found.stop_date().map(to_timestamp),
+        end: (found.status != ExecutionStatus::Running).then(|| {
+            end(
+                found.status.as_str(),
+                found.output(),
+                found.error(),
+                found.cause(),
+            )
+        }),
+        arn: found.execution_arn,
     }
 }
 
@@ -34,7 +40,7 @@ pub(super) fn to_event(event: &HistoryEvent) -> Event {
 fn what_of(event: &HistoryEvent) -> Option<EventKind> {
     if let Some(details) = event.state_entered_event_details() {
         return Some(match details.name() {
-            TURN_ENDED => EventKind::NodeDone(to_json(details.input())),
+            NODE_DONE => EventKind::NodeDone(to_json(details.input())),
             state => EventKind::Entered(state.to_owned()),
         });
     }

@@ -1,4 +1,4 @@
-//! Lambda: the functions that are asked directly.
+//! Invokes functions directly, without a state machine.
 
 use aws_sdk_lambda::primitives::Blob;
 use recycle::base::failure::Failure;
@@ -16,7 +16,7 @@ impl Installation {
         let call = self.lambda.invoke().function_name(&name).payload(payload).send();
         let answer = match call.await.map_err(Error::of("lambda:InvokeFunction")) {
             Err(error) if error.code() == Some("ResourceNotFoundException") => {
-                refuse!("there is no function {name}: is --name right, and --region?")
+                refuse!("there is no function {name}: check --name and --region")
             }
             answer => answer?,
         };
@@ -30,7 +30,7 @@ impl Installation {
 }
 
 /// Converts the answer of a function that failed (Lambda guide, "Function errors").
-/// `InvalidInput` becomes a refusal, because the question to the function makes no sense.
+/// `InvalidInput` becomes a refusal, because the request to the function is not valid.
 fn failure(function: String, value: &Value) -> Error {
     let text = |name: &str| value[name].as_str().unwrap_or("unknown");
     if text("errorType") == Failure::InvalidInput.name() {
@@ -50,8 +50,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_functions_failure_is_told_by_its_public_name_and_its_refusal_as_it_is() {
-        for (name, told) in [
+    fn a_failed_function_is_named_and_invalid_input_is_a_plain_refusal() {
+        for (name, text) in [
             (
                 "ServiceRefused",
                 "the function recycle-eks-select-nodes failed: ServiceRefused: no",
@@ -61,7 +61,7 @@ mod tests {
             let answer = json!({"errorType": name, "errorMessage": "no"});
             assert_eq!(
                 failure("recycle-eks-select-nodes".to_owned(), &answer).to_string(),
-                told
+                text
             );
         }
     }

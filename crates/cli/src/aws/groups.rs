@@ -1,4 +1,4 @@
-//! Auto Scaling: the groups of the cluster.
+//! Lists the Auto Scaling groups of the cluster.
 
 use aws_sdk_autoscaling::Client;
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter};

@@ -1,4 +1,4 @@
-//! The installation: its state machines and functions, which are found by the module's variable `name`.
+//! Finds the installation: its state machines and functions have names that begin with the module's variable `name`.
 
 use aws_config::SdkConfig;
 use serde_json::Value;
@@ -70,16 +70,16 @@ impl Installation {
     }
 }
 
-/// Converts the error of the look for an installation. A denial of access counts as a missing installation.
+/// Converts the error of the search for an installation. A denial of access counts as a missing installation.
 /// AWS denies access to a caller who may see only their own installation, and does not say whether another one exists.
 fn no_installation(name: &str, region: &str, machine: &str, error: Error) -> Error {
     let why = match error.code() {
         Some("StateMachineDoesNotExist") => format!("there is no state machine {machine}"),
-        Some("AccessDeniedException") => format!("or you may not look at it ({error})"),
+        Some("AccessDeniedException") => format!("it does not exist, or you may not read it ({error})"),
         Some(_) | None => return error,
     };
     Error::Refused(format!(
-        "there is no installation {name:?} in {region}: {why}; is --name right, and --region?"
+        "there is no installation {name:?} in {region}: {why}; check --name and --region"
     ))
 }
 
@@ -110,15 +110,15 @@ fn find_cluster(definition: &str) -> Option<String> {
     find_text(definition, "cluster_name", |text| !text.starts_with("{%"))
 }
 
-fn choose_cluster(told: Option<String>, global: &Global) -> Result<String> {
-    match (told, &global.cluster) {
-        (Some(told), Some(given)) if told != *given => refuse!(
-            "--cluster must be {told:?}, the cluster of the installation {:?}, but is {given:?}",
+fn choose_cluster(named: Option<String>, global: &Global) -> Result<String> {
+    match (named, &global.cluster) {
+        (Some(named), Some(given)) if named != *given => refuse!(
+            "--cluster must be {named:?}, the cluster of the installation {:?}, but is {given:?}",
             global.name
         ),
         (Some(cluster), _) => Ok(cluster),
         (None, Some(given)) => Ok(given.clone()),
-        (None, None) => refuse!("the installation does not tell its cluster: write --cluster"),
+        (None, None) => refuse!("the definition of rotate-nodes names no cluster: use --cluster"),
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn arns_are_of_the_callers_partition_and_account() {
+    fn arns_have_the_partition_and_the_account_of_the_caller() {
         for (caller, prefix) in [
             (
                 "arn:aws:sts::123456789012:assumed-role/admin/me",
@@ -151,8 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn an_installation_that_one_may_not_look_at_is_none() {
-        let told = |code: &str| {
+    fn an_installation_without_read_access_counts_as_missing() {
+        let refused = |code: &str| {
             let answered = Error::Aws {
                 call: "states:DescribeStateMachine",
                 code: Some(code.to_owned()),
@@ -161,7 +161,7 @@ mod tests {
             no_installation("other", "eu-west-1", "the machine", answered)
         };
         for code in ["StateMachineDoesNotExist", "AccessDeniedException"] {
-            let refusal = told(code);
+            let refusal = refused(code);
             assert!(matches!(refusal, Error::Refused(_)), "{refusal}");
             assert!(
                 refusal
@@ -170,7 +170,7 @@ mod tests {
                 "{refusal}"
             );
         }
-        assert!(matches!(told("ThrottlingException"), Error::Aws { .. }));
+        assert!(matches!(refused("ThrottlingException"), Error::Aws { .. }));
     }
 
     #[test]
@@ -181,11 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn another_cluster_than_the_installations_is_refused() {
-        let told = || Some("production".to_owned());
-        assert_eq!(choose_cluster(told(), &global(&[])).unwrap(), "production");
+    fn a_cluster_of_another_installation_is_refused() {
+        let named = || Some("production".to_owned());
+        assert_eq!(choose_cluster(named(), &global(&[])).unwrap(), "production");
         assert_eq!(choose_cluster(None, &global(&["--cluster", "a"])).unwrap(), "a");
-        let refusal = choose_cluster(told(), &global(&["--cluster", "a"])).unwrap_err();
+        let refusal = choose_cluster(named(), &global(&["--cluster", "a"])).unwrap_err();
         assert!(
             refusal.to_string().contains("must be \"production\""),
             "{refusal}"

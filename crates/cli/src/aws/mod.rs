@@ -1,4 +1,4 @@
-//! What is asked of AWS.
+//! Calls to AWS.
 
 pub(crate) mod configuration;
 mod events;

@@ -1,4 +1,4 @@
-//! Nodes, as `select-nodes` tells of them.
+//! Fetches nodes from `select-nodes`.
 
 use recycle::notify::status::{NodeStatus, Status};
 use serde_json::json;
@@ -21,12 +21,12 @@ pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result
     let cluster = &installation.cluster;
     if let Some(why) = status.cluster_is_away {
         return Err(Error::Unreachable(format!(
-            "{name:?} is not known, and the cluster {cluster} cannot be asked: {why}"
+            "{name:?} is unknown, and the cluster {cluster} cannot be read: {why}"
         )));
     }
     let unreadable = status.unreadable_nodes.map(|why| format!("; {why}"));
     refuse!(
-        "there is no instance and no node {name:?} in cluster {cluster}: write an instance id or a Node's name{}",
+        "there is no instance and no node {name:?} in cluster {cluster}: use an instance id or the name of a Node{}",
         unreadable.unwrap_or_default()
     )
 }

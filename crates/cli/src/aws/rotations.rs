@@ -1,4 +1,4 @@
-//! Reading the histories of a rotation and of its groups.
+//! Reads the histories of a rotation and of its groups.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use crate::aws::step_functions::StepFunctions;
 use crate::base::error::{Error, Result};
 use crate::history::rotation::{RotationHistory, describe_unread};
 
-/// How many looks of a watch share one look at the groups, because each group has a history of its own.
-const LOOKS: u32 = 6;
+/// A watch reads the groups only at every sixth check, because each group has its own history.
+const CHECKS: u32 = 6;
 
 /// How many histories are read at the same time.
 const AT_ONCE: usize = 4;
 
 impl RotationHistory {
-    /// Reads the new events of the rotation. The groups are read once in [`LOOKS`] looks, and at the end.
+    /// Reads the new events of the rotation. The groups are read only once in [`CHECKS`] checks, and at the end.
     pub(crate) async fn read_on(&mut self, states: &StepFunctions) -> Result<()> {
         states.read_on(&self.arn, &mut self.history).await?;
-        if self.looks.is_multiple_of(LOOKS) || self.history.end.is_some() {
-            // The rotation is shown even if its groups cannot be read, for lack of permission or for the moment.
+        if self.checks.is_multiple_of(CHECKS) || self.history.end.is_some() {
+            // The rotation is shown even if its groups cannot be read, for lack of permission or because of an outage.
             let unread = self.read_groups(states).await.err();
             self.unread = unread.map(|error| describe_unread("its groups", &error));
         }
-        self.looks += 1;
+        self.checks += 1;
         Ok(())
     }
 
     /// Reads the new events of the rotation and of its groups. An outage of AWS hides the progress, but is not returned as an error.
     pub(crate) async fn read_all(&mut self, states: &StepFunctions) -> Result<()> {
-        self.looks = 0;
+        self.checks = 0;
         match self.read_on(states).await {
             Err(error) if error.is_outage() => {
                 self.unread = Some(describe_unread("its history", &error));

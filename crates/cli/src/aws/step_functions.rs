@@ -1,5 +1,5 @@
-//! Step Functions: starting, stopping and listing executions, reading their histories on from where they were read last, and what is
-//! known of the machines. All that the command line asks of it is asked here.
+//! The client of Step Functions. It starts, stops and lists executions, describes state machines, and reads histories. The next read of
+//! a history continues after the last event that was read.
 
 use std::cell::Cell;
 use std::error::Error as StdError;
@@ -23,10 +23,10 @@ use crate::history::cursor::{Cursor, View};
 const NO_EXECUTION: &str = "ExecutionDoesNotExist";
 const STARTED_ALREADY: &str = "ExecutionAlreadyExists";
 
-/// Events per page at the first look, which reads the whole history: AWS's maximum.
+/// Events per page at the first check, which reads the whole history: AWS's maximum.
 const FIRST_PAGE: i32 = 1_000;
 
-/// Events per page at later looks: twice the number that one round of the longest loop adds.
+/// Events per page at later checks: twice the number that one round of the longest loop adds.
 const NEXT_PAGE: i32 = 40;
 
 /// Executions per page: AWS's maximum.
@@ -57,7 +57,7 @@ pub(crate) struct StepFunctions {
     patience: Option<Patience>,
 }
 
-/// The waits of a command that makes many calls by itself.
+/// The waits of a command that makes many calls.
 #[derive(Debug)]
 struct Patience {
     has_answered: Cell<bool>,
@@ -75,7 +75,7 @@ impl StepFunctions {
         }
     }
 
-    /// Returns a client that calls at a pace that leaves room for other callers, and that waits until an outage is over.
+    /// Returns a client whose pace leaves room for other callers, and which waits until an outage is over.
     pub(crate) fn patient(aws: &SdkConfig, note: fn(&str)) -> Self {
         let patience = Patience {
             has_answered: Cell::new(false),
@@ -100,7 +100,7 @@ impl StepFunctions {
     }
 
     /// Starts an execution and returns its ARN.
-    /// If an answer is lost and the SDK tries again, the name makes the second attempt mean the same execution.
+    /// If an answer is lost and the SDK retries, the name makes the second attempt return the same execution.
     pub(crate) async fn start(&self, machine: &str, input: &Value) -> Result<String> {
         let name = clock::unique_name();
         let start = self.client.start_execution().state_machine_arn(machine);
@@ -205,7 +205,7 @@ impl StepFunctions {
 
     /// Returns the new events of a history, the oldest first.
     /// Pages are read backwards from the end of the history until the events that were read before.
-    /// If a page cannot be read, the next call continues with it. Events that have come since are left to the call after that.
+    /// If a page cannot be read, the next call continues with it. Events that came in the meantime are read by the call after that.
     async fn read_new(&self, arn: &str, cursor: &mut Cursor) -> Result<Vec<Event>> {
         if cursor.token.is_none() {
             cursor.page = if cursor.last_id == 0 {
@@ -276,7 +276,7 @@ impl Patience {
                 return answer;
             };
             let since = *began.get_or_insert_with(|| {
-                (self.note)(&format!("{error}; it is tried again, for half an hour"));
+                (self.note)(&format!("{error}; retrying for half an hour"));
                 Instant::now()
             });
             if since.elapsed().mul_f64(self.speed) >= LONGEST_OUTAGE {
@@ -300,7 +300,7 @@ mod tests {
     const MACHINE: &str = "arn:aws:states:eu-west-1:123456789012:stateMachine:r-recycle-node:live";
 
     #[tokio::test]
-    async fn a_start_has_a_name_so_that_no_attempt_starts_it_twice() {
+    async fn a_second_attempt_of_a_start_returns_the_same_execution() {
         let aws = ScriptedAws::new().refuses("StartExecution", 400, "ExecutionAlreadyExists", "it is there");
         let arn = StepFunctions::new(&aws.config())
             .start(MACHINE, &json!({}))
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_without_details_is_an_end() {
+    async fn an_end_event_without_details_is_an_end() {
         for (kind, status) in [
             ("ExecutionAborted", Some("ABORTED")),
             ("ExecutionFailed", Some("FAILED")),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_read_before_a_page_that_could_not_be_is_not_read_again() {
+    async fn pages_that_were_read_before_a_refused_page_are_not_read_again() {
         let aws = ScriptedAws::new()
             .on("GetExecutionHistory", &page(3, "WaitStateExited", Some("two")))
             .refuses("GetExecutionHistory", 400, "ThrottlingException", "rate exceeded")
@@ -349,7 +349,7 @@ mod tests {
             .on("GetExecutionHistory", &page(3, "WaitStateExited", Some("two")));
         let (states, mut history) = (StepFunctions::new(&aws.config()), History::default());
         assert!(states.read_on("arn", &mut history).await.is_err());
-        assert_eq!(history.cursor.last_id, 0, "what is older comes first");
+        assert_eq!(history.cursor.last_id, 0, "older events come first");
         states.read_on("arn", &mut history).await.unwrap();
         assert_eq!((history.cursor.last_id, history.end.is_some()), (4, true));
         assert!(aws.calls()[2].contains("\"two\""), "{:?}", aws.calls());
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_throttle_and_a_short_outage_are_waited_out_and_a_refusal_is_told() {
+    async fn a_throttle_and_a_short_outage_are_retried_and_a_refusal_is_returned() {
         let described = r#"{"executionArn": "one", "stateMachineArn": "m", "status": "RUNNING", "startDate": 1798761600}"#;
         let aws = ScriptedAws::new()
             .refuses("DescribeExecution", 400, "ThrottlingException", "rate exceeded")
@@ -390,13 +390,11 @@ mod tests {
         assert_eq!(aws.exchanges_left(), 0);
         let notes = NOTES.take();
         assert_eq!(notes.len(), 2, "one of each outage: {notes:?}");
-        assert!(
-            notes[0].ends_with("ThrottlingException: rate exceeded; it is tried again, for half an hour")
-        );
+        assert!(notes[0].ends_with("ThrottlingException: rate exceeded; retrying for half an hour"));
     }
 
     #[tokio::test]
-    async fn an_outage_of_more_than_half_an_hour_is_told_and_what_nobody_ever_answered_at_once() {
+    async fn an_outage_fails_after_half_an_hour_or_at_once_if_no_call_was_ever_answered() {
         let throttled =
             ScriptedAws::new().refuses("DescribeExecution", 400, "ThrottlingException", "rate exceeded");
         let away = ScriptedAws::new();

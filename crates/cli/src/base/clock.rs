@@ -1,4 +1,4 @@
-//! What time it is, for "so long ago" and "in so long". The records have their own times; nothing is decided here.
+//! The current time, for durations that the command line shows. No decision depends on it.
 
 use jiff::Timestamp;
 
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 const CLOCK_FILE: &str = "RECYCLE_EKS_CLOCK";
 
 pub(crate) fn now() -> Timestamp {
-    told_by_file().unwrap_or_else(real)
+    read_clock_file().unwrap_or_else(real)
 }
 
 /// Returns a name that no other execution has. One process does not start two executions within a nanosecond.
@@ -15,14 +15,14 @@ pub(crate) fn unique_name() -> String {
     format!("recycle-eks-{}-{}", real().as_nanosecond(), std::process::id())
 }
 
-fn told_by_file() -> Option<Timestamp> {
+fn read_clock_file() -> Option<Timestamp> {
     let file = std::env::var_os(CLOCK_FILE)?;
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a person reads how long something has taken so far; and a name has to be unique"
+    reason = "the output shows how long something has taken so far, and a name has to be unique"
 )]
 fn real() -> Timestamp {
     Timestamp::now()

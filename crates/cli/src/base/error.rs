@@ -1,4 +1,4 @@
-//! Why an invocation could not be obeyed.
+//! The errors of the command line, and whether a retry may help.
 
 use std::error::Error as StdError;
 
@@ -9,7 +9,7 @@ use crate::base::exit::Exit;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The command line refuses what was asked, and nothing was touched. One sentence.
+    /// The command line refuses the command, and nothing was changed. One sentence.
     #[error("{0}")]
     Refused(String),
     /// The cluster could not be read. One sentence.
@@ -18,7 +18,7 @@ pub(crate) enum Error {
     /// AWS refused a call, or could not be reached.
     #[error("failed to call {call}: {reason}")]
     Aws {
-        /// The call, by its name in an IAM policy.
+        /// The name of the call in an IAM policy.
         call: &'static str,
         /// The error code of AWS, or None if AWS did not answer.
         code: Option<String>,
@@ -53,7 +53,7 @@ pub(crate) use refuse;
 const ENDED_BY_LAMBDA: [&str; 2] = ["Sandbox.Timedout", "Runtime.ExitError"];
 
 impl Error {
-    /// Converts the error of an AWS call. If there are no credentials, the reason says how to get them.
+    /// Converts the error of an AWS call. If there are no credentials, the reason explains how to get them.
     pub(crate) fn of<E>(call: &'static str) -> impl FnOnce(E) -> Self
     where
         E: ProvideErrorMetadata + StdError,
@@ -83,7 +83,7 @@ impl Error {
         }
     }
 
-    /// Whether the error may be over in a moment, because AWS did not answer or is busy.
+    /// Whether a retry may succeed, because AWS did not answer or is busy.
     /// That includes functions that fail for this reason, or that Lambda has ended.
     pub(crate) fn is_outage(&self) -> bool {
         let busy = ["Throttl", "TooManyRequests", "ServiceUnavailable", "Internal"];
@@ -105,7 +105,7 @@ impl Error {
 fn explain(text: &str) -> String {
     let words = ["credentials", "SSO", "token"];
     if words.iter().any(|word| text.contains(word)) {
-        format!("there are no AWS credentials (log in as for the AWS CLI, or choose a --profile): {text}")
+        format!("there are no AWS credentials (log in as for the AWS CLI, or use --profile): {text}")
     } else {
         text.to_owned()
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_over_in_a_moment_is_waited_out_and_what_is_refused_is_not() {
+    fn only_an_unanswered_or_busy_call_is_an_outage() {
         for (error, is_outage) in [
             (refused(None), true),
             (refused(Some("ThrottlingException")), true),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_credentials_is_told_what_helps() {
+    fn the_error_without_credentials_explains_how_to_log_in() {
         let text = explain("dispatch failure: no providers in chain provided credentials");
         assert!(
             text.starts_with("there are no AWS credentials (log in as for the AWS CLI"),

@@ -1,4 +1,4 @@
-//! What a pipeline reads: the exit codes.
+//! The exit codes, which pipelines read.
 
 /// The exit code of an invocation. [`Exit::meaning`] explains each code.
 /// By convention, parsers of command lines exit with 2, and shells report 130 after Ctrl-C.
@@ -8,7 +8,7 @@ pub enum Exit {
     Failed = 1,
     Refused = 2,
     RestoreState = 3,
-    NeedsPerson = 4,
+    NeedsOperator = 4,
     Others = 5,
     Findings = 6,
     Warnings = 7,
@@ -21,7 +21,7 @@ impl Exit {
         Self::Failed,
         Self::Refused,
         Self::RestoreState,
-        Self::NeedsPerson,
+        Self::NeedsOperator,
         Self::Others,
         Self::Findings,
         Self::Warnings,
@@ -36,25 +36,29 @@ impl Exit {
     /// Returns the meaning of the code, for the help and the documentation.
     pub(crate) fn meaning(self) -> &'static str {
         match self {
-            Self::Done => "as asked: recycled, rotated, planned, restored, nothing to do",
-            Self::Failed => "AWS or the cluster could not be asked, or refused; what was started goes on",
+            Self::Done => {
+                "done as requested: recycled, rotated, planned, restored, or there was nothing to do"
+            }
+            Self::Failed => {
+                "AWS or the cluster did not answer, or refused a call; executions that were started go on"
+            }
             Self::Refused => {
-                "refused before anything was touched: a flag, an unknown node or installation, InvalidInput, PreflightRefused, QueueTimedOut"
+                "refused before any change: a wrong flag, an unknown node or installation, InvalidInput, PreflightRefused, QueueTimedOut"
             }
             Self::RestoreState => {
-                "begun and failed; the node is put back, or gone, or other nodes of the rotation are left: failed, or not begun"
+                "failed after the start: the node is restored or gone, or nodes of the rotation failed or were skipped"
             }
-            Self::NeedsPerson => {
-                "failed, and a person is needed: LeftInStandby, NodeLost, a put-back that did not come to its end"
+            Self::NeedsOperator => {
+                "failed, and an operator must act: LeftInStandby, NodeLost, or a restore that did not finish"
             }
             Self::Others => {
-                "another execution works on the node, or has taken it over: duplicate, superseded, ClaimLost"
+                "another execution works on the node or has taken it over: duplicate, superseded, ClaimLost"
             }
-            Self::Findings => "doctor has found a problem",
-            Self::Warnings => {
-                "doctor has found warnings, or what it was not allowed to look at, and no problem"
+            Self::Findings => "doctor found a problem",
+            Self::Warnings => "doctor found no problem, but warnings or checks that it could not make",
+            Self::Unwatched => {
+                "Ctrl-C while watching, or the output was closed; executions that were started go on"
             }
-            Self::Unwatched => "Ctrl-C while watching, or the output was closed; what was started goes on",
         }
     }
 }
@@ -71,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_exit_has_a_number_of_its_own() {
+    fn every_exit_has_its_own_number() {
         let codes: BTreeSet<u8> = Exit::ALL.into_iter().map(Exit::code).collect();
         assert_eq!(codes.len(), Exit::ALL.len());
     }

@@ -1,4 +1,4 @@
-//! Times and durations as people read them.
+//! Times and durations in the form in which the output shows them.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -19,10 +19,10 @@ pub(crate) fn shortly(duration: SignedDuration) -> String {
     ];
     let largest = units.iter().position(|(count, _)| *count > 0);
     let units = &units[largest.unwrap_or(units.len() - 1)..];
-    let told = units.iter().take(2);
-    let told = told.filter(|(count, unit)| *count > 0 || *unit == units[0].1);
-    let told: Vec<String> = told.map(|(count, unit)| format!("{count}{unit}")).collect();
-    told.join(" ")
+    let shown = units.iter().take(2);
+    let shown = shown.filter(|(count, unit)| *count > 0 || *unit == units[0].1);
+    let shown: Vec<String> = shown.map(|(count, unit)| format!("{count}{unit}")).collect();
+    shown.join(" ")
 }
 
 /// Formats a time to the minute, in UTC: `2027-01-01 20:00Z`.
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_told_shortly() {
+    fn durations_are_formatted_in_their_two_largest_units() {
         for (seconds, short, face) in [
             (0, "0s", "0:00:00"),
             (45, "45s", "0:00:45"),
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_told_to_the_minute() {
+    fn times_are_formatted_to_the_minute() {
         let time = "2027-01-01T20:00:59.5Z".parse().unwrap();
         assert_eq!(moment(time), "2027-01-01 20:00Z");
     }

@@ -1,4 +1,4 @@
-//! `extend` and `finish`: the end of a running drain. The one thing that a person changes in the cluster, by way of `taint-node`.
+//! `extend` and `finish`: move the end of a running drain. They invoke `taint-node`, which writes the new end on the Node.
 
 use std::io::IsTerminal as _;
 
@@ -19,7 +19,7 @@ use crate::base::exit::Exit;
 use crate::base::times::moment;
 use crate::views::output::Output;
 
-/// Classes of pods that end with the instance if nothing else happens to them.
+/// Classes of pods that end with the instance unless they end or are evicted before.
 const HOLDING: [&str; 7] = [
     "unreadable",
     "awaited",
@@ -46,41 +46,41 @@ pub(crate) async fn finish(installation: &Installation, output: &Output, wanted:
     if let Some(warning) = warn_of_end(&node).filter(|_| !wanted.yes) {
         if !output.is_terminal || !std::io::stdin().is_terminal() {
             refuse!(
-                "{warning} If that is meant: recycle-eks finish --yes {}",
+                "{warning} To end the drain all the same, run: recycle-eks finish --yes {}",
                 wanted.node
             );
         }
         output.say(&warning)?;
-        Output::note("end the drain? Only yes ends it:");
+        Output::note("end the drain? Type yes to end it:");
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer)?;
         if answer.trim() != "yes" {
-            refuse!("nothing was done");
+            refuse!("the drain was not ended");
         }
     }
     move_end(installation, output, node.instance_id.as_str(), "now").await
 }
 
 /// Returns a sentence about what the end of the drain costs.
-/// None if the node has no claim, or if it is certain that the node is put back at the end.
+/// None if the node has no claim, or if it is certain that the node is restored at the end.
 /// The progress on the Node decides that only for a planned drain.
 fn warn_of_end(node: &NodeStatus) -> Option<String> {
     let claim = node.claim.as_ref()?;
     let progress = node.progress.as_ref();
-    let told = progress.map_or("", |progress| progress.then.as_str());
-    let is_put_back = told.is_empty() || told.starts_with("the node is put back");
-    if is_put_back && claim.urgency == Urgency::Planned {
+    let planned = progress.map_or("", |progress| progress.then.as_str());
+    let is_restored = planned.is_empty() || planned.starts_with("the node is restored");
+    if is_restored && claim.urgency == Urgency::Planned {
         return None;
     }
     let pods = match progress.map(list_holding) {
-        None => "pods that have not been looked at yet".to_owned(),
+        None => "pods that have not been checked yet".to_owned(),
         Some(none) if none.is_empty() => "no pod".to_owned(),
         Some(pods) => pods.join(", "),
     };
-    let then = if is_put_back {
+    let then = if is_restored {
         "its group terminates the instance"
     } else {
-        told
+        planned
     };
     Some(format!(
         "{} is held by {pods}; if its drain ends now, {then}.",
@@ -88,7 +88,7 @@ fn warn_of_end(node: &NodeStatus) -> Option<String> {
     ))
 }
 
-/// Lists the pods that end with the instance, as far as the last look named them.
+/// Lists the pods that end with the instance, as far as the last check named them.
 fn list_holding(progress: &Progress) -> Vec<String> {
     let texts = HOLDING.into_iter().filter_map(|class| {
         let (count, names) = (*progress.counts.get(class)?, progress.names.get(class)?);
@@ -110,11 +110,11 @@ async fn move_end(installation: &Installation, output: &Output, instance: &str, 
     let at = ends.parse::<Timestamp>();
     let at = at.map_or_else(|_| ends.to_owned(), |time| format!("at {}", moment(time)));
     let cut = match moved["asked"].as_str() {
-        Some(asked) if asked != ends => ", 30 days after it began, which is the longest",
+        Some(asked) if asked != ends => ", 30 days after it began, which is the maximum",
         Some(_) | None => "",
     };
     output.say(format!(
-        "the drain of {instance} ends {at}{cut}; its execution sees that when it looks again, within 15 minutes, with a drain_timeout of 30 days within an hour"
+        "the drain of {instance} ends {at}{cut}; its execution applies this at its next check, within 15 minutes, or within an hour if drain_timeout is 30 days"
     ))?;
     output.document(&moved)?;
     Ok(Exit::Done)
@@ -128,7 +128,7 @@ fn current_end(node: &NodeStatus) -> Result<Timestamp> {
     match node.drain_until.or(planned) {
         Some(end) if matches!(phase, Some(Phase::Draining | Phase::Waiting)) => Ok(end),
         Some(_) | None => refuse!(
-            "--by moves the end of a running drain, but {} has none yet: write --until, or wait until it drains",
+            "--by needs a running drain, but {} has none yet: use --until, or wait until the drain begins",
             node.instance_id
         ),
     }
@@ -145,7 +145,7 @@ fn parse_time(text: &str) -> Result<Timestamp> {
 fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp> {
     if until <= now {
         refuse!(
-            "--until must be later than now ({now}), but is {until}: to end the drain now, recycle-eks finish"
+            "--until must be later than now ({now}), but is {until}: to end the drain now, use recycle-eks finish"
         );
     }
     Ok(until)
@@ -159,14 +159,14 @@ fn to_signed(duration: Duration) -> SignedDuration {
 mod tests {
     use super::*;
 
-    /// Only a node that is certain to be put back needs no question.
+    /// Only for a node that is certain to be restored, `finish` does not ask.
     /// The progress on the Node does not prove what happens at the end, because the node can write it.
     #[test]
-    fn the_pods_that_an_end_would_end_are_named_first() {
-        let back = "the node is put back";
-        let evicted = "pods that are waited for are evicted, the first at 2027-01-02T00:00:00Z";
+    fn the_warning_names_the_pods_that_end_with_the_drain() {
+        let back = "the node is restored";
+        let evicted = "awaited pods are evicted, the first at 2027-01-02T00:00:00Z";
         let ended =
-            "the hook is not kept alive any more, and its group terminates the instance within 1800 seconds";
+            "the hook is no longer kept alive, and its group terminates the instance within 1800 seconds";
         for (urgency, then, warns) in [
             ("planned", back, false),
             ("planned", "", false),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_first_look_a_node_that_its_group_terminates_is_asked_about_too() {
+    fn finish_asks_also_before_the_first_check_if_the_group_terminates_the_node() {
         for (urgency, warns) in [("planned", false), ("hook", true), ("spot", true)] {
             let node: NodeStatus = serde_json::from_value(json!({
                 "instance_id": "i-0123456789abcdef0", "is_marked": true,
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_past_is_refused() {
+    fn a_past_end_is_refused() {
         let at = |text: &str| text.parse::<Timestamp>().unwrap();
         let now = at("2027-01-01T00:00:00Z");
         assert!(check_later(at("2027-01-01T00:00:01Z"), now).is_ok());
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_of_rfc_3339() {
+    fn times_have_the_format_of_rfc_3339() {
         assert!(parse_time("2027-01-31T18:00:00Z").is_ok());
         let refusal = parse_time("tomorrow").unwrap_err().to_string();
         assert!(
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_running_drain_has_an_end_to_count_from() {
+    fn by_needs_the_end_of_a_running_drain() {
         let until = "2027-01-03T00:00:00Z";
         let moved = "2027-01-09T00:00:00Z";
         let progress = json!({"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": until});

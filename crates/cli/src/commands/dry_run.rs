@@ -1,4 +1,4 @@
-//! The end of a dry run, shown.
+//! Waits for the end of a dry run, and shows its plan.
 
 use recycle::report::event::End;
 use serde_json::{Value, json};
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_that_are_not_named_are_counted() {
+    fn unnamed_pods_are_counted() {
         let planned = json!([
             {"class": "wait", "reason": "label_selector", "count": 1, "pods": ["a/job"]},
             {"class": "evict", "reason": "other", "count": 3, "pods": ["a/web"]},

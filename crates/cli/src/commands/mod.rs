@@ -1,4 +1,4 @@
-//! One module for each command.
+//! The commands, one module each.
 
 pub(crate) mod drain;
 pub(crate) mod dry_run;

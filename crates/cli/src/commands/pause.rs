@@ -1,4 +1,4 @@
-//! `pause` and `resume`: the tag on Auto Scaling groups that rotations look at before they begin another node.
+//! `pause` and `resume`: set and remove a tag on Auto Scaling groups. Rotations check it before they begin another node.
 
 use std::collections::BTreeSet;
 
@@ -39,9 +39,9 @@ pub(crate) async fn run(
     let (what, meaning) = match change {
         Change::Pause => (
             "paused",
-            "rotations begin no other node of it; those that are under way go on",
+            "rotations begin no other node of this group; nodes under way go on",
         ),
-        Change::Resume => ("resumed", "rotations that wait for it go on when they look again"),
+        Change::Resume => ("resumed", "waiting rotations go on at their next check"),
     };
     for group in &done {
         output.say(format!("{what} {group}: {meaning}"))?;
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_groups_of_the_cluster_can_be_meant() {
+    async fn a_group_of_another_cluster_is_refused() {
         let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", TWO_GROUPS);
         let groups = ClusterGroups::fetch(&aws.config(), "world").await.unwrap();
         assert_eq!(groups.choose(&wanted(&["b"], false)).unwrap(), ["b"]);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pause_is_a_tag_that_no_instance_gets() {
+    async fn the_pause_tag_is_not_propagated_to_instances() {
         let aws = ScriptedAws::new()
             .on("DescribeAutoScalingGroups", TWO_GROUPS)
             .on("CreateOrUpdateTags", "")
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_paused_before_a_refusal_is_known_and_no_group_at_all_is_a_refusal() {
+    async fn groups_that_were_paused_before_a_refusal_are_listed_and_a_cluster_without_groups_is_refused() {
         let aws = ScriptedAws::new()
             .on(
                 "DescribeAutoScalingGroups",

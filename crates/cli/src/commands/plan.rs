@@ -1,4 +1,4 @@
-//! `plan`: a dry run of one node, or of a rotation.
+//! `plan`: starts a dry run of one node or of a rotation, and shows the plan.
 
 use crate::args::flags::Plan;
 use crate::aws::installation::Installation;

@@ -1,4 +1,4 @@
-//! `recycle`: one node.
+//! `recycle`: starts an execution for one node, and watches it.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! `abort` and `restore`: stopping the execution that works on a node, and putting back what was left. The sweep does it; it is watched here.
+//! `abort` and `restore`: `abort` stops the execution that works on a node, `restore` starts the sweep. The sweep restores the nodes; both
+//! commands watch it.
 
 use jiff::Timestamp;
 use recycle::input::urgency::Urgency;
@@ -30,11 +31,11 @@ pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: 
     let node = find_node(installation, &wanted.what).await?;
     let named = describe(&node);
     let Some(claim) = &node.claim else {
-        refuse!("nobody works on {named}: there is nothing to abort");
+        refuse!("no execution works on {named}: there is nothing to abort");
     };
     if !runs(installation, claim).await? {
         refuse!(
-            "the execution that worked on {named} has ended already ({}): to put the node back, recycle-eks restore {}",
+            "the execution that worked on {named} has ended already ({}): to restore the node, use recycle-eks restore {}",
             claim.fence.execution,
             node.instance_id
         );
@@ -42,7 +43,7 @@ pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: 
     abort_claimed(installation, output, &node, claim, wanted.no_wait).await
 }
 
-/// Stops the execution that holds the node, and watches until the node is put back, unless `no_wait` is set.
+/// Stops the execution that holds the node, and watches until the node is restored, unless `no_wait` is set.
 async fn abort_claimed(
     installation: &Installation,
     output: &Output,
@@ -54,7 +55,7 @@ async fn abort_claimed(
     let arn = claim.fence.execution.as_str();
     installation.states.stop(arn, WHY).await?;
     output.say(format!(
-        "stopped {arn}; the sweep puts the node back, about five minutes later"
+        "stopped {arn}; the sweep restores the node in about five minutes"
     ))?;
     if no_wait {
         output.document(&json!({"stopped": arn, "instance_id": node.instance_id.as_str()}))?;
@@ -63,16 +64,16 @@ async fn abort_claimed(
     watch_restore(&mut Watch::begin(installation, output)?, node, None).await
 }
 
-/// Refuses an abort that would not bring the node back.
+/// Refuses an abort after which the node could not be restored.
 fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
     let named = describe(node);
     if claim.phase == Phase::Disposing {
-        refuse!("{named} is being disposed of already: an abort would save nothing");
+        refuse!("{named} is being disposed of already: an abort cannot restore it");
     }
     match claim.urgency {
         Urgency::Hook => refuse!(
-            "{named} is being ended by its group, and waits in a lifecycle hook: it cannot be put back, and the sweep would begin another \
-             execution; its pods run on, and are waited for as long as the hook lives"
+            "{named} is being terminated by its group, and waits in a lifecycle hook: it cannot be restored, and the sweep would start \
+             another execution; its pods keep running, and are waited for as long as the hook lasts"
         ),
         Urgency::Planned | Urgency::Spot | Urgency::Interruption => Ok(()),
     }
@@ -107,10 +108,10 @@ async fn abort_execution(installation: &Installation, output: &Output, wanted: &
     }
     installation.states.stop(arn, WHY).await?;
     output.say(match is_of_node {
-        true => format!("stopped {arn}; it has not touched its node"),
+        true => format!("stopped {arn}; it had not changed its node"),
         false => format!(
-            "stopped {arn}: it begins no other node, and the executions of the nodes that are under way are stopped with it; the sweep \
-             puts those nodes back, about five minutes later. (recycle-eks pause lets them end.)"
+            "stopped {arn}: it begins no other node, and Step Functions also stops the executions of the nodes under way; the sweep \
+             restores those nodes in about five minutes. (To let them end instead, use recycle-eks pause.)"
         ),
     })?;
     output.document(&json!({"stopped": arn}))?;
@@ -137,13 +138,13 @@ pub(crate) async fn restore(installation: &Installation, output: &Output, wanted
 async fn check_restorable(installation: &Installation, node: NodeStatus) -> Result<NodeStatus> {
     let named = describe(&node);
     if !node.is_marked {
-        refuse!("nothing of ours is on {named}: there is nothing to put back");
+        refuse!("{named} carries no mark of recycle-eks: there is nothing to restore");
     }
     if let Some(claim) = &node.claim
         && runs(installation, claim).await?
     {
         refuse!(
-            "{named} is being worked on by {}: stop that with recycle-eks abort {}",
+            "{} works on {named}: to stop it, use recycle-eks abort {}",
             claim.fence.execution,
             node.instance_id
         );
@@ -156,8 +157,8 @@ async fn runs(installation: &Installation, claim: &Claim) -> Result<bool> {
     Ok(execution.is_some_and(|execution| execution.end.is_none_or(|end| !has_ended(&end.status))))
 }
 
-/// Watches until the node carries no mark of recycle-eks, is gone, or needs a person.
-/// The mark of a node that needs a person counts only after the end of the `sweep`, because the cause of an older mark may be removed.
+/// Watches until the node carries no mark of recycle-eks, is gone, or needs an operator.
+/// The mark of a node that needs an operator counts only after the end of the `sweep`, because the cause of an older mark may be removed.
 async fn watch_restore(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<&str>) -> Result<Exit> {
     let (installation, id) = (watch.installation, node.instance_id.as_str());
     let (mut is_swept, mut began) = (sweep.is_none(), None);
@@ -178,32 +179,32 @@ async fn watch_restore(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<&
     over.await?.map_or_else(|| watch.leave(id, &again), Ok)
 }
 
-/// Returns the state of the put-back as a sentence, and the exit code if the put-back has ended.
+/// Returns the state of the restore as a sentence, and the exit code if the restore has ended.
 fn judge_restore(node: Option<&NodeStatus>, away: Option<&str>, is_swept: bool) -> (String, Option<Exit>) {
     let over = |text: &str, exit| (text.to_owned(), Some(exit));
-    let gone = "gone: its instance is terminated, there is nothing to put back";
+    let gone = "gone: its instance is terminated, there is nothing to restore";
     match (node, away) {
         (Some(node), _) if node.is_gone => over(gone, Exit::RestoreState),
-        (_, Some(why)) => (format!("the cluster cannot be asked: {why}"), None),
+        (_, Some(why)) => (format!("the cluster cannot be read: {why}"), None),
         (None, None) => over(gone, Exit::RestoreState),
         (Some(node), None) if !node.is_marked => {
-            over("put back: nothing of ours is on it any more", Exit::Done)
+            over("restored: it carries no mark of recycle-eks", Exit::Done)
         }
         (Some(node), None) if node.gave_up_at.is_some() && is_swept => over(
-            "there is no way back by itself: a person is needed; the notification has the commands",
-            Exit::NeedsPerson,
+            "it cannot be restored automatically: an operator must run the manual commands of the notification",
+            Exit::NeedsOperator,
         ),
         (Some(node), None) => (describe_holder(node), None),
     }
 }
 
 fn describe_holder(node: &NodeStatus) -> String {
-    let history = node.progress.as_ref().map(|progress| progress.summary.as_str());
+    let summary = node.progress.as_ref().map(|progress| progress.summary.as_str());
     let Some(claim) = &node.claim else {
-        return history.unwrap_or("waits for the sweep").to_owned();
+        return summary.unwrap_or("waits for the sweep").to_owned();
     };
-    let history = history.unwrap_or("no story yet");
-    format!("held by {}: {history}", claim.fence.execution)
+    let summary = summary.unwrap_or("no progress yet");
+    format!("held by {}: {summary}", claim.fence.execution)
 }
 
 fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Frame {
@@ -234,7 +235,7 @@ async fn watch_sweep(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
         installation.states.read_on(arn, &mut history).await?;
         let (text, exit) = match &history.end {
             Some(end) if end.status == "SUCCEEDED" => (describe_sweep(end), Some(Exit::Done)),
-            Some(end) => (describe_sweep(end), Some(Exit::NeedsPerson)),
+            Some(end) => (describe_sweep(end), Some(Exit::NeedsOperator)),
             None => (history.reason().to_owned(), None),
         };
         let shown = frame_of("sweep", text.trim_end(), clock_face(history.elapsed(now)), exit);
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_back_has_ended_when_nothing_is_left_or_a_person_has_to_come() {
+    fn a_restore_has_ended_when_no_mark_remains_or_an_operator_must_act() {
         let gave_up = json!({"gave_up_at": "2027-01-01T00:00:00Z"});
         for (name, node, away, is_swept, exit) in [
             ("marked", Some(node(json!({}))), None, true, None),
@@ -297,7 +298,7 @@ mod tests {
                 Some(node(gave_up)),
                 None,
                 true,
-                Some(Exit::NeedsPerson),
+                Some(Exit::NeedsOperator),
             ),
             ("away", Some(node(json!({}))), Some("no"), true, None),
             (
@@ -314,26 +315,26 @@ mod tests {
                 true,
                 Some(Exit::RestoreState),
             ),
-            ("forgotten", None, None, true, Some(Exit::RestoreState)),
-            ("cannot be seen", None, Some("no"), true, None),
+            ("unknown", None, None, true, Some(Exit::RestoreState)),
+            ("unreadable", None, Some("no"), true, None),
         ] {
             assert_eq!(judge_restore(node.as_ref(), away, is_swept).1, exit, "{name}");
         }
     }
 
     #[test]
-    fn what_an_abort_would_not_bring_back_is_not_aborted() {
+    fn an_abort_is_refused_if_the_node_could_not_be_restored() {
         for (phase, urgency, words) in [
             ("draining", "planned", None),
             ("draining", "spot", None),
             ("disposing", "planned", Some("being disposed of")),
-            ("draining", "hook", Some("its pods run on")),
+            ("draining", "hook", Some("its pods keep running")),
         ] {
             let node = claimed(phase, urgency);
             let refusal = check_abortable(&node, node.claim.as_ref().unwrap()).err();
             assert_eq!(refusal.is_some(), words.is_some(), "{phase} {urgency}");
-            let told = refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
-            assert!(told.contains(words.unwrap_or_default()), "{told}");
+            let text = refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
+            assert!(text.contains(words.unwrap_or_default()), "{text}");
         }
     }
 }

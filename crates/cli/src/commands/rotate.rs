@@ -1,4 +1,4 @@
-//! `rotate`: the nodes of a selection, and `plan` of the same.
+//! `rotate` and `plan` for a selection of nodes: start a rotation or its dry run, and watch it.
 
 use std::collections::BTreeMap;
 
@@ -28,11 +28,10 @@ use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, Watch};
 
 const TRIGGER: &str = "manual";
-/// The most tries of one node in a rotation: the first one and ten retries.
-const MOST_TRIES: u32 = 11;
-/// How many looks of a watch share one answer of `select-nodes`.
-/// The function reads the whole cluster, so the watch calls it only every twelve seconds.
-const LOOKS: u32 = 6;
+/// The most attempts for one node in a rotation: the first one and ten retries.
+const MOST_ATTEMPTS: u32 = 11;
+/// A watch calls `select-nodes` only at every sixth check, which is every twelve seconds, because the function reads the whole cluster.
+const CHECKS: u32 = 6;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Rotate) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, false)?;
@@ -59,7 +58,7 @@ pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &
         None => describe_end(&end),
         Some(_) if exit_of(&end) == Exit::Done => "planned: nothing was touched".to_owned(),
         Some(_) => format!(
-            "{}: not everything could be planned; nothing was touched",
+            "{}: some nodes could not be planned; nothing was touched",
             end.outcome()
         ),
     })?;
@@ -105,17 +104,17 @@ fn exit_of_plan(end: &End, nodes: &[Exit]) -> Exit {
 
 pub(super) async fn watch(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     let (installation, output) = (watch.installation, watch.output);
-    let (mut rotation, mut looks, mut status) = (RotationHistory::new(arn), 0_u32, Status::default());
+    let (mut rotation, mut checks, mut status) = (RotationHistory::new(arn), 0_u32, Status::default());
     // `select-nodes` does not list a node that is gone, so the last row of that node stays.
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let over = watch.until_over(async |now| {
         rotation.read_on(&installation.states).await?;
         let history = &rotation.history;
         let begun = list_begun(installation, arn, history.started).await?;
-        if looks.is_multiple_of(LOOKS) {
+        if checks.is_multiple_of(CHECKS) {
             status = fetch_status(installation, None).await?;
         }
-        looks += 1;
+        checks += 1;
         for (instance, listed) in &begun {
             let node = status.nodes.iter().find(|node| node.instance_id == *instance);
             let mut row = to_row(instance, listed, node, rows.get(instance.as_str()));
@@ -156,7 +155,7 @@ fn show_end(shown: &mut Frame, end: &End) {
     shown.document["exit"] = exit_of_rotation(end).code().into();
 }
 
-/// Lists the executions that a rotation has begun: the last try of each node, in the order in which the tries began.
+/// Lists the executions that a rotation has begun: the last attempt of each node, in the order in which the attempts began.
 /// The executions are found by their names, which follow from the rotation and the instance.
 async fn list_begun(
     installation: &Installation,
@@ -167,7 +166,7 @@ async fn list_begun(
     let machine = installation.machine("recycle-node");
     let listed = installation.states.list_since(&machine, since).await?;
     let mut begun: Vec<(InstanceId, Listed)> = Vec::new();
-    // The list begins with the newest execution, so the first one of an instance is its last try.
+    // The list begins with the newest execution, so the first one of an instance is its last attempt.
     for execution in listed {
         if let Some(instance) = instance_of(&execution.name, rotation)
             && begun.iter().all(|(other, _)| *other != instance)
@@ -183,7 +182,7 @@ async fn list_begun(
 fn instance_of(name: &str, rotation: &str) -> Option<InstanceId> {
     let (instance, _) = name.strip_prefix(TRIGGER)?.strip_prefix('-')?.rsplit_once('-')?;
     let instance: InstanceId = instance.parse().ok()?;
-    let causes = (2..=MOST_TRIES).map(|number| format!("{rotation} {number}"));
+    let causes = (2..=MOST_ATTEMPTS).map(|number| format!("{rotation} {number}"));
     std::iter::once(rotation.to_owned())
         .chain(causes)
         .any(|cause| Start::new(TRIGGER, &instance, &cause).name == name)
@@ -247,7 +246,7 @@ mod tests {
     const ROTATION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-rotate-nodes:one";
 
     #[test]
-    fn a_row_keeps_the_name_of_a_node_that_has_gone() {
+    fn a_row_keeps_the_name_of_a_deleted_node() {
         let row = |node: &str| Row {
             group: "workers".to_owned(),
             instance: "i-1".to_owned(),
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_failed_is_not_done() {
+    fn a_failed_plan_is_not_done() {
         let with_error = json!({"group": "a", "error": ["KubeletTooNew"], "why": ["no"]});
         let with_failure = json!({"group": "a", "failed": [{"node": "i-1", "why": "PreflightRefused"}]});
         let planned = json!({"group": "a", "left": 1, "why": ["planned"], "error": []});
@@ -287,11 +286,11 @@ mod tests {
             ("FAILED", &with_error, vec![], Exit::RestoreState),
             ("FAILED", &with_error, vec![refused], Exit::RestoreState),
         ] {
-            let told = json!({"groups": [group]});
+            let result = json!({"groups": [group]});
             let end = End {
                 status: status.to_owned(),
                 output: if status == "SUCCEEDED" {
-                    told.clone()
+                    result.clone()
                 } else {
                     json!(null)
                 },
@@ -301,14 +300,14 @@ mod tests {
                     "RotationFailed"
                 }
                 .to_owned(),
-                cause: told.to_string(),
+                cause: result.to_string(),
             };
             assert_eq!(exit_of_plan(&end, &nodes), exit, "{status} {group} {nodes:?}");
         }
     }
 
     #[test]
-    fn a_rotations_executions_are_known_by_their_names() {
+    fn a_rotation_recognizes_its_executions_by_their_names() {
         let instance: InstanceId = "i-0123456789abcdef0".parse().unwrap();
         for cause in [
             ROTATION.to_owned(),

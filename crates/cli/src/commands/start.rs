@@ -1,4 +1,4 @@
-//! Starts executions.
+//! Starts executions, and builds the input for a node.
 
 use recycle::base::ids::InstanceId;
 use serde_json::{Map, Value};
@@ -10,7 +10,7 @@ use crate::views::output::Output;
 use crate::views::watch::Watch;
 
 /// Starts an execution of a state machine and prints its ARN.
-/// Returns the ARN, and the watch that catches Ctrl-C from then on.
+/// Returns the ARN, and a watch that catches Ctrl-C from then on.
 pub(super) async fn start<'a>(
     installation: &'a Installation,
     output: &'a Output,

@@ -1,4 +1,4 @@
-//! `status`: every claim and every rotation.
+//! `status`: shows every node that carries a mark of recycle-eks, and every running rotation.
 
 use std::collections::BTreeMap;
 
@@ -23,13 +23,13 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &S
     if let Some(arn) = node.filter(|name| name.starts_with("arn:")) {
         return watch_execution(installation, output, arn, wanted.watch).await;
     }
-    let seen = look(installation, node, &mut BTreeMap::new()).await?;
+    let seen = fetch(installation, node, &mut BTreeMap::new()).await?;
     if let Some(name) = node.filter(|_| seen.rows.is_empty()) {
         let cluster = &installation.cluster;
         // If the cluster cannot be read, the Node may exist, so the error is not a refusal.
         if let Some(why) = seen.cluster_is_away {
             return Err(Error::Unreachable(format!(
-                "{name:?} is on no instance that something of ours is on, and the cluster {cluster} cannot be asked: {why}"
+                "no instance with a mark of recycle-eks is node {name:?}, and the cluster {cluster} cannot be read: {why}"
             )));
         }
         refuse!("there is no instance and no node {name:?} in cluster {cluster}");
@@ -54,7 +54,7 @@ async fn watch_execution(
     let is_of_rotation = installation.has_execution("rotate-nodes", arn);
     if !is_watched || !(is_of_rotation || installation.has_execution("recycle-node", arn)) {
         refuse!(
-            "an ARN must be that of an execution of recycle-node or rotate-nodes of this installation, with --watch, but is {arn}"
+            "an ARN needs --watch and must be that of an execution of recycle-node or rotate-nodes of this installation, but is {arn}"
         );
     }
     if installation.states.find(arn).await?.is_none() {
@@ -67,7 +67,7 @@ async fn watch_execution(
     watch.watch_node(arn).await
 }
 
-/// The result of one look at the cluster and the state machines.
+/// The state of the cluster and the state machines at one check.
 struct Seen {
     rotations: Vec<Heading>,
     rows: Vec<Row>,
@@ -90,7 +90,7 @@ impl Seen {
 
     fn describe_away(&self) -> Option<String> {
         let away = self.cluster_is_away.as_ref();
-        away.map(|why| format!("the cluster cannot be asked, this is what is on instances: {why}"))
+        away.map(|why| format!("the cluster cannot be read, so only marks on instances are shown: {why}"))
     }
 
     fn frame(&self, clock: String, now: Timestamp, width: u16) -> Frame {
@@ -109,7 +109,7 @@ impl Seen {
     }
 }
 
-async fn look(
+async fn fetch(
     installation: &Installation,
     node: Option<&str>,
     known: &mut BTreeMap<String, RotationHistory>,
@@ -151,7 +151,7 @@ fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit> {
         }
     }
     if seen.rows.is_empty() {
-        output.say("nothing of ours is on any node")?;
+        output.say("no node carries a mark of recycle-eks")?;
     } else {
         output.say(table(&seen.rows, now, output.width()))?;
     }
@@ -170,7 +170,7 @@ async fn watch(installation: &Installation, output: &Output, node: Option<&str>)
     let (mut began, mut begun, mut known) = (None, None, BTreeMap::new());
     let over = watch.until_over(async |now| {
         let began: Timestamp = *began.get_or_insert(now);
-        let seen = look(installation, node, &mut known).await?;
+        let seen = fetch(installation, node, &mut known).await?;
         let shown = seen.frame(clock_face(now.duration_since(began)), now, output.width());
         begun = seen.only_running().filter(|_| node.is_some());
         let over = (begun.is_some() || seen.is_quiet()).then_some(Exit::Done);
@@ -182,12 +182,12 @@ async fn watch(installation: &Installation, output: &Output, node: Option<&str>)
         return watch.watch_node(&arn).await;
     }
     if over.is_none() {
-        output.say("\nnot watched any more; executions that run go on")?;
+        output.say("\nstopped watching; running executions go on")?;
         return Ok(Exit::Unwatched);
     }
     output.say(match node {
-        Some(node) => format!("nothing of ours is on {node}"),
-        None => "nothing of ours is on any node".to_owned(),
+        Some(node) => format!("{node} carries no mark of recycle-eks"),
+        None => "no node carries a mark of recycle-eks".to_owned(),
     })?;
     Ok(Exit::Done)
 }

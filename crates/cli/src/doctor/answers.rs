@@ -1,4 +1,4 @@
-//! AWS's answers as `recycle::doctor` sees them.
+//! Converts answers of AWS to the facts of `recycle::doctor`.
 
 use aws_sdk_autoscaling::types::{AutoScalingGroup, LifecycleHook, RetentionAction};
 use aws_sdk_eventbridge::types::{Rule as EventRule, RuleState};
@@ -68,7 +68,7 @@ pub(crate) async fn find_group(scaling: &aws_sdk_autoscaling::Client, group: &Au
     let triggers = policy.and_then(|policy| policy.retention_triggers());
     let suspended = group.suspended_processes().iter();
     let suspended = suspended.filter_map(|process| process.process_name.clone());
-    let size = |told| number(told).unwrap_or_default();
+    let size = |given| number(given).unwrap_or_default();
     Group {
         name: name.to_owned(),
         sizes: (
@@ -98,8 +98,8 @@ fn to_hook(hook: &LifecycleHook) -> Hook {
     }
 }
 
-fn number(told: Option<i32>) -> Option<u32> {
-    told.and_then(|number| u32::try_from(number).ok())
+fn number(given: Option<i32>) -> Option<u32> {
+    given.and_then(|number| u32::try_from(number).ok())
 }
 
 pub(crate) async fn find_rule(events: &aws_sdk_eventbridge::Client, rule: &EventRule) -> Rule {

@@ -1,4 +1,4 @@
-//! What the command line itself sees of an installation. Each service is asked by itself: one that refuses hides nothing of the others.
+//! Fetches the facts about an installation. The calls are independent: if a service refuses one, the facts of the others are still shown.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ fn find_topic_arn(machines: &ByName<(Machine, String)>) -> Seen<String> {
         let definition = machine.as_ref().map(|(_, definition)| definition.as_str());
         match definition.and_then(|definition| find_text(definition, "TopicArn", |_| true)) {
             Some(arn) => Seen::Found(arn),
-            None => Seen::Failed("the definition of recycle-node names none".to_owned()),
+            None => Seen::Failed("the definition of recycle-node names no topic".to_owned()),
         }
     })
 }
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_functions_are_those_of_the_module() {
+    fn the_listed_functions_are_those_of_the_module() {
         let functions = include_str!("../../../../terraform/functions.tf");
         let (block, _) = functions.split_once("in_cluster =").unwrap();
         let named = block.lines().filter_map(|line| {
@@ -272,14 +272,14 @@ mod tests {
         });
         let mut named: Vec<&str> = named.collect();
         named.sort_unstable();
-        let mut ours: Vec<&str> = IN_CLUSTER.into_iter().chain(OTHERS).collect();
-        ours.sort_unstable();
-        assert_eq!(named, ours);
+        let mut listed: Vec<&str> = IN_CLUSTER.into_iter().chain(OTHERS).collect();
+        listed.sort_unstable();
+        assert_eq!(named, listed);
         assert!(functions.contains(r#"setsubtract(keys(local.functions), ["start-rotation"])"#));
     }
 
     #[test]
-    fn who_may_not_ask_is_told_apart_from_who_got_no_answer() {
+    fn a_denied_call_differs_from_an_unanswered_one() {
         let error = |code: Option<&str>| Error::Aws {
             call: "events:ListRules",
             code: code.map(str::to_owned),
@@ -307,8 +307,8 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_an_installation_with_a_longer_name_are_not_ours() {
-        for (rule, is_ours) in [
+    fn rules_of_an_installation_with_a_longer_name_are_skipped() {
+        for (rule, expected) in [
             ("r-sweep-clock", true),
             ("r-recycle-node-untold", true),
             ("r-hook-workers", true),
@@ -317,12 +317,12 @@ mod tests {
             ("rr-sweep-clock", false),
             ("r-something", false),
         ] {
-            assert_eq!(is_of_module(rule, "r"), is_ours, "{rule}");
+            assert_eq!(is_of_module(rule, "r"), expected, "{rule}");
         }
     }
 
     #[test]
-    fn a_function_tells_its_version_and_how_long_drains_take() {
+    fn a_functions_configuration_has_its_version_and_drain_timeout() {
         let environment = aws_sdk_lambda::types::EnvironmentResponse::builder()
             .variables("INPUT_DEFAULTS", r#"{"drain_timeout": "2h"}"#)
             .build();
@@ -344,8 +344,8 @@ mod tests {
     }
 
     #[test]
-    fn the_topic_is_the_one_that_is_published_to() {
-        let definition = r#"{"States": {"A": {"Branches": [{"States": {"Tell": {"Arguments": {"TopicArn": "arn:topic"}}}}]}}}"#;
+    fn the_topic_is_read_from_the_definition() {
+        let definition = r#"{"States": {"A": {"Branches": [{"States": {"Notify": {"Arguments": {"TopicArn": "arn:topic"}}}}]}}}"#;
         let machines = |definition: &str| {
             let machine = Machine {
                 status: "ACTIVE".to_owned(),

@@ -1,4 +1,4 @@
-//! `doctor`: everything that can be wrong with an installation, with the mend for each. What is wrong, `recycle::doctor::checks` decides.
+//! `doctor`: checks an installation, and shows a remedy for each problem. `recycle::doctor::checks` judges the facts.
 
 mod answers;
 mod facts;
@@ -13,7 +13,7 @@ use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
-/// Gathers the facts, here and in `select-nodes`, and shows the findings.
+/// Gathers the facts from AWS and from `select-nodes`, and shows the findings.
 pub(crate) async fn run(installation: &Installation, output: &Output, shows_all: bool) -> Result<Exit> {
     // The execution need not exist. The answer that it does not exist shows that the function reaches Step Functions.
     let execution = installation.execution("recycle-node", "doctor");
@@ -29,7 +29,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, shows_all:
     Ok(exit(level))
 }
 
-/// Prints the findings, the worst last, because readers look there first.
+/// Prints the findings. The worst come last, next to the prompt, where readers start.
 fn show(findings: &[Finding], output: &Output, shows_all: bool) -> Result<()> {
     let shown = findings.iter();
     let shown = shown.filter(|finding| shows_all || finding.level != Level::Ok);
@@ -65,8 +65,8 @@ fn word(level: Level) -> &'static str {
 fn sum_up(findings: &[Finding]) -> String {
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let levels = [Level::Problem, Level::Warning, Level::Unknown, Level::Ok];
-    let told = levels.map(|level| format!("{} {}", count(level), word(level)));
-    format!("{} findings: {}", findings.len(), told.join(", "))
+    let counts = levels.map(|level| format!("{} {}", count(level), word(level)));
+    format!("{} findings: {}", findings.len(), counts.join(", "))
 }
 
 fn exit(level: Level) -> Exit {
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_counted_by_how_bad_it_is() {
+    fn findings_are_counted_by_level() {
         let findings = [
             finding(Level::Problem, Some("raise it")),
             finding(Level::Ok, None),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_can_tell_a_problem_from_a_warning() {
+    fn a_problem_and_a_warning_have_different_exit_codes() {
         let codes =
             [Level::Ok, Level::Unknown, Level::Warning, Level::Problem].map(|level| exit(level).code());
         assert_eq!(codes, [0, 7, 7, 6]);

@@ -1,4 +1,4 @@
-//! A history that is read on from where it was read last.
+//! The place in a history at which the next read continues.
 
 use recycle::report::event::Event;
 
@@ -7,7 +7,7 @@ use recycle::report::event::Event;
 pub(crate) struct Cursor {
     /// The number of the newest event that was read.
     pub last_id: i64,
-    /// Newer events, the newest first, that were read before a page could not be read. The next look continues with that page.
+    /// Newer events, the newest first, that were read before a page could not be read. The next check continues with that page.
     pub unfinished: Vec<Event>,
     /// The token of the next page. AWS accepts it for a day (API reference of GetExecutionHistory).
     pub token: Option<String>,

@@ -1,19 +1,19 @@
-//! What the end of an execution means.
+//! Describes the end of an execution, and maps it to an exit code.
 
 use recycle::report::event::End;
 use serde_json::Value;
 
 use crate::base::exit::Exit;
 
-/// Describes an end in one sentence. A cause that is a JSON document is for machines, so only its error message is shown, if there is one.
+/// Describes an end in one sentence. If the cause is a JSON document, only its error message is shown, if there is one.
 pub(crate) fn describe_end(end: &End) -> String {
     match end.reason() {
         "" => end.outcome().to_owned(),
         reason if reason.starts_with(['{', '[']) => {
-            let told: Value = serde_json::from_str(reason).unwrap_or_default();
+            let cause: Value = serde_json::from_str(reason).unwrap_or_default();
             // Lambda guide, "Function errors".
-            let text = told["errorMessage"].as_str();
-            let text = text.unwrap_or("recycle-eks report tells of it");
+            let text = cause["errorMessage"].as_str();
+            let text = text.unwrap_or("see recycle-eks report");
             format!("{}: {text}", end.outcome())
         }
         reason => format!("{}: {reason}", end.outcome()),
@@ -25,8 +25,8 @@ pub(crate) fn exit_of(end: &End) -> Exit {
         ("SUCCEEDED", "duplicate" | "superseded") | (_, "ClaimLost") => Exit::Others,
         ("SUCCEEDED", _) => Exit::Done,
         (_, "InvalidInput" | "PreflightRefused" | "QueueTimedOut") => Exit::Refused,
-        (_, "LeftInStandby" | "NodeLost") => Exit::NeedsPerson,
-        _ if end.cause.contains("and RestoreNode failed with") => Exit::NeedsPerson,
+        (_, "LeftInStandby" | "NodeLost") => Exit::NeedsOperator,
+        _ if end.cause.contains("and RestoreNode failed with") => Exit::NeedsOperator,
         _ => Exit::RestoreState,
     }
 }

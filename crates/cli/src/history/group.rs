@@ -1,5 +1,6 @@
-//! The story of one group of a rotation, read from the history of the group's own execution: which nodes, which of them are done or under
-//! way, and what the next ones wait for. Like [`crate::history::node`] it knows no clock.
+//! The history of one group of a rotation: its nodes, their states, and the waits of those that may not start yet.
+//!
+//! It is built from the events of the group's own execution. It does not read a clock, like [`crate::history::node`].
 
 use std::collections::BTreeMap;
 
@@ -9,20 +10,20 @@ use serde_json::Value;
 
 use crate::history::cursor::{Cursor, View};
 
-/// The state in which a node's turn ends. Its input says how the turn ended (`state-machine/rotate-nodes.asl.json`).
-pub(crate) const TURN_ENDED: &str = "NodeDone";
+/// The state in which the iteration of a node ends. Its input says how it ended (`state-machine/rotate-nodes.asl.json`).
+pub(crate) const NODE_DONE: &str = "NodeDone";
 
-/// The state of a node's turn.
+/// The state of a node in the rotation. Each node has its own iteration of the Map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum NodeState {
-    /// The turn has begun, and there is no answer yet whether the node may start.
+    /// The iteration has begun, and there is no answer yet whether the node may start.
     Asks,
     Waits(Wait),
     /// The node's execution of `recycle-node` was started.
     UnderWay,
     Recycled,
     Failed,
-    /// The node was not begun, or its execution succeeded without recycling it.
+    /// The node is skipped: it was not begun, or its execution succeeded without recycling it.
     Left,
 }
 
@@ -30,20 +31,20 @@ enum NodeState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub since: Timestamp,
-    /// The time of the next question whether the node may start.
+    /// The time of the next check whether the node may start.
     pub until: Timestamp,
     pub reason: String,
 }
 
-/// The numbers of nodes of a group by the state of their turns.
+/// The numbers of nodes of a group by their states.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub nodes: usize,
     /// Recycled.
     pub done: usize,
-    /// Nodes whose turn ended as failed. In most cases their last try failed.
+    /// Nodes whose iteration ended as failed. In most cases their last attempt failed.
     pub failed: usize,
-    /// Nodes that are not begun any more, or whose execution succeeded without recycling them.
+    /// Skipped nodes: nodes that were not begun, or whose execution succeeded without recycling them.
     pub left: usize,
     /// Nodes that executions work on.
     pub under_way: usize,
@@ -53,12 +54,12 @@ pub(crate) struct Counts {
 pub(crate) struct GroupHistory {
     pub cursor: Cursor,
     pub group: String,
-    /// The group's nodes, in the order of their turns.
+    /// The group's nodes, in the order of their iterations.
     pub nodes: Vec<String>,
     pub has_ended: bool,
     /// For each criterion the places, from 0, of the nodes that meet it. Empty unless the rotation is a dry run.
     criteria: BTreeMap<String, Vec<usize>>,
-    /// The newest event of each turn, with the turn's index. The next event of the turn names it as its previous one.
+    /// The newest event of each iteration, with its index. The next event of the iteration names it as its previous one.
     tips: BTreeMap<i64, usize>,
     node_states: BTreeMap<usize, NodeState>,
 }
@@ -83,7 +84,7 @@ impl View for GroupHistory {
                 self.group = input["group"].as_str().unwrap_or_default().to_owned();
             }
             EventKind::Answered(answer) => match node_state {
-                Some(index) => self.hear(index, &answer, event.at),
+                Some(index) => self.learn_wait(index, &answer, event.at),
                 None => self.learn_nodes(&answer),
             },
             EventKind::NodeDone(end) => {
@@ -122,10 +123,10 @@ impl GroupHistory {
         met.map(|(criterion, _)| criterion.as_str()).collect()
     }
 
-    fn hear(&mut self, index: usize, answer: &Value, at: Timestamp) {
+    fn learn_wait(&mut self, index: usize, answer: &Value, at: Timestamp) {
         let node_state = match answer["verdict"].as_str() {
             Some("start") => NodeState::UnderWay,
-            // A pause lies between two nodes, or before the next try of a node that failed.
+            // A pause lies between two nodes, or before the next attempt of a node that failed.
             Some("wait" | "pause") => {
                 let seconds = answer["wait_seconds"].as_i64().unwrap_or(0);
                 let until = at.checked_add(SignedDuration::from_secs(seconds));
@@ -138,7 +139,7 @@ impl GroupHistory {
                     reason: answer["reason"].as_str().unwrap_or_default().to_owned(),
                 })
             }
-            // The end of the turn says how the node is left.
+            // The end of the iteration says what became of the node.
             Some(_) | None => return,
         };
         self.node_states.insert(index, node_state);
@@ -163,7 +164,7 @@ impl GroupHistory {
         counts
     }
 
-    /// Lists the nodes that wait until they may start, in the order of their turns, each with its wait.
+    /// Lists the nodes that wait until they may start, in the order of their iterations, each with its wait.
     pub(crate) fn list_waits(&self) -> impl Iterator<Item = (&str, &Wait)> {
         let node_states = self.node_states.iter().filter(|_| !self.has_ended);
         node_states.filter_map(|(index, node_state)| match node_state {
@@ -188,8 +189,8 @@ mod tests {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()
     }
 
-    /// Returns the story of these events. Each has the number of the event that led to it, and its time in seconds.
-    fn told(whats: Vec<(i64, i64, EventKind)>) -> GroupHistory {
+    /// Returns the history of these events. Each has the number of the event that led to it, and its time in seconds.
+    fn history_of(whats: Vec<(i64, i64, EventKind)>) -> GroupHistory {
         let mut history = GroupHistory::default();
         for (id, (previous, seconds, what)) in (1..).zip(whats) {
             history.read(Event {
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn each_nodes_events_are_its_own_and_a_wait_lasts_since_its_first_answer() {
+    fn events_belong_to_their_node_and_a_wait_begins_with_its_first_answer() {
         let mut events = begun(&["i-1", "i-2"]);
         events.extend([
             (2, 10, EventKind::NodeAsked(0)),
@@ -232,7 +233,7 @@ mod tests {
             (6, 13, EventKind::Other),
             (7, 40, answered("wait", "the pause")),
         ]);
-        let history = told(events);
+        let history = history_of(events);
         assert_eq!(history.group, "workers");
         let waits: Vec<(&str, &Wait)> = history.list_waits().collect();
         let expected = Wait {
@@ -245,17 +246,17 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_pauses_waits_after_a_failed_try_too() {
+    fn a_pause_is_a_wait_also_after_a_failed_attempt() {
         for before in [None, Some("wait"), Some("start")] {
             let mut events = begun(&["i-1"]);
             events.push((2, 0, EventKind::NodeAsked(0)));
             events.push((
                 3,
                 10,
-                before.map_or(EventKind::Other, |verdict| answered(verdict, "turn")),
+                before.map_or(EventKind::Other, |verdict| answered(verdict, "first")),
             ));
             events.push((4, 20, answered("pause", "wait_between_nodes")));
-            let history = told(events);
+            let history = history_of(events);
             let waits: Vec<(&str, &Wait)> = history.list_waits().collect();
             let expected = Wait {
                 since: at(if before == Some("wait") { 10 } else { 20 }),
@@ -268,17 +269,17 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_tells_what_each_node_was_selected_by() {
+    fn a_dry_run_lists_the_criteria_of_each_node() {
         let criteria = json!({"ami": [0, 1], "launch_template": [1]});
         let answer = json!({"nodes": ["i-1", "i-2"], "criteria": criteria});
-        let history = told(vec![(0, 0, EventKind::Answered(answer))]);
+        let history = history_of(vec![(0, 0, EventKind::Answered(answer))]);
         assert_eq!(history.list_criteria("i-1"), ["ami"]);
         assert_eq!(history.list_criteria("i-2"), ["ami", "launch_template"]);
         assert!(history.list_criteria("i-3").is_empty());
     }
 
     #[test]
-    fn every_end_is_counted_and_after_the_groups_end_nothing_is_under_way() {
+    fn every_end_is_counted_and_no_node_is_under_way_after_the_groups_end() {
         let mut events = begun(&["i-1", "i-2", "i-3", "i-4"]);
         events.extend([
             (2, 0, EventKind::NodeAsked(0)),
@@ -290,7 +291,7 @@ mod tests {
             (5, 9, over("left")),
             (6, 9, answered("start", "")),
         ]);
-        let counts = told(events.clone()).count();
+        let counts = history_of(events.clone()).count();
         assert_eq!(
             counts,
             Counts {
@@ -302,13 +303,13 @@ mod tests {
             }
         );
         events.push((0, 10, EventKind::Ended(End::default())));
-        assert_eq!(told(events).count().under_way, 0);
+        assert_eq!(history_of(events).count().under_way, 0);
     }
 
     #[test]
-    fn the_names_are_those_of_the_state_machine() {
+    fn the_state_machine_has_the_names_that_are_read_here() {
         let machine = include_str!("../../../../state-machine/rotate-nodes.asl.json");
-        assert!(machine.contains(&format!("\"{TURN_ENDED}\": {{\"Type\": \"Succeed\"}}")));
+        assert!(machine.contains(&format!("\"{NODE_DONE}\": {{\"Type\": \"Succeed\"}}")));
         for end in ["\"end\": \"failed\"", "end='recycled'", "end='failed'"] {
             assert!(machine.contains(end), "{end}");
         }

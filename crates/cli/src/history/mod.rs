@@ -1,4 +1,4 @@
-//! What executions have done, read from their histories: each view is a fold over the events ([`recycle::report::event`]).
+//! Reads the histories of executions. Each view is a fold over the events ([`recycle::report::event`]).
 
 pub(crate) mod cursor;
 pub(crate) mod end;

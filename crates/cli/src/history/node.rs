@@ -1,6 +1,6 @@
-//! The story of one execution of `recycle-node`, read from its history: where it is, what it was answered, what became of each pod.
+//! The view of one execution of `recycle-node`: its state, the last answer of a function, and its pods.
 //!
-//! It is told of the newest event, and knows no other clock.
+//! It is built from the events of the execution's history, and reads no clock.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,6 @@ const CLASSES: [(&str, Class); 6] = [
 pub(crate) enum Class {
     Wait,
     Evict,
-    /// The pod is terminating.
     Leaving,
     /// The pod ends with the node.
     Ignore,
@@ -38,7 +37,7 @@ impl Class {
         match self {
             Self::Wait => "waited for",
             Self::Evict => "to evict",
-            Self::Leaving => "leaving",
+            Self::Leaving => "terminating",
             Self::Ignore => "ends with the node",
             Self::Gone => "gone",
         }
@@ -122,10 +121,10 @@ impl History {
     fn learn_pods(&mut self, answer: &Value) {
         let named: BTreeMap<String, Class> = CLASSES
             .into_iter()
-            .flat_map(|(said, class)| names(answer, said).map(move |name| (name.to_owned(), class)))
+            .flat_map(|(answered, class)| names(answer, answered).map(move |name| (name.to_owned(), class)))
             .collect();
-        let all_are_named = CLASSES.into_iter().all(|(said, _)| {
-            answer["counts"][said].as_u64().unwrap_or(0) <= names(answer, said).count() as u64
+        let all_are_named = CLASSES.into_iter().all(|(answered, _)| {
+            answer["counts"][answered].as_u64().unwrap_or(0) <= names(answer, answered).count() as u64
         });
         if all_are_named {
             for class in self.pods.values_mut() {
@@ -154,17 +153,17 @@ impl History {
     }
 }
 
-fn names<'a>(answer: &'a Value, said: &str) -> impl Iterator<Item = &'a str> + use<'a> {
-    let listed = answer["names"][said].as_array();
+fn names<'a>(answer: &'a Value, class: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+    let listed = answer["names"][class].as_array();
     listed.into_iter().flatten().filter_map(Value::as_str)
 }
 
 fn read_drain(answer: &Value) -> Option<Drain> {
     let run = &answer["run"];
     let since: Timestamp = run["draining_since"].as_str()?.parse().ok()?;
-    let by_person = run["drain_until"].as_str().and_then(|time| time.parse().ok());
+    let by_operator = run["drain_until"].as_str().and_then(|time| time.parse().ok());
     let seconds = run["input"]["drain_timeout"].as_i64()?;
-    let until = by_person.or_else(|| since.checked_add(SignedDuration::from_secs(seconds)).ok())?;
+    let until = by_operator.or_else(|| since.checked_add(SignedDuration::from_secs(seconds)).ok())?;
     Some(Drain { since, until })
 }
 
@@ -178,7 +177,7 @@ mod tests {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()
     }
 
-    fn told(whats: Vec<EventKind>) -> History {
+    fn history_of(whats: Vec<EventKind>) -> History {
         let mut history = History::default();
         for (id, what) in (1..).zip(whats) {
             let event = Event {
@@ -198,11 +197,11 @@ mod tests {
     }
 
     #[test]
-    fn a_story_is_where_its_execution_is_and_an_event_counts_once() {
-        let history = told(vec![
+    fn a_history_has_the_state_of_its_execution_and_an_event_counts_once() {
+        let history = history_of(vec![
             EventKind::Started(json!({"instance_id": "i-1"})),
             entered("ClaimNode"),
-            EventKind::Answered(json!({"reason": "its turn", "run": {"node": "ip-1", "group": "workers"}})),
+            EventKind::Answered(json!({"reason": "admitted", "run": {"node": "ip-1", "group": "workers"}})),
             entered("StandbyNode"),
             entered("WaitForReplacement"),
             entered("StandbyNode"),
@@ -220,12 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_named_no_more_is_gone_unless_there_are_more_than_were_named() {
+    fn a_pod_that_is_not_named_any_more_is_gone_unless_some_pods_are_unnamed() {
         let first = json!({"counts": {"awaited": 1, "evictable": 1}, "names": {"awaited": ["a/job"], "evictable": ["a/web"]}});
         let all = json!({"counts": {"awaited": 1}, "names": {"awaited": ["a/job"]}});
         let some = json!({"counts": {"awaited": 9}, "names": {"awaited": ["a/job"]}});
         for (second, web) in [(all, Class::Gone), (some, Class::Evict)] {
-            let history = told(vec![
+            let history = history_of(vec![
                 entered("CheckPods"),
                 EventKind::Answered(first.clone()),
                 EventKind::Answered(second),
@@ -236,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_drain_is_a_persons_if_one_has_set_it() {
+    fn the_end_that_an_operator_has_set_overrides_the_drain_timeout() {
         let run = |more: Value| {
             let mut run = json!({"draining_since": at(0).to_string(), "input": {"drain_timeout": 3600}});
             run.as_object_mut()
                 .unwrap()
                 .extend(more.as_object().unwrap().clone());
-            told(vec![EventKind::Answered(json!({"run": run}))])
+            history_of(vec![EventKind::Answered(json!({"run": run}))])
                 .drain
                 .unwrap()
         };
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_by_its_outcome_or_its_error() {
+    fn the_outcome_of_an_end_is_that_of_its_output_or_its_error_or_its_status() {
         for (output, error, outcome) in [
             (json!({"outcome": "recycled", "reason": "gone"}), "", "recycled"),
             (Value::Null, "DrainTimedOut", "DrainTimedOut"),

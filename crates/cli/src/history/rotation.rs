@@ -1,4 +1,4 @@
-//! The story of a rotation: its own history, and those of its groups' executions, told as one.
+//! The view of a rotation: its own history, together with the histories of its groups' executions.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ pub(crate) struct RotationHistory {
     pub history: History,
     /// The groups, by the ARNs of their executions.
     pub groups: BTreeMap<String, GroupHistory>,
-    /// A sentence that says why the rotation or its groups could not be read at the last look. None if they could be read.
+    /// A sentence that says why the rotation or its groups could not be read at the last check. None if they could be read.
     pub unread: Option<String>,
-    pub looks: u32,
+    pub checks: u32,
 }
 
 impl RotationHistory {
@@ -44,7 +44,7 @@ impl RotationHistory {
         self.groups.values().filter(|group| !group.nodes.is_empty())
     }
 
-    /// Describes in a sentence what the rotation is about, or how it has ended.
+    /// Describes in a sentence what the rotation does, or how it has ended.
     pub(crate) fn describe(&self) -> String {
         match (&self.history.end, self.history.reason()) {
             (Some(end), _) => describe_rotation_end(end),
@@ -66,7 +66,7 @@ impl RotationHistory {
         (counts.nodes > 0).then(|| describe_counts(counts))
     }
 
-    /// Lists the groups that have not ended: the name, the share of nodes whose turns have ended (from 0 to 1), and a sentence.
+    /// Lists the groups that have not ended: the name, the share of nodes whose iterations have ended (from 0 to 1), and a sentence.
     pub(crate) fn list_groups(&self) -> Vec<(String, f64, String)> {
         let running = self.groups().filter(|group| !group.has_ended);
         let mut lines: Vec<(String, f64, String)> = running
@@ -97,7 +97,7 @@ impl RotationHistory {
 
 pub(crate) fn describe_unread(what: &str, error: &Error) -> String {
     if error.is_outage() {
-        format!("{what} could not be read now: {error}")
+        format!("{what} cannot be read at the moment: {error}")
     } else {
         format!("{what} cannot be read: {error}")
     }
@@ -107,7 +107,7 @@ fn describe_counts(counts: Counts) -> String {
     let mut text = format!("{} of {} done", counts.done, counts.nodes);
     for (count, what) in [
         (counts.failed, "failed"),
-        (counts.left, "not begun any more"),
+        (counts.left, "skipped"),
         (counts.under_way, "under way"),
     ] {
         if count > 0 {
@@ -126,7 +126,7 @@ fn describe_waits(group: &GroupHistory) -> Vec<String> {
             None => reasons.push((&wait.reason, vec![(node, wait)])),
         }
     }
-    let told = reasons.into_iter().take(MOST_REASONS).map(|(reason, waits)| {
+    let texts = reasons.into_iter().take(MOST_REASONS).map(|(reason, waits)| {
         let since = waits.iter().map(|(_, wait)| wait.since).min();
         let since = since.map_or_else(String::new, moment);
         match waits.as_slice() {
@@ -134,7 +134,7 @@ fn describe_waits(group: &GroupHistory) -> Vec<String> {
             several => format!("{} nodes wait since {since}: {reason}", several.len()),
         }
     });
-    told.collect()
+    texts.collect()
 }
 
 #[cfg(test)]
@@ -182,10 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn a_group_says_what_is_done_what_it_waits_for_and_since_when() {
-        let told = rotation(paused());
+    fn a_group_shows_its_counts_and_its_waits() {
+        let rotation = rotation(paused());
         assert_eq!(
-            told.list_groups(),
+            rotation.list_groups(),
             [(
                 "workers".to_owned(),
                 1.0 / 3.0,
@@ -193,8 +193,8 @@ mod tests {
                     .to_owned()
             )]
         );
-        assert_eq!(told.describe_progress().as_deref(), Some("1 of 3 done"));
-        let group = &told.document()["groups"][0];
+        assert_eq!(rotation.describe_progress().as_deref(), Some("1 of 3 done"));
+        let group = &rotation.document()["groups"][0];
         assert_eq!(
             (group["done"].as_u64(), group["waits"][0]["instance_id"].as_str()),
             (Some(1), Some("i-2"))
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_counted() {
+    fn nodes_under_way_are_counted() {
         let start = EventKind::Answered(json!({"verdict": "start", "reason": "i-2 may start"}));
         assert_eq!(
             rotation(start).describe_progress().as_deref(),
@@ -211,16 +211,16 @@ mod tests {
     }
 
     #[test]
-    fn before_its_groups_are_known_a_rotation_is_under_way_and_says_why_it_cannot_tell_more() {
-        let mut told = RotationHistory::new("arn");
+    fn a_rotation_without_known_groups_is_under_way_and_shows_the_read_error() {
+        let mut rotation = RotationHistory::new("arn");
         assert_eq!(
-            (told.describe().as_str(), told.describe_progress()),
+            (rotation.describe().as_str(), rotation.describe_progress()),
             ("is under way", None)
         );
         let error = Error::Refused("no".to_owned());
-        told.unread = Some(describe_unread("its groups", &error));
+        rotation.unread = Some(describe_unread("its groups", &error));
         assert_eq!(
-            told.describe_progress().as_deref(),
+            rotation.describe_progress().as_deref(),
             Some("its groups cannot be read: no")
         );
     }
@@ -234,7 +234,7 @@ mod tests {
         "output": "{\"Payload\": {\"nodes\": [\"i-1\"], \"at_once\": 1}}"}}]}"#;
 
     #[tokio::test]
-    async fn a_throttle_hides_the_progress_and_not_the_rotation() {
+    async fn a_throttle_hides_the_progress_but_not_the_rotation() {
         let throttled = |aws: ScriptedAws| {
             aws.refuses("GetExecutionHistory", 400, "ThrottlingException", "rate exceeded")
         };
@@ -245,21 +245,21 @@ mod tests {
             .on("GetExecutionHistory", r#"{"events": []}"#)
             .on("ListExecutions", LISTED)
             .on("GetExecutionHistory", GROUP);
-        let (states, mut told) = (StepFunctions::new(&aws.config()), RotationHistory::new("arn"));
+        let (states, mut rotation) = (StepFunctions::new(&aws.config()), RotationHistory::new("arn"));
         for expected in [
-            "its history could not be read now: ",
-            "its groups could not be read now: ",
+            "its history cannot be read at the moment: ",
+            "its groups cannot be read at the moment: ",
             "0 of 1 done",
         ] {
-            told.read_all(&states).await.unwrap();
-            let progress = told.describe_progress().unwrap();
+            rotation.read_all(&states).await.unwrap();
+            let progress = rotation.describe_progress().unwrap();
             assert!(progress.starts_with(expected), "{progress}");
         }
-        assert_eq!((aws.exchanges_left(), &told.unread), (0, &None));
+        assert_eq!((aws.exchanges_left(), &rotation.unread), (0, &None));
     }
 
     #[tokio::test]
-    async fn a_group_has_ended_when_its_execution_has_whatever_its_history_says() {
+    async fn the_status_of_the_execution_decides_whether_a_group_has_ended() {
         for (status, has_ended) in [
             ("RUNNING", false),
             ("PENDING_REDRIVE", false),
@@ -271,9 +271,12 @@ mod tests {
                 .on("GetExecutionHistory", ROTATION)
                 .on("ListExecutions", &LISTED.replace("RUNNING", status))
                 .on("GetExecutionHistory", GROUP);
-            let mut told = RotationHistory::new("arn");
-            told.read_all(&StepFunctions::new(&aws.config())).await.unwrap();
-            assert_eq!(told.groups["child"].has_ended, has_ended, "{status}");
+            let mut rotation = RotationHistory::new("arn");
+            rotation
+                .read_all(&StepFunctions::new(&aws.config()))
+                .await
+                .unwrap();
+            assert_eq!(rotation.groups["child"].has_ended, has_ended, "{status}");
             assert_eq!(aws.exchanges_left(), 0);
         }
     }

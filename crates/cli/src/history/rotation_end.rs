@@ -1,4 +1,4 @@
-//! How a rotation has ended, group by group: its output says so, or the cause of its failure.
+//! Reads the end of a rotation, group by group, from its output or from the cause of its failure.
 
 use recycle::report::event::End;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use crate::history::end::{describe_end, exit_of};
 /// The most failed nodes that a group names (`state-machine/rotate-nodes.asl.json`).
 const NAMED: usize = 10;
 /// The text for a group whose execution broke.
-const UNKNOWN: &str = "nobody knows how many were recycled";
+const UNKNOWN: &str = "the number of recycled nodes is unknown";
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct GroupEnd {
@@ -43,11 +43,11 @@ pub(crate) struct RotationEnd {
 impl RotationEnd {
     /// Reads the groups from the end of a rotation. None if the end has no groups.
     pub(crate) fn read(end: &End) -> Option<Self> {
-        let mut told = end.output.clone();
-        if told.is_null() {
-            told = serde_json::from_str(&end.cause).unwrap_or_default();
+        let mut result = end.output.clone();
+        if result.is_null() {
+            result = serde_json::from_str(&end.cause).unwrap_or_default();
         }
-        let groups = told["groups"].as_array()?.iter();
+        let groups = result["groups"].as_array()?.iter();
         let groups = groups.filter_map(|group| GroupEnd::deserialize(group).ok());
         let groups = groups.collect();
         Some(Self { groups })
@@ -70,7 +70,7 @@ impl RotationEnd {
         let failed = sum(|group| u32::try_from(group.failed.len()).unwrap_or(u32::MAX));
         let left = sum(|group| group.left);
         let (others, more) = (at_least(is_broken), at_least(is_broken || has_more));
-        format!("{others}{recycled} recycled, {more}{failed} failed, {others}{left} not begun")
+        format!("{others}{recycled} recycled, {more}{failed} failed, {others}{left} skipped")
     }
 
     /// Lists a subject and a sentence for each group.
@@ -80,12 +80,12 @@ impl RotationEnd {
     }
 
     /// Lists a subject and a sentence for each group of a dry run. The sentence says what was selected and why, and which errors occurred.
-    /// Numbers of recycled and left nodes mean nothing in a dry run.
+    /// Numbers of recycled nodes and of skipped nodes mean nothing in a dry run.
     pub(crate) fn list_planned(&self) -> impl Iterator<Item = (String, String)> {
         self.groups.iter().map(|group| {
             let whys = group.why.iter().filter(|why| *why != "planned");
-            let told = group.error.iter().chain([&group.reason]).chain(whys);
-            (format!("group {}", group.group), join(told.cloned()))
+            let texts = group.error.iter().chain([&group.reason]).chain(whys);
+            (format!("group {}", group.group), join(texts.cloned()))
         })
     }
 }
@@ -106,7 +106,7 @@ impl GroupEnd {
             text = format!("{text}, {more}{} failed ({named})", self.failed.len());
         }
         if self.left > 0 {
-            text = format!("{text}, {} not begun", self.left);
+            text = format!("{text}, {} skipped", self.left);
         }
         match join(self.error.iter().chain(&self.why).cloned()) {
             whys if whys.is_empty() => text,
@@ -133,7 +133,7 @@ pub(crate) fn describe_rotation_end(end: &End) -> String {
     }
 }
 
-/// Returns the exit code for a pipeline. A rotation that has left nodes has not done what was asked.
+/// Returns the exit code for a pipeline. If a node failed or was skipped, the rotation is not done.
 pub(crate) fn exit_of_rotation(end: &End) -> Exit {
     let is_left = |group: &GroupEnd| group.left > 0 || !group.why.is_empty() || !group.failed.is_empty();
     let is_incomplete = RotationEnd::read(end).is_some_and(|rotation| rotation.groups.iter().any(is_left));
@@ -152,7 +152,7 @@ mod tests {
     fn rotated(groups: Value) -> End {
         End {
             status: "SUCCEEDED".to_owned(),
-            output: json!({"outcome": "rotated", "reason": "12 nodes are to be recycled", "groups": groups}),
+            output: json!({"outcome": "rotated", "reason": "12 nodes to recycle", "groups": groups}),
             ..End::default()
         }
     }
@@ -161,13 +161,13 @@ mod tests {
         End {
             status: "FAILED".to_owned(),
             error: "RotationFailed".to_owned(),
-            cause: json!({"reason": "12 nodes are to be recycled", "groups": groups}).to_string(),
+            cause: json!({"reason": "12 nodes to recycle", "groups": groups}).to_string(),
             ..End::default()
         }
     }
 
     #[test]
-    fn an_end_says_what_became_of_the_nodes_and_a_rotation_that_left_some_is_not_done() {
+    fn an_end_counts_the_nodes_and_a_rotation_with_nodes_that_were_not_recycled_is_not_done() {
         let all = json!([{"group": "a", "recycled": 2, "failed": [], "left": 0, "why": [], "error": []}]);
         let paused = json!([{"group": "a", "recycled": 0, "failed": [], "left": 12, "why": ["the group is paused"], "error": []}]);
         let other = json!([{"group": "a", "recycled": 0, "failed": [], "left": 0, "why": ["another rotation runs"], "error": []}]);
@@ -180,38 +180,38 @@ mod tests {
             (
                 rotated(all),
                 Exit::Done,
-                "rotated: 2 recycled, 0 failed, 0 not begun",
+                "rotated: 2 recycled, 0 failed, 0 skipped",
                 "2 recycled",
             ),
             (
                 rotated(paused),
                 Exit::RestoreState,
-                "rotated: 0 recycled, 0 failed, 12 not begun",
-                "0 recycled, 12 not begun: the group is paused",
+                "rotated: 0 recycled, 0 failed, 12 skipped",
+                "0 recycled, 12 skipped: the group is paused",
             ),
             (
                 rotated(other),
                 Exit::RestoreState,
-                "rotated: 0 recycled, 0 failed, 0 not begun",
+                "rotated: 0 recycled, 0 failed, 0 skipped",
                 "0 recycled: another rotation runs",
             ),
             (
                 failed(&broken),
                 Exit::RestoreState,
-                "RotationFailed: 5 recycled, 1 failed, 3 not begun",
-                "1 recycled, 1 failed (i-1 NodeLost), 3 not begun: 1 of its nodes has failed",
+                "RotationFailed: 5 recycled, 1 failed, 3 skipped",
+                "1 recycled, 1 failed (i-1 NodeLost), 3 skipped: 1 of its nodes has failed",
             ),
             (
                 failed(&lost),
                 Exit::RestoreState,
-                "RotationFailed: nobody knows how many were recycled",
-                "nobody knows how many were recycled: GroupBroken; its execution broke: see the Map Run",
+                "RotationFailed: the number of recycled nodes is unknown",
+                "the number of recycled nodes is unknown: GroupBroken; its execution broke: see the Map Run",
             ),
             (
                 failed(&lost_and_known),
                 Exit::RestoreState,
-                "RotationFailed: at least 4 recycled, at least 0 failed, at least 1 not begun",
-                "nobody knows how many were recycled: KubeletTooNew; no",
+                "RotationFailed: at least 4 recycled, at least 0 failed, at least 1 skipped",
+                "the number of recycled nodes is unknown: KubeletTooNew; no",
             ),
         ] {
             assert_eq!(exit_of_rotation(&end), exit, "{sentence}");
@@ -222,19 +222,19 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_says_of_each_group_what_was_selected_and_what_failed() {
+    fn a_dry_run_describes_the_selection_and_the_errors_of_each_group() {
         let groups = json!([
             {"group": "a", "recycled": 0, "left": 2, "why": ["planned"], "error": [], "reason": "2 nodes"},
             {"group": "b", "recycled": 0, "left": 0, "why": ["its template is newer"], "error": ["KubeletTooNew"], "reason": ""},
         ]);
         let planned = RotationEnd::read(&failed(&groups)).unwrap();
-        let told: Vec<String> = planned.list_planned().map(|(_, told)| told).collect();
-        assert_eq!(told, ["2 nodes", "KubeletTooNew; its template is newer"]);
+        let texts: Vec<String> = planned.list_planned().map(|(_, text)| text).collect();
+        assert_eq!(texts, ["2 nodes", "KubeletTooNew; its template is newer"]);
         assert!(planned.has_error());
     }
 
     #[test]
-    fn an_end_without_groups_is_told_in_its_own_words_and_never_as_json() {
+    fn an_end_without_groups_is_described_by_its_reason_and_never_as_json() {
         let nothing = End {
             status: "SUCCEEDED".to_owned(),
             output: json!({"outcome": "nothing_selected", "reason": "no node is outdated"}),
@@ -252,7 +252,7 @@ mod tests {
         };
         assert_eq!(
             describe_rotation_end(&cut),
-            "RotationFailed: recycle-eks report tells of it"
+            "RotationFailed: see recycle-eks report"
         );
     }
 }

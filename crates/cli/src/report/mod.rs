@@ -1,4 +1,4 @@
-//! `report`: the whole story of an execution, as one page or as JSON. What the story is, `recycle::report::history` decides.
+//! `report`: writes the history of an execution as one HTML page or as JSON. `recycle::report::history` builds the report.
 
 mod page;
 
@@ -64,7 +64,7 @@ async fn find_execution(
         }
     }
     refuse!(
-        "EXECUTION must be the ARN or the name of an execution of recycle-node or rotate-nodes, but there is none that is called {wanted:?}"
+        "EXECUTION must be the ARN or the name of an execution of recycle-node or rotate-nodes, but none is called {wanted:?}"
     )
 }
 
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_of_an_execution_is_in_its_arn() {
+    fn the_arn_of_an_execution_names_its_machine() {
         let arn = "arn:aws:states:eu-west-1:123456789012:execution:r-rotate-nodes:one";
         assert!(is_of_machine(arn, "rotate-nodes"));
         assert!(!is_of_machine(arn, "recycle-node"));

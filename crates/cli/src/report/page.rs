@@ -1,4 +1,4 @@
-//! The page: one HTML document that needs nothing else. Every text goes through maud, which escapes it.
+//! Renders a report as one HTML document that loads nothing. maud escapes every text.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,15 @@ use recycle::report::parts::{Look, NodeReport, SeenPod, Span, Summary};
 
 use crate::base::times::{moment, shortly};
 
-/// The style sheet of the page: light or dark as the reader prefers, and one column on a phone.
+/// The style sheet of the page: light or dark according to the browser's setting, and one column on a phone.
 const STYLE: &str = include_str!("page.css");
-/// The Content Security Policy. The page may load nothing and run nothing, whatever its text is.
+/// The Content Security Policy. The page may load nothing and run nothing, for any text in it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 /// The height and the width of the picture of the counts, in units of the picture.
 const HEIGHT: f64 = 100.0;
 const WIDTH: f64 = 1_000.0;
 
-/// Renders the page of a report. A span that still lasts is drawn until `now`.
+/// Renders the page of a report. An ongoing span is drawn until `now`.
 pub(crate) fn render(report: &Report, now: Timestamp) -> String {
     let (title, body) = match report {
         Report::Node(node) => (title_of(node), node_body(node, now)),
@@ -60,7 +60,7 @@ fn rotation_body(rotation: &RotationReport, now: Timestamp) -> Markup {
             ul class="legend" aria-label="Colours of the stages" { @for stage in Stage::ALL { li { (chip(stage)) } } }
             div class="scroll" tabindex="0" role="region" aria-labelledby="nodes" {
                 table {
-                    caption { "One row for each node, in the order of their beginnings" }
+                    caption { "One row for each node, in the order in which the executions began" }
                     thead { tr { th scope="col" { "Node" } th scope="col" { "Group" } th scope="col" { "Outcome" } th scope="col" { "Took" } th scope="col" class="wide" { "Stages" } } }
                     tbody {
                         @for (number, node) in rotation.nodes.iter().enumerate() {
@@ -92,7 +92,7 @@ fn node_body(node: &NodeReport, now: Timestamp) -> Markup {
             @if let Some(instance) = &node.instance { dt { "Instance" } dd { (instance) } }
             @if let Some(group) = &node.group { dt { "Group" } dd { (group) } }
             @if let Some(cluster) = &node.cluster { dt { "Cluster" } dd { (cluster) } }
-            dt { "Looks at the pods" } dd { (node.polls) }
+            dt { "Checks of the pods" } dd { (node.polls) }
         }))
         @if !node.plan.is_empty() { section { h3 { "Plan" } ol { @for step in &node.plan { li { (step) } } } } }
         @if !node.stages.is_empty() { (timeline(node, end, now)) }
@@ -102,19 +102,19 @@ fn node_body(node: &NodeReport, now: Timestamp) -> Markup {
         @if !node.notifications.is_empty() {
             section {
                 h3 { "Notifications" }
-                (table("What people were told", &["When", "Event", "Severity", "Subject"], html! {
-                    @for notifications in &node.notifications {
-                        tr { th scope="row" { (time(notifications.at)) } td { (notifications.event) } td { (notifications.severity) } td { (notifications.subject) } }
+                (table("Notifications that were sent", &["When", "Event", "Severity", "Subject"], html! {
+                    @for notification in &node.notifications {
+                        tr { th scope="row" { (time(notification.at)) } td { (notification.event) } td { (notification.severity) } td { (notification.subject) } }
                     }
                 }))
             }
         }
         @if !node.failed_attempts.is_empty() {
             section {
-                h3 { "Tries that failed" }
-                (table("Tries that failed; most are tried again", &["When", "State", "Error", "Why"], html! {
-                    @for failed_attempt in &node.failed_attempts {
-                        tr { th scope="row" { (time(failed_attempt.at)) } td { (failed_attempt.state) } td { (failed_attempt.error) } td { (failed_attempt.cause) } }
+                h3 { "Failed attempts" }
+                (table("Attempts that failed; most are retried", &["When", "State", "Error", "Why"], html! {
+                    @for attempt in &node.failed_attempts {
+                        tr { th scope="row" { (time(attempt.at)) } td { (attempt.state) } td { (attempt.error) } td { (attempt.cause) } }
                     }
                 }))
             }
@@ -159,7 +159,7 @@ fn chip(stage: Stage) -> Markup {
     html! { span class=(format!("chip {}", stage.describe())) {} (stage.describe()) }
 }
 
-/// Returns how far `at` is on the way from `from` to `to`, in percent from 0 to 100. If the way has no length, the share is 0.
+/// Returns the place of `at` between `from` and `to`, in percent from 0 to 100. If `from` and `to` are equal, the place is 0.
 fn share(at: Timestamp, from: Timestamp, to: Timestamp) -> f64 {
     let whole = to.duration_since(from).as_secs_f64();
     if whole <= 0.0 {
@@ -191,7 +191,7 @@ fn lasted<What>(span: &Span<What>, now: Timestamp) -> String {
 fn times<What>(span: &Span<What>, now: Timestamp) -> Markup {
     html! {
         td { (time(span.since)) }
-        td { @if let Some(at) = span.until { (time(at)) } @else { em { "lasts" } } }
+        td { @if let Some(at) = span.until { (time(at)) } @else { em { "ongoing" } } }
         td { (lasted(span, now)) }
     }
 }
@@ -248,10 +248,10 @@ fn describe(class: &str, counts: &[(Timestamp, u32)]) -> String {
     let first = counts.first().map_or(0, |(_, count)| *count);
     let last = counts.last().map_or(0, |(_, count)| *count);
     let class = class.replace('_', " ");
-    format!("{class}: {first} at the first look, {last} at the last")
+    format!("{class}: {first} at the first check, {last} at the last")
 }
 
-/// Draws steps, because the counts between two looks are unknown. The count of the last look is drawn until `to`.
+/// Draws steps, because the counts between two checks are unknown. The count of the last check is drawn until `to`.
 fn draw(counts: &[(Timestamp, u32)], most: u32, from: Timestamp, to: Timestamp) -> String {
     let across = |at: Timestamp| share(at, from, to) / 100.0 * WIDTH;
     let height = |count: u32| HEIGHT - f64::from(count) / f64::from(most.max(1)) * HEIGHT;
@@ -266,8 +266,8 @@ fn named_pods(pods: &[Span<SeenPod>], now: Timestamp) -> Markup {
     html! {
         section {
             h3 { "Pods" }
-            p class="note" { "Each look names the first five pods of a class." }
-            (table("Pods that were seen, and as what", &["Pod", "Class", "Since", "Until", "For"], html! {
+            p class="note" { "Each check names the first five pods of a class." }
+            (table("Pods and their classes", &["Pod", "Class", "Since", "Until", "For"], html! {
                 @for span in pods {
                     tr { th scope="row" { (span.what.name) } td { (span.what.class.replace('_', " ")) } (times(span, now)) }
                 }
@@ -279,12 +279,12 @@ fn named_pods(pods: &[Span<SeenPod>], now: Timestamp) -> Markup {
 fn blocked(spans: &[Span<Vec<String>>], now: Timestamp) -> Markup {
     html! {
         section {
-            h3 { "What blocked" }
-            (table("What kept the drain from going on", &["What", "Since", "Until", "For"], html! {
+            h3 { "Blockers" }
+            (table("Blockers of the drain", &["Blocker", "Since", "Until", "For"], html! {
                 @for span in spans {
                     tr {
                         th scope="row" {
-                            @if span.what.is_empty() { "not told" } @else { ul { @for what in &span.what { li { (what) } } } }
+                            @if span.what.is_empty() { "unknown" } @else { ul { @for what in &span.what { li { (what) } } } }
                         }
                         (times(span, now))
                     }
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_name_is_it_is_text() {
+    fn every_name_is_escaped() {
         let rotation = RotationReport {
             summary: node(HOSTILE).summary,
             selection: json!({"groups": [HOSTILE]}),
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_needs_nothing_and_asks_for_nothing() {
+    fn a_page_loads_nothing() {
         let page = render(&Report::Node(Box::new(node("a"))), at(100));
         for outside in ["http://", "https://", "src=", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stage_has_its_colour() {
+    fn each_stage_has_a_colour() {
         let page = render(&Report::Node(Box::new(node("a"))), at(100));
         for stage in Stage::ALL.map(Stage::describe) {
             let rule = format!(".{stage} {{ background: var(--{stage}); }}");
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_and_pictures_are_where_their_times_are() {
+    fn bars_and_pictures_match_their_times() {
         let page = render(&Report::Node(Box::new(node("a"))), at(100));
         assert!(
             page.contains("left:0.000%;width:25.000%") && page.contains("left:25.000%;width:75.000%"),
@@ -422,19 +422,19 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_says_so_and_a_time_without_length_has_no_bars() {
+    fn a_running_span_is_ongoing_and_a_time_without_length_has_no_bars() {
         let mut running = node("a");
         running.summary.ended_at = None;
         let page = render(&Report::Node(Box::new(running)), at(40));
         assert!(
-            page.contains("<em>lasts</em>") && !page.contains("Ended"),
+            page.contains("<em>ongoing</em>") && !page.contains("Ended"),
             "{page}"
         );
         assert_eq!(share(at(5), at(5), at(5)), 0.0);
     }
 
     #[test]
-    fn a_rotation_leads_to_each_of_its_nodes() {
+    fn a_rotation_links_to_each_of_its_nodes() {
         let rotation = RotationReport {
             summary: node("r").summary,
             selection: json!({"outdated": {"ami": true}}),

@@ -1,4 +1,5 @@
-//! How many nodes at once look: a row for each, with what it waits for, since when, until when at the latest, what happens then, and what blocks.
+//! The table of several nodes. The row of a node shows its step, since when, the latest end and what happens then, what it waits for, and
+//! what blocks its drain.
 
 use jiff::Timestamp;
 use recycle::drain::progress::name_end;
@@ -93,12 +94,12 @@ pub(crate) fn row_of(node: &NodeStatus, runs: impl Fn(&str) -> bool) -> Row {
 
 fn judge(node: &NodeStatus, is_alive: bool) -> (&'static str, Style) {
     match (&node.claim, is_alive) {
-        _ if node.gave_up_at.is_some() => ("a person's", Style::Bad),
+        _ if node.gave_up_at.is_some() => ("manual", Style::Bad),
         (Some(claim), true) => (step_of(claim.phase), Style::Busy),
-        (Some(_), false) => ("left", Style::Bad),
+        (Some(_), false) => ("to restore", Style::Bad),
         (None, _) if node.strange_claim.is_some() => ("claimed", Style::Bad),
         (None, _) if node.is_requested => ("requested", Style::Plain),
-        (None, _) if node.is_marked => ("left", Style::Bad),
+        (None, _) if node.is_marked => ("to restore", Style::Bad),
         (None, _) => (QUIET, Style::Dim),
     }
 }
@@ -126,13 +127,17 @@ fn describe_node(node: &NodeStatus, is_alive: bool) -> String {
         parts.extend(progress.outside_facts.iter().cloned());
     }
     if node.claim.is_some() && !is_alive {
-        parts.push("its execution no longer runs: the sweep puts it back".to_owned());
+        parts.push("its execution no longer runs: the sweep restores the node".to_owned());
     }
     if node.is_requested && node.claim.is_none() {
-        parts.push("asked for by the taint recycle-eks/request: the next sweep starts it".to_owned());
+        parts.push(
+            "requested by the taint recycle-eks/request: the next sweep starts its execution".to_owned(),
+        );
     }
     if node.gave_up_at.is_some() {
-        parts.push("there is no way back by itself: the notification has the commands".to_owned());
+        parts.push(
+            "it cannot be restored automatically: run the manual commands of the notification".to_owned(),
+        );
     }
     parts.join("; ")
 }
@@ -144,7 +149,7 @@ pub(crate) struct Heading {
     pub started: Option<Timestamp>,
     pub state: String,
     pub progress: Option<String>,
-    /// The groups that have not ended: the name, the share of nodes whose turns have ended (from 0 to 1), and a sentence.
+    /// The groups that have not ended: the name, the share of nodes whose iterations have ended (from 0 to 1), and a sentence.
     pub groups: Vec<(String, f64, String)>,
     pub document: Value,
 }
@@ -313,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_who_works_on_a_node_and_what_it_waits_for() {
+    fn a_row_shows_the_step_of_a_node_and_what_it_waits_for() {
         let progress = json!({"summary": "waits for 1 pod", "since": "2027-01-01T00:10:00Z", "until": "2027-01-03T00:10:00Z"});
         for (name, node, runs, step, words) in [
             (
@@ -323,12 +328,12 @@ mod tests {
                 "draining",
                 "waits for 1 pod",
             ),
-            ("queued", json!({"claim": claim("turn")}), true, "queued", ""),
+            ("queued", json!({"claim": claim("admitted")}), true, "queued", ""),
             (
                 "dead",
                 json!({"claim": claim("standby")}),
                 false,
-                "left",
+                "to restore",
                 "no longer runs",
             ),
             (
@@ -342,8 +347,8 @@ mod tests {
                 "given up",
                 json!({"gave_up_at": "2027-01-01T00:00:00Z"}),
                 false,
-                "a person's",
-                "has the commands",
+                "manual",
+                "manual commands",
             ),
             (
                 "strange",
@@ -352,7 +357,7 @@ mod tests {
                 "claimed",
                 "unreadable: x",
             ),
-            ("marked", json!({}), false, "left", ""),
+            ("marked", json!({}), false, "to restore", ""),
             ("nothing", json!({"is_marked": false}), false, "-", ""),
         ] {
             let row = row_of(&status(node), |_| runs);
@@ -362,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_drain_is_a_bar() {
+    fn the_time_of_a_drain_is_drawn_as_a_bar() {
         let progress =
             json!({"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z"});
         let row = row_of(
@@ -388,10 +393,10 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_what_happens_at_the_end_of_a_running_drain() {
-        let (restored, forged) = ("the node is put back", "\u{1b}[2Jrestore");
+    fn a_row_shows_what_happens_at_the_end_of_a_running_drain() {
+        let (restored, forged) = ("the node is restored", "\u{1b}[2Jrestore");
         let by_group =
-            "the hook is not kept alive any more, and its group terminates the instance within 900 seconds";
+            "the hook is no longer kept alive, and its group terminates the instance within 900 seconds";
         let now = "2027-01-02T00:00:00Z".parse().unwrap();
         for (phase, runs, then, word) in [
             ("draining", true, restored, Some("restore")),
@@ -399,7 +404,7 @@ mod tests {
             ("waiting", true, forged, Some("?")),
             ("waiting", true, "", None),
             ("waiting", false, restored, None),
-            ("turn", true, restored, None),
+            ("admitted", true, restored, None),
             ("disposing", true, restored, None),
         ] {
             let progress = json!({"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z", "then": then});
@@ -417,13 +422,13 @@ mod tests {
                 Some(word.unwrap_or_default()),
                 "{phase} {then}\n{shown}"
             );
-            let told = &document(&[], &[row])["nodes"][0]["then"];
-            assert_eq!(told.as_str(), word.map(|_| then), "{phase}");
+            let written = &document(&[], &[row])["nodes"][0]["then"];
+            assert_eq!(written.as_str(), word.map(|_| then), "{phase}");
         }
     }
 
     #[test]
-    fn where_it_is_narrow_a_row_says_less_and_stays_one_line() {
+    fn in_a_narrow_terminal_a_row_has_fewer_columns_and_stays_one_line() {
         let row = Row {
             group: "workers".to_owned(),
             instance: "i-0123456789abcdef0".to_owned(),
@@ -431,7 +436,7 @@ mod tests {
             step: "waiting".to_owned(),
             since: Some("2027-01-01T00:00:00Z".parse().unwrap()),
             until: Some("2027-01-03T00:00:00Z".parse().unwrap()),
-            then: Some("the node is put back".to_owned()),
+            then: Some("the node is restored".to_owned()),
             what: "pods: 1 to wait for".to_owned(),
             execution: None,
             style: Style::Busy,
@@ -470,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_stands_above_its_nodes() {
+    fn the_heading_of_a_rotation_is_above_its_nodes() {
         let heading = Heading {
             execution: "arn:aws:states:eu-west-1:1:execution:m:weekly".to_owned(),
             started: Some("2027-01-01T00:00:00Z".parse().unwrap()),
@@ -497,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_under_way_come_first_and_those_that_are_done_last() {
+    fn rows_under_way_come_first_and_done_rows_last() {
         let styles = [Style::Good, Style::Bad, Style::Plain, Style::Busy];
         let row = row_of(&status(json!({})), |_| false);
         let mut rows = styles.map(|style| Row { style, ..row.clone() });

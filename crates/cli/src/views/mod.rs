@@ -1,4 +1,4 @@
-//! How it looks.
+//! The output: tables, pictures on a terminal, and JSON.
 
 pub(crate) mod fleet;
 pub(crate) mod node;

@@ -1,4 +1,4 @@
-//! How the story of one execution of `recycle-node` looks: the machine's boxes, the pods, the drain's time, the reason for it all.
+//! The view of one execution of `recycle-node`: the boxes of the state machine, the pods, the time of the drain, and the last reason.
 
 use std::collections::BTreeMap;
 
@@ -160,7 +160,7 @@ mod tests {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()
     }
 
-    /// A story in the middle of a drain: after one of two hours, and with two looks at the pods.
+    /// A history in the middle of a drain: after one of two hours, and with two checks of the pods.
     fn draining() -> History {
         let input = json!({"drain_timeout": 7_200});
         let run =
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_is_drawn_with_its_boxes_its_pods_and_its_time() {
+    fn the_picture_of_a_drain_has_boxes_pods_and_time() {
         let picture: Vec<String> = frame("arn", &draining(), at(3_600))
             .picture
             .iter()
@@ -214,9 +214,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_name_what_they_are_about() {
-        let told = frame("arn", &draining(), at(3_600)).facts;
-        let subjects: Vec<&str> = told.iter().map(|(subject, _)| subject.as_str()).collect();
+    fn each_line_names_its_subject() {
+        let facts = frame("arn", &draining(), at(3_600)).facts;
+        let subjects: Vec<&str> = facts.iter().map(|(subject, _)| subject.as_str()).collect();
         assert_eq!(subjects, ["node", "pod jobs/train", "drain", "CheckPods"]);
     }
 
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_is_told_by_the_exit_code() {
+    fn every_end_has_its_exit_code() {
         for (status, outcome, exit) in [
             ("SUCCEEDED", "recycled", Exit::Done),
             ("SUCCEEDED", "already_gone", Exit::Done),
@@ -259,7 +259,7 @@ mod tests {
         for failure in Failure::ALL.into_iter().filter(|failure| failure.ends_failed()) {
             let exit = match failure {
                 Failure::InvalidInput | Failure::PreflightRefused | Failure::QueueTimedOut => Exit::Refused,
-                Failure::NodeLost | Failure::LeftInStandby => Exit::NeedsPerson,
+                Failure::NodeLost | Failure::LeftInStandby => Exit::NeedsOperator,
                 Failure::ClaimLost | Failure::Superseded => Exit::Others,
                 Failure::ReplacementTimedOut
                 | Failure::DrainTimedOut
@@ -277,14 +277,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_is_a_document_is_told_as_a_sentence() {
-        for (cause, told) in [
+    fn a_json_cause_is_shown_as_a_sentence() {
+        for (cause, text) in [
             ("no pods", "InvalidInput: no pods"),
             (
                 r#"{"errorMessage":"at_once must be at most 2","errorType":"InvalidInput"}"#,
                 "InvalidInput: at_once must be at most 2",
             ),
-            (r#"{"a":1"#, "InvalidInput: recycle-eks report tells of it"),
+            (r#"{"a":1"#, "InvalidInput: see recycle-eks report"),
             ("", "InvalidInput"),
         ] {
             let end = End {
@@ -293,7 +293,7 @@ mod tests {
                 cause: cause.to_owned(),
                 ..End::default()
             };
-            assert_eq!(describe_end(&end), told);
+            assert_eq!(describe_end(&end), text);
         }
     }
 }

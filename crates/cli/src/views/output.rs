@@ -1,4 +1,4 @@
-//! What is shown: tables and sentences, or JSON. Results go to standard output, errors to standard error.
+//! Writes the output: tables and sentences, or JSON. Results go to standard output, errors to standard error.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -30,7 +30,7 @@ impl Output {
         Self { format, is_terminal }
     }
 
-    /// Whether the output is JSON, for machines.
+    /// Whether the output is JSON.
     pub(crate) fn is_json(&self) -> bool {
         self.format == Format::Json
     }
@@ -43,7 +43,7 @@ impl Output {
         }
     }
 
-    /// Writes a line for people. Writes nothing if the output is JSON.
+    /// Writes a line of text. Writes nothing if the output is JSON.
     pub(crate) fn say(&self, text: impl AsRef<str>) -> Result<()> {
         if self.is_json() {
             return Ok(());
@@ -51,7 +51,7 @@ impl Output {
         Self::write(text.as_ref())
     }
 
-    /// Writes a document for machines, on one line. Writes nothing if the output is not JSON.
+    /// Writes a JSON document on one line. Writes nothing if the output is not JSON.
     pub(crate) fn document(&self, document: &Value) -> Result<()> {
         if self.is_json() {
             return Self::write(&document.to_string());
@@ -80,13 +80,13 @@ impl Output {
 
     /// Writes a line to standard error, beside the output.
     pub(crate) fn note(text: &str) {
-        let _nobody_reads = writeln!(io::stderr(), "recycle-eks: {}", printable(text));
+        let _unwritten = writeln!(io::stderr(), "recycle-eks: {}", printable(text));
     }
 
     pub(crate) fn show_error(&self, error: &Error) -> Exit {
         if self.is_json() {
             let document = serde_json::json!({"error": error.to_string(), "exit": error.exit().code()});
-            let _nobody_reads = Self::write(&document.to_string());
+            let _unwritten = Self::write(&document.to_string());
         }
         Self::note(&error.to_string());
         error.exit()
@@ -102,14 +102,14 @@ impl Output {
 
 /// Returns the columns and the rows of the terminal. If the terminal does not report them, as in some pipelines, it counts as 80 by 24.
 pub(crate) fn terminal_size() -> (u16, u16) {
-    let told = crossterm::terminal::size().ok();
-    told.filter(|(columns, rows)| *columns > 0 && *rows > 1)
+    let size = crossterm::terminal::size().ok();
+    size.filter(|(columns, rows)| *columns > 0 && *rows > 1)
         .unwrap_or((80, 24))
 }
 
 /// Prints what the parser returns instead of a command: a refusal, the help or the version.
 pub(crate) fn show_refusal(refusal: &clap::Error) -> Exit {
-    let _nobody_reads = refusal.print();
+    let _unwritten = refusal.print();
     if refusal.use_stderr() {
         Exit::Refused
     } else {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_cell_goes_on_below() {
+    fn only_the_last_cell_is_wrapped() {
         let row = ["ip-172-31-0-4", "one pod is waited for and two are evicted"].map(str::to_owned);
         assert_eq!(
             draw_table(&["node", "what"], [row], 36),

@@ -1,5 +1,5 @@
-//! The one way in which something is shown that changes: a picture that is drawn anew on a terminal; without one a line for each change;
-//! for machines a document for each change.
+//! Shows a view that changes. On a terminal the picture is drawn again in place. Otherwise each change is a line of text, or a JSON
+//! document.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -30,7 +30,7 @@ pub(crate) enum Style {
 
 pub(crate) type Line = Vec<(Style, String)>;
 
-/// The view of a moment, in a form for each kind of output.
+/// The view at one moment, in a form for each kind of output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Frame {
     /// The time that has passed, which stands in front of each plain line.
@@ -39,7 +39,7 @@ pub(crate) struct Frame {
     pub picture: Vec<Line>,
     /// The facts for plain lines: each subject and its state.
     pub facts: Vec<(String, String)>,
-    /// The JSON document for machines.
+    /// The JSON document.
     pub document: Value,
 }
 
@@ -49,7 +49,8 @@ pub(crate) struct Viewer {
     drawn: u16,
     /// Columns of the terminal when the picture was drawn.
     columns: u16,
-    told: BTreeMap<String, String>,
+    /// The state of each subject in the last frame.
+    shown: BTreeMap<String, String>,
     document: Value,
 }
 
@@ -73,12 +74,12 @@ impl Viewer {
 
     /// Returns a line for each fact that has changed. A subject that disappears has a line again when it comes back.
     fn find_updates(&mut self, frame: &Frame) -> Vec<String> {
-        let news = frame.facts.iter();
-        let news = news.filter(|(subject, state)| self.told.get(subject) != Some(state));
-        let news = news.map(|(subject, state)| format!("{:>11}  {subject:<24} {state}", frame.clock));
-        let news = news.collect();
-        self.told = frame.facts.iter().cloned().collect();
-        news
+        let updates = frame.facts.iter();
+        let updates = updates.filter(|(subject, state)| self.shown.get(subject) != Some(state));
+        let updates = updates.map(|(subject, state)| format!("{:>11}  {subject:<24} {state}", frame.clock));
+        let updates = updates.collect();
+        self.shown = frame.facts.iter().cloned().collect();
+        updates
     }
 
     /// Draws over the last picture, line by line, so that nothing flickers.
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_cut_where_the_terminal_ends() {
+    fn a_line_of_several_texts_is_cut_at_the_width() {
         let line = vec![(Style::Plain, "abc".to_owned()), (Style::Bold, "äöü".to_owned())];
         let texts = |columns| {
             cut(&line, columns)
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_goes_on_below() {
+    fn a_sentence_is_wrapped_at_the_width() {
         for (text, lines) in [
             ("waits for one pod", vec!["waits for", "one pod"]),
             ("  a", vec!["  a"]),
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_changed_is_a_line() {
+    fn only_a_changed_fact_is_a_line() {
         let mut viewer = Viewer::default();
         let frame = |facts: &[(&str, &str)]| Frame {
             clock: "0:00:10".to_owned(),

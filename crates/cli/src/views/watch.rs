@@ -1,4 +1,4 @@
-//! Watching: looks again and again, politely, until something has ended or the person goes.
+//! Watches an execution or the cluster: checks at a limited rate until the subject has ended, or until the operator presses Ctrl-C.
 
 use std::time::Duration;
 
@@ -16,27 +16,27 @@ use crate::views::node::frame;
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Viewer};
 
-/// The time between two looks at one execution. Ten operators who each watch one make five calls of GetExecutionHistory a second.
+/// The time between two checks of one execution. Ten operators who each watch one make five calls of GetExecutionHistory a second.
 /// The account's quota for that call refills by 20 a second (Step Functions guide, "Quotas related to API action throttling").
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// How many times longer the wait before another look at the cluster is, because `select-nodes` reads all of the cluster.
-const LOOKS_OF_CLUSTER: u32 = 6;
+const CHECK_AGAIN: Duration = Duration::from_secs(2);
+/// How many times longer the wait before another check of the cluster is, because `select-nodes` reads all of the cluster.
+const CHECKS_OF_CLUSTER: u32 = 6;
 /// The environment variable with another number of seconds, for the local world of the tests.
-const LOOK_AGAIN_VARIABLE: &str = "RECYCLE_EKS_LOOK_AGAIN_SECONDS";
-/// The most looks in a row that may meet an outage. With the SDK's own attempts that is about five minutes.
+const CHECK_AGAIN_VARIABLE: &str = "RECYCLE_EKS_CHECK_AGAIN_SECONDS";
+/// The most checks in a row that may fail because of an outage. With the SDK's own attempts that is about five minutes.
 const MOST_OUTAGES: u32 = 30;
 
-/// Waits `looks` times as long as the time between two looks.
-pub(crate) async fn pause(looks: u32) {
-    let told = std::env::var(LOOK_AGAIN_VARIABLE).ok();
-    let told = told.and_then(|text| Duration::try_from_secs_f64(text.parse().ok()?).ok());
-    tokio::time::sleep(told.unwrap_or(LOOK_AGAIN).saturating_mul(looks)).await;
+/// Waits `checks` times as long as the time between two checks.
+pub(crate) async fn pause(checks: u32) {
+    let given = std::env::var(CHECK_AGAIN_VARIABLE).ok();
+    let given = given.and_then(|text| Duration::try_from_secs_f64(text.parse().ok()?).ok());
+    tokio::time::sleep(given.unwrap_or(CHECK_AGAIN).saturating_mul(checks)).await;
 }
 
-/// The time of the next look.
+/// The time of the next check.
 pub(crate) enum Next {
     Soon,
-    /// After the longer wait for another look at the cluster.
+    /// After the longer wait for another check of the cluster.
     Later,
     /// Never, because the watch is over.
     Over(Exit),
@@ -60,16 +60,16 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Looks again and again until `look` returns the end. An outage of AWS does not end the watch before [`MOST_OUTAGES`] looks in a row.
+    /// Calls `check` again until it returns the end. An outage of AWS does not end the watch before [`MOST_OUTAGES`] checks in a row.
     /// None after Ctrl-C.
     pub(crate) async fn until_over(
         &mut self,
-        mut look: impl AsyncFnMut(Timestamp) -> Result<(Frame, Next)>,
+        mut check: impl AsyncFnMut(Timestamp) -> Result<(Frame, Next)>,
     ) -> Result<Option<Exit>> {
         let (output, mut viewer, mut outages) = (self.output, Viewer::default(), 0);
         let watching = async {
             loop {
-                let next = match look(clock::now()).await {
+                let next = match check(clock::now()).await {
                     Ok((frame, next)) => {
                         outages = 0;
                         viewer.show(output, &frame)?;
@@ -83,7 +83,7 @@ impl<'a> Watch<'a> {
                 };
                 match next {
                     Next::Soon => pause(1).await,
-                    Next::Later => pause(LOOKS_OF_CLUSTER).await,
+                    Next::Later => pause(CHECKS_OF_CLUSTER).await,
                     Next::Over(exit) => return Ok(exit),
                 }
             }
@@ -94,11 +94,11 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Says after Ctrl-C that the execution goes on, and how to watch it again.
+    /// Prints after Ctrl-C that the execution goes on, and how to watch it again.
     pub(crate) fn leave(&self, arn: &str, again: &str) -> Result<Exit> {
         let exit = Exit::Unwatched;
         self.output.say(format!(
-            "\nnot watched any more; {arn} goes on. To watch it again: {again}"
+            "\nstopped watching; {arn} goes on. To watch it again: {again}"
         ))?;
         self.output
             .document(&json!({"execution_arn": arn, "watched": false, "exit": exit.code()}))?;
@@ -114,7 +114,7 @@ impl<'a> Watch<'a> {
             Ok((frame(arn, &history, now), exit.map_or(Next::Soon, Next::Over)))
         });
         let Some(exit) = over.await? else {
-            // Before the first look only the execution is known.
+            // Before the first check only the execution is known.
             let instance = Some(history.instance()).filter(|instance| !instance.is_empty());
             let again = format!("recycle-eks status --watch {}", instance.unwrap_or(arn));
             return self.leave(arn, &again);

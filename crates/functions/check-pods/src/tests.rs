@@ -142,7 +142,7 @@ async fn an_awaited_pod_is_checked_again_after_the_usual_time() {
     );
     let progress = written(&kube).unwrap();
     assert_eq!(progress.names["awaited"], ["jobs/train"]);
-    assert_eq!(progress.then, "the node is put back");
+    assert_eq!(progress.then, "the node is restored");
     assert_eq!(progress.since.to_string(), SINCE);
     assert_eq!(progress.until.to_string(), "2027-01-02T06:00:00Z");
 }
@@ -279,7 +279,7 @@ async fn a_blocker_stays_in_the_progress_while_there_is_a_pod_to_evict() {
     assert!(
         answer
             .reason
-            .ends_with("; budget jobs/web has kept 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"),
+            .ends_with("; budget jobs/web has blocked 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"),
         "{}",
         answer.reason
     );
@@ -419,7 +419,7 @@ async fn a_time_out_names_the_blockers() {
         .unwrap_err();
     assert!(
         error.to_string().ends_with(
-            "it has still to evict 1 pod (jobs/web); budget jobs/web has kept 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"
+            "it still has to evict 1 pod (jobs/web); budget jobs/web has blocked 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"
         ),
         "{error}"
     );

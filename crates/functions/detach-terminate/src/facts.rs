@@ -427,7 +427,7 @@ mod tests {
         assert!(
             facts
                 .describe_with_pods("leaves")
-                .ends_with(" leaves; 2 pods ran on it when its time was over (jobs/a, jobs/b)"),
+                .ends_with(" leaves; 2 pods still ran on it when its drain timed out (jobs/a, jobs/b)"),
             "{}",
             facts.describe_with_pods("leaves")
         );

@@ -233,8 +233,8 @@ async fn a_pod_whose_volume_has_no_other_node_is_not_evicted() {
     assert_eq!(
         progress_written(&kube).unwrap().held,
         [
-            "shop/db-0 is not evicted: its volume local needs a node with kubernetes.io/hostname in (a), and there is no other \
-             that takes pods"
+            "shop/db-0 is not evicted: its volume local needs a node with kubernetes.io/hostname in (a), and no other such \
+             node takes pods"
         ]
     );
 }
@@ -343,7 +343,7 @@ async fn a_blocker_that_lasts_five_minutes_gets_one_event_and_is_in_the_answer()
             );
         let answer = run(&kube).await.unwrap();
         let sentence = format!(
-            "budget shop/web has kept 1 pod since {since}: The disruption budget web needs 2 healthy pods and has 2 currently (shop/web)"
+            "budget shop/web has blocked 1 pod since {since}: The disruption budget web needs 2 healthy pods and has 2 currently (shop/web)"
         );
         assert_eq!(events(&kube), vec![sentence.clone(); expected], "{since}");
         let is_long_enough = expected == 1 || was_reported;

@@ -265,7 +265,7 @@ mod tests {
         assert!(
             answer
                 .reason
-                .contains(&format!("{OTHER} is no instance of cluster world")),
+                .contains(&format!("{OTHER} is not an instance of cluster world")),
             "{}",
             answer.reason
         );

@@ -1,4 +1,4 @@
-//! Turns the admission of a node into an answer.
+//! Builds the answer to a node of a rotation that asks to start.
 
 use crate::answer::envelope::{Answer, SelectBody};
 use crate::contract::verdicts::SelectVerdict;
@@ -11,7 +11,7 @@ use crate::rotation::terms::Part;
 
 impl Admission {
     /// Builds the answer for the state machine.
-    /// If a node has waited for the same reason for a day, neither it nor the nodes after it start.
+    /// If a node has waited for the same reason for a day, it and the nodes after it do not start.
     #[must_use]
     pub fn answer(
         self,

@@ -1,4 +1,4 @@
-//! The answer of every function.
+//! Defines the answer of every function.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Answer<V: Verdict> {
     pub verdict: V,
     /// Seconds that a Wait state waits if it comes next; 0 otherwise.
     pub wait_seconds: u32,
-    /// The reason, in one sentence for people.
+    /// The reason, in one sentence for an operator.
     pub reason: String,
     /// The number of pods of each class ([`crate::drain::classify`]).
     pub counts: BTreeMap<String, u32>,
@@ -99,9 +99,9 @@ impl<V: Verdict> Answer<V> {
         let Some(run) = self.run.as_ref().filter(|_| self.verdict == end) else {
             return self;
         };
-        let told = build_finished_notification(About::run(execution, run), run, &self.reason);
+        let finished = build_finished_notification(About::run(execution, run), run, &self.reason);
         let drain = measure_drain(run);
-        self.with_notification(Some(told)).counting(drain)
+        self.with_notification(Some(finished)).counting(drain)
     }
 
     #[must_use]
@@ -117,10 +117,10 @@ impl<V: Verdict> Answer<V> {
     }
 }
 
-/// Explains why the owner of a claim is asked about.
+/// Explains why the state machine asks Step Functions about the owner of a claim.
 #[must_use]
 pub fn explain_question(owner: &ExecutionArn) -> String {
-    format!("{owner} holds the claim; whether it still runs is asked")
+    format!("{owner} holds the claim; Step Functions is asked whether it still runs")
 }
 
 fn none_is_empty_object<S: serde::Serializer>(run: &Option<Run>, serializer: S) -> Result<S::Ok, S::Error> {

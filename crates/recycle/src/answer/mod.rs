@@ -1,4 +1,4 @@
-//! The answers of the functions.
+//! Builds the answers of the functions.
 
 pub mod admission;
 pub mod envelope;

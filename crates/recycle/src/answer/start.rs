@@ -1,4 +1,4 @@
-//! Turns the start of rotations into an answer.
+//! Builds the answer of `start-rotation`.
 
 use crate::answer::envelope::Answer;
 use crate::base::text::cut_text;

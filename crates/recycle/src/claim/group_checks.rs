@@ -15,15 +15,15 @@ pub(crate) fn check_updates(facts: &PreflightFacts<'_>, group: &Group) -> Vec<Re
     let name = &group.name;
     let refresh = state.refresh.as_ref().map(|status| {
         Obstacle::InstanceRefresh.because(format!(
-            "an instance refresh of group {name} is {status}: it replaces the nodes itself, and members in Standby end it, or are ended by \
-             it with their pods (its preference StandbyInstances); wait for its end, or cancel it"
+            "an instance refresh of group {name} is {status} and replaces the nodes itself; by its preference StandbyInstances, members in \
+             Standby make it fail, or it terminates them with their pods; wait for its end, or cancel it"
         ))
     });
     let busy = state.node_group_status.as_ref().filter(|status| is_busy(status));
     let update = busy.map(|status| {
         let managed = facts.node.and_then(node_group).unwrap_or(name.as_str());
         Obstacle::ManagedGroupUpdate.because(format!(
-            "the EKS managed node group {managed} is {status}: EKS replaces its nodes itself; wait until it is ACTIVE"
+            "the EKS managed node group {managed} is {status}, so EKS replaces its nodes itself; wait until it is ACTIVE"
         ))
     });
     refresh.into_iter().chain(update).collect()
@@ -46,7 +46,7 @@ pub fn node_group(node: &NodeFacts) -> Option<&str> {
 pub(crate) fn check_weights(input: &Input, state: &GroupState, group: &Group) -> Option<Refusal> {
     (input.replacement == Replacement::Before && state.is_weighted).then(|| {
         Obstacle::WeightedGroup.because(format!(
-            "the instances of group {} have weights, so that nobody can tell which launch replaces which; write replacement \"after\"",
+            "the instances of group {} have weights, so recycle-eks cannot find out which launch replaces which instance; set replacement \"after\"",
             group.name
         ))
     })
@@ -54,14 +54,14 @@ pub(crate) fn check_weights(input: &Input, state: &GroupState, group: &Group) ->
 
 pub(crate) fn check_protection(input: &Input, instance: &Instance, group: &Group) -> Option<Refusal> {
     let id = &input.instance_id;
-    // The put-back or the detach of another node protects the other members for minutes, and marks them with this tag.
+    // The restore or the detach of another node protects the other members for minutes, and marks them with this tag.
     let is_protected = group
         .member(id)
         .is_some_and(|member| member.protected_from_scale_in)
         && !instance.tags.contains_key(PROTECTED_FOR_TAG);
     is_protected.then(|| {
         Obstacle::ScaleInProtection.because(format!(
-            "{id} is protected from scale-in, so somebody wants it kept; remove the protection, or write override \
+            "{id} is protected from scale-in, so an operator or another tool wants to keep it; remove the protection, or set override \
              [\"scale_in_protection\"]"
         ))
     })
@@ -75,7 +75,7 @@ pub(crate) fn check_processes(input: &Input, group: &Group) -> Option<Refusal> {
     suspended.retain(|needed| group.suspended.iter().any(|process| process == needed));
     (!suspended.is_empty()).then(|| {
         Obstacle::SuspendedProcess.because(format!(
-            "group {} has {} suspended, without which no node can be replaced; resume it, or write override \
+            "group {} has {} suspended, so no node can be replaced; resume all suspended processes, or set override \
              [\"suspended_process\"]",
             group.name,
             suspended.join(" and ")
@@ -91,8 +91,8 @@ pub(crate) fn check_targets(input: &Input, balancers: &[Balancer]) -> Option<Ref
     let alone: Vec<&str> = alone.map(|balancer| balancer.name.as_str()).collect();
     (input.replacement == Replacement::Before && !alone.is_empty()).then(|| {
         Obstacle::LastTarget.because(format!(
-            "{} is the last healthy target of {}, which EnterStandby takes it out of before its replacement is there; add a member, write \
-             replacement \"after\", or override [\"last_target\"]",
+            "{} is the last healthy target of {}, and EnterStandby takes it out of there before its replacement is in service; add a member, \
+             set replacement \"after\", or set override [\"last_target\"]",
             input.instance_id,
             name_some(&alone)
         ))
@@ -102,7 +102,7 @@ pub(crate) fn check_targets(input: &Input, balancers: &[Balancer]) -> Option<Ref
 pub(crate) fn check_stop(input: &Input, instance: &Instance) -> Option<Refusal> {
     (input.dispose == Dispose::Stop && instance.is_spot).then(|| {
         Obstacle::OneTimeSpot.because(format!(
-            "{} is a one-time Spot instance, which EC2 cannot stop; write dispose \"terminate\"",
+            "{} is a one-time Spot instance, which EC2 cannot stop; set dispose \"terminate\"",
             instance.id
         ))
     })
@@ -113,8 +113,8 @@ pub(crate) fn check_stop(input: &Input, instance: &Instance) -> Option<Refusal> 
 pub(crate) fn check_keeping(input: &Input, node: &NodeFacts, group: &Group) -> Option<Refusal> {
     match input.dispose {
         Dispose::Stop | Dispose::Detach if !node.ready => Some(Obstacle::NotReady.because(format!(
-            "node {} is not Ready: after {} minutes it would count as lost, and its group would terminate it; to keep the machine, take \
-             it out by hand (aws autoscaling detach-instances --auto-scaling-group-name {} --instance-ids {} \
+            "node {} is not Ready: after {} minutes it would count as lost, and its group would terminate it; to keep the machine, \
+             detach it by hand (aws autoscaling detach-instances --auto-scaling-group-name {} --instance-ids {} \
              --no-should-decrement-desired-capacity)",
             node.name,
             input.node_lost_after / 60,

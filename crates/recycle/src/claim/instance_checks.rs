@@ -16,20 +16,20 @@ use crate::input::urgency::Urgency;
 pub(crate) fn describe_gone(instance: &Instance) -> Option<String> {
     let id = &instance.id;
     if instance.is_gone() {
-        return Some(format!("{id} is {} already", instance.state));
+        return Some(format!("{id} is already {}", instance.state));
     }
     let stopped_at = instance.stopped_at()?;
-    Some(format!("{id} was stopped by recycle-eks at {stopped_at} already"))
+    Some(format!("{id} was already stopped by recycle-eks at {stopped_at}"))
 }
 
 /// Describes an instance that was terminating under a lifecycle hook, and that the hook no longer holds.
 pub(crate) fn describe_going(facts: &PreflightFacts<'_>, instance: &Instance) -> Option<String> {
     let state = facts.lifecycle_state?;
     let is_going = facts.input.hook.is_some() && matches!(state, "Terminating:Proceed" | "Terminated");
-    is_going.then(|| format!("{} is {state} already", instance.id))
+    is_going.then(|| format!("{} is already {state}", instance.id))
 }
 
-/// Refuses a node that another tool or EKS itself replaces, and says what to do there.
+/// Refuses a node that another tool or EKS itself replaces, with the action to take there.
 pub(crate) fn advise_owner(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
     let compute_type = node.labels.get("eks.amazonaws.com/compute-type");
     let pool = node.labels.get("karpenter.sh/nodepool");
@@ -65,32 +65,32 @@ pub(crate) fn check_lifecycle(
     let id = &instance.id;
     let name = &group.name;
     let member = group.member(id).map(|member| member.lifecycle_state.as_str());
-    let ours = instance.tags.contains_key(STANDBY_TAG);
+    let has_standby_tag = instance.tags.contains_key(STANDBY_TAG);
     let is_urgent = facts.input.urgency > Urgency::Planned;
     match member.or(facts.lifecycle_state) {
         Some(state) if state.starts_with("Terminating") && is_urgent => None,
         Some(state) if facts.input.hook.is_some() => Some(Obstacle::NotTerminating.because(format!(
-            "{id} is {state} in group {name}, which is not terminating it: only a member that waits for the lifecycle hook can be \
-             drained for it; leave hook out"
+            "{id} is {state} in group {name}, which is not terminating it; only a member that waits for the lifecycle hook can be \
+             drained for it; leave out the field hook"
         ))),
         Some("InService") if member.is_some() => None,
-        Some("Standby" | "EnteringStandby") if ours => None,
+        Some("Standby" | "EnteringStandby") if has_standby_tag => None,
         Some(state @ ("Standby" | "EnteringStandby")) => Some(Obstacle::ForeignStandby.because(format!(
-            "{id} is {state} in group {name}, but not by recycle-eks (it has no tag {STANDBY_TAG}): somebody else works on \
-             it; take it out of Standby first"
+            "{id} is {state} in group {name}, but recycle-eks did not put it there (it has no tag {STANDBY_TAG}); an \
+             operator or another tool may work on it; take it out of Standby first"
         ))),
         Some(state) if state.starts_with("Terminating") && facts.resuming => None,
         Some(state) if state.starts_with("Terminating") => Some(
-            Obstacle::Terminating.because(format!("{id} is {state}: group {name} is terminating it already")),
+            Obstacle::Terminating.because(format!("{id} is {state}: group {name} is already terminating it")),
         ),
         Some(state) if state.starts_with("Warmed") => Some(Obstacle::WarmPool.because(format!(
-            "{id} is {state}: it waits in the warm pool of group {name} and runs no pods; terminate it, and the pool takes a new one"
+            "{id} is {state}: it waits in the warm pool of group {name} and runs no pods; terminate it, and the warm pool launches a new one"
         ))),
         Some(state) if member.is_some() => Some(Obstacle::NotInService.because(format!(
             "{id} is {state} in group {name}; only a member that is InService can be recycled"
         ))),
         Some(_) | None => Some(Obstacle::NotAMember.because(format!(
-            "{id} is no longer a member of group {name}; nothing would replace it"
+            "{id} is no longer a member of group {name}, so nothing would replace it"
         ))),
     }
 }
@@ -104,12 +104,12 @@ pub(crate) fn describe_missing_node(input: &Input, instance: &Instance) -> Refus
              cluster's module"
         )),
         None => Obstacle::NoNode.because(format!(
-            "{id} is no node of cluster {cluster}: no Node there has its providerID; if it never joined, terminate it in its group"
+            "{id} is no node of cluster {cluster}: no Node there has its providerID; if it never joined the cluster, terminate it in its group"
         )),
     }
 }
 
-/// Checks the tags that the functions' policies demand of everything that they change.
+/// Checks the tags that the functions' policies require on everything that they change.
 /// Unless the group retains instances, its own tag is not needed in two cases.
 /// If the lifecycle hook holds the instance, the group is not changed.
 /// If EC2 takes the instance away, the group is only asked to terminate it, which EC2 does anyway.
@@ -149,7 +149,7 @@ pub(crate) fn check_tags(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec
         let names: Vec<&str> = untagged.iter().map(InstanceId::as_str).collect();
         refusals.push(lacks(
             &format!(
-                "member {} of the same group, which the way back from Standby has to protect,",
+                "member {} of the same group, which a restore from Standby has to protect,",
                 name_some(&names)
             ),
             &tag_instances(&untagged[..untagged.len().min(MOST_TAGGED)], cluster.as_str()),

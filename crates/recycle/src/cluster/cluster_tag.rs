@@ -1,5 +1,5 @@
-//! The tag by which an instance or an Auto Scaling group belongs to a cluster. The functions' policies allow no change of anything
-//! without it (`of_this_cluster` in `terraform/iam.tf`).
+//! The tag by which an instance or an Auto Scaling group belongs to a cluster. The functions' policies allow changes only to resources
+//! with this tag (`of_this_cluster` in `terraform/iam.tf`).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub fn cluster_tag(cluster: &str) -> String {
     format!("{PREFIX}{cluster}")
 }
 
-/// Checks whether these tags say that their bearer belongs to `cluster`.
+/// Checks whether these are the tags of a resource that belongs to `cluster`.
 #[must_use]
 pub fn has_cluster_tag(tags: &BTreeMap<String, String>, cluster: &ClusterName) -> bool {
     tags.get(&cluster_tag(cluster.as_str()))
@@ -75,7 +75,7 @@ mod tests {
     use crate::fixtures::{OTHER, id, instance, strings};
 
     #[test]
-    fn a_cluster_is_told_apart_from_one_whose_name_it_begins_with() {
+    fn a_cluster_is_distinguished_from_one_whose_name_it_begins_with() {
         let tagged = Instance {
             tags: strings([("kubernetes.io/cluster/prod-2", "owned")]),
             ..instance()

@@ -1,6 +1,6 @@
-//! Our lifecycle hook: what it holds, how long it can be kept alive, and what becomes of a member whose time is over.
+//! The lifecycle hook of recycle-eks: which members it holds, how long it can be kept alive, and how a member ends whose time is over.
 //!
-//! Nothing here asks AWS, or says how pods are drained: that is the same for every way in.
+//! Pods are drained in the same way on every path, so this module does not decide that.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use crate::input::path::RecyclePath;
 /// "The maximum is 172800 seconds (48 hours) or 100 times HeartbeatTimeout, whichever is smaller" (API reference, PutLifecycleHook).
 const LONGEST: i64 = 172_800;
 const MOST_HEARTBEATS: i64 = 100;
-/// The shortest heartbeat time-out, in seconds, that the module accepts. Up to 15 minutes pass between two looks at the pods.
+/// The shortest heartbeat time-out, in seconds, that the module accepts. Up to 15 minutes pass between two checks of the pods.
 pub const SHORTEST_HEARTBEAT: u32 = 900;
 
 /// The lifecycle state of a member that waits for a hook.
@@ -25,7 +25,7 @@ pub const WAITING: &str = "Terminating:Wait";
 /// The member stays until it is terminated in its group.
 pub const RETAINED: &str = "Terminating:Retained";
 
-/// Returns the seconds for which a hook with this heartbeat time-out can hold a member, however often it is kept alive.
+/// Returns the longest time in seconds for which a hook with this heartbeat time-out can hold a member.
 #[must_use]
 pub fn longest_hold(heartbeat_timeout: u32) -> i64 {
     LONGEST.min(MOST_HEARTBEATS * i64::from(heartbeat_timeout))
@@ -37,7 +37,7 @@ pub fn is_held(lifecycle_state: Option<&str>) -> bool {
     matches!(lifecycle_state, Some(WAITING | RETAINED))
 }
 
-/// The lifecycle hook of recycle-eks while it holds a member. Travels in [`crate::contract::run::Run`].
+/// The lifecycle hook of recycle-eks while it holds a member. It is carried in [`crate::contract::run::Run`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldByHook {
     /// The hook's name, always [`LIFECYCLE_HOOK`].
@@ -47,7 +47,7 @@ pub struct HeldByHook {
     /// The time at which the hook fired or was last kept alive; none if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat_at: Option<Timestamp>,
-    /// The time at which the hook ends, however often it is kept alive; none if it is unknown when the hook fired.
+    /// The time at which the hook ends even if it is kept alive; none if it is unknown when the hook fired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ends_at: Option<Timestamp>,
     /// Whether the group retains an instance whose hook was not completed.
@@ -56,7 +56,7 @@ pub struct HeldByHook {
     /// Whether the member no longer waits for the hook.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_over: bool,
-    /// Whether a heartbeat was recorded, or tried, since the last look at the pods. The next step is then a look.
+    /// Whether a heartbeat was recorded, or tried, since the last check of the pods. The next step is then a check.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_tried: bool,
 }
@@ -85,7 +85,7 @@ impl HeldByHook {
     }
 
     /// Checks whether a heartbeat is due before the next wait of a drain that began at `since`. If it is due, it counts as tried.
-    /// A heartbeat that is refused counts, too: the look that follows shows what became of the member.
+    /// A heartbeat that is refused also counts, because the check that follows shows the state of the member.
     #[must_use]
     pub fn try_heartbeat(&mut self, since: Timestamp, now: Timestamp, drain_timeout: u32) -> bool {
         let Some(timeout) = self.heartbeat_timeout() else {
@@ -116,11 +116,11 @@ impl HeldByHook {
     pub fn describe_end(&self) -> String {
         if self.retain {
             format!(
-                "the instance is kept ({RETAINED}) with its taint, until somebody terminates it in its group"
+                "the instance is kept ({RETAINED}) with its taint, until an operator terminates it in its group"
             )
         } else {
             format!(
-                "the hook is not kept alive any more, and its group terminates the instance within {} seconds",
+                "the hook is no longer kept alive, and its group terminates the instance within {} seconds",
                 self.heartbeat_timeout
             )
         }
@@ -133,25 +133,25 @@ impl HeldByHook {
         let is_short = |at: Timestamp| until.duration_since(at).as_secs() > i64::from(self.heartbeat_timeout);
         let ends_at = self.ends_at.filter(|at| !self.retain && is_short(*at))?;
         Some(format!(
-            "the hook ends at {ends_at}, however often it is kept alive, and what still runs then ends with the instance, because the \
-             group's instance lifecycle policy does not retain it"
+            "the hook ends at {ends_at} even if it is kept alive; pods that still run then end with the instance, because the group's \
+             instance lifecycle policy does not retain it"
         ))
     }
 }
 
-/// Warns an operator if the group does not retain instances although the module's variable says so.
+/// Warns an operator if the group does not retain instances although the module's variable declares it.
 #[must_use]
 pub fn check_retain(hook: &Hook, retain: bool) -> Option<String> {
     (hook.retain == Some(true) && !retain).then(|| {
         format!(
-            "lifecycle_hooks says that group {} retains instances, but its instance lifecycle policy has no TerminateHookAbandon = \
+            "lifecycle_hooks declares that group {} retains instances, but its instance lifecycle policy has no TerminateHookAbandon = \
              retain",
             hook.auto_scaling_group_name
         )
     })
 }
 
-/// Describes why there is nothing to wait for with this member, so that its hook is completed at once.
+/// Describes why nothing has to be waited for on this member, so that its hook is completed at once. None if its pods are drained first.
 /// `node` is the Node of the instance in the cluster, which was read before.
 #[must_use]
 pub fn find_release(
@@ -179,7 +179,7 @@ pub fn find_release(
     })
 }
 
-/// Returns the way in, from the input and the lifecycle state of the member.
+/// Returns the path, from the input and the lifecycle state of the member.
 #[must_use]
 pub fn find_path(input: &Input, lifecycle_state: Option<&str>) -> RecyclePath {
     if input.hook.is_some() || is_held(lifecycle_state) {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn heartbeats_are_due_in_thirds_and_at_once_if_nobody_knows_of_the_last() {
+    fn heartbeats_are_due_in_thirds_and_at_once_if_the_last_is_unknown() {
         let due = |mut hook: HeldByHook, now| hook.try_heartbeat(at(0), at(now), 172_800);
         assert!(!due(hook(), 1_170));
         assert!(
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn after_each_heartbeat_comes_a_look_however_long_it_took() {
+    fn a_check_follows_each_heartbeat() {
         let mut hook = HeldByHook::new(900, Some(at(0)), true);
         let tried: Vec<bool> = [80_000, 80_170, 80_470, 80_480, 80_770]
             .map(|now| hook.try_heartbeat(at(0), at(now), 172_800))
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_does_not_wait_for_the_hook_any_more_is_not_kept_alive() {
+    fn a_member_that_no_longer_waits_for_the_hook_is_not_kept_alive() {
         for (state, expected) in [
             (Some(WAITING), Some(3_600)),
             (Some(RETAINED), None),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_warned_of_a_hook_that_ends_before_the_drain_and_takes_pods_along() {
+    fn operators_are_warned_of_a_hook_that_ends_before_the_drain() {
         let retained = HeldByHook {
             retain: true,
             ..hook()
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_pods_of_this_cluster_is_let_go_at_once() {
+    fn an_instance_without_pods_of_this_cluster_is_released_at_once() {
         let foreign = Instance {
             tags: strings([("kubernetes.io/cluster/other", "owned")]),
             ..instance()
@@ -292,14 +292,14 @@ mod tests {
         let cases = [
             ("a node", &to_ec2, instance(), Some(&here), None),
             (
-                "it never came",
+                "no Node",
                 &to_ec2,
                 instance(),
                 None,
                 Some("has no Node in cluster prod"),
             ),
             (
-                "another's",
+                "an instance of another cluster",
                 &to_ec2,
                 foreign,
                 None,
@@ -324,19 +324,19 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_does_not_retain_although_it_should_is_told() {
-        let says = |retain: serde_json::Value| fired(&[("retain", retain)]).hook.unwrap();
+    fn a_group_that_does_not_retain_although_it_should_is_reported() {
+        let declared = |retain: serde_json::Value| fired(&[("retain", retain)]).hook.unwrap();
         assert!(
-            check_retain(&says(json!(true)), false)
+            check_retain(&declared(json!(true)), false)
                 .unwrap()
                 .contains("group workers")
         );
-        assert_eq!(check_retain(&says(json!(true)), true), None);
-        assert_eq!(check_retain(&says(json!(false)), false), None);
+        assert_eq!(check_retain(&declared(json!(true)), true), None);
+        assert_eq!(check_retain(&declared(json!(false)), false), None);
     }
 
     #[test]
-    fn the_way_in_is_what_was_asked_for_unless_the_group_is_quicker() {
+    fn the_path_is_that_of_the_input_unless_the_group_already_terminates_the_member() {
         let planned = input(json!({}));
         let after = input(json!({"replacement": "after"}));
         let interrupted = input(json!({"urgency": "spot", "interrupted_at": at(120)}));

@@ -57,7 +57,7 @@ impl Instance {
         })
     }
 
-    /// Returns the record that recycle-eks gave up the instance, which an operator then has to see to.
+    /// Returns the record that recycle-eks gave up the instance, so that an operator has to act.
     #[must_use]
     pub fn gave_up(&self) -> Option<GaveUp> {
         self.tags.get(GAVE_UP_TAG)?.parse().ok()

@@ -1,4 +1,4 @@
-//! What AWS and Kubernetes report.
+//! Facts that AWS and Kubernetes report.
 
 pub mod autoscaler;
 pub mod balancers;

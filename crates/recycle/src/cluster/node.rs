@@ -1,4 +1,4 @@
-//! A Node as the decisions see it, and its taints.
+//! The facts about a Node, and its taints.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ fn taint_for(key: &str, instance: &InstanceId) -> Taint {
     }
 }
 
-/// Returns the taint that makes Kubernetes let go of a machine that is off.
+/// Returns the taint that makes Kubernetes release a machine that is off.
 /// The machine's pods are deleted by force and its volumes detached at once (Kubernetes documentation, "Non-graceful node shutdown").
 /// This is the only taint of recycle-eks that ends pods, and they have already ended.
 #[must_use]
@@ -121,7 +121,7 @@ pub struct NodeFacts {
     pub extended_resources: Vec<String>,
     /// `status.volumesInUse` and the names in `status.volumesAttached`, each once.
     pub volumes: Vec<String>,
-    /// `status.nodeInfo.kubeletVersion`, such as `v1.33.4-eks-1a2b3c4`; empty if the kubelet has not said so yet.
+    /// `status.nodeInfo.kubeletVersion`, such as `v1.33.4-eks-1a2b3c4`; empty if the kubelet has not reported it yet.
     pub kubelet: String,
 }
 
@@ -144,8 +144,8 @@ impl NodeFacts {
     /// If the last writer is unknown, recycle-eks counts as the writer.
     #[must_use]
     pub fn is_cordoned_by_us(&self) -> bool {
-        let ours = |manager: &str| manager == FIELD_MANAGER;
-        self.unschedulable && self.cordoned_by.as_deref().is_none_or(ours)
+        let is_recycle_eks = |manager: &str| manager == FIELD_MANAGER;
+        self.unschedulable && self.cordoned_by.as_deref().is_none_or(is_recycle_eks)
     }
 
     #[must_use]
@@ -153,7 +153,7 @@ impl NodeFacts {
         self.taints.iter().any(is_request_taint)
     }
 
-    /// Returns the time since which, according to its annotation, the node is being put back. A value that is not a time counts as none.
+    /// Returns the time since which, according to its annotation, the node is being restored. A value that is not a time counts as none.
     #[must_use]
     pub fn queued_since(&self) -> Option<Timestamp> {
         self.annotations.get(RESTORING_ANNOTATION)?.parse().ok()
@@ -225,7 +225,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_time_in_the_line_of_put_backs_is_believed_and_nothing_else() {
+    fn only_a_time_is_read_from_the_annotation_of_a_restore() {
         for (text, since) in [
             (Some("2027-01-01T00:01:00Z"), Some(at(60))),
             (Some("now"), None),
@@ -240,13 +240,13 @@ mod tests {
 
     /// A kubelet writes any annotation on its own Node, and its text reaches terminals and notifications.
     #[test]
-    fn what_a_progress_says_steers_no_terminal() {
-        let told = json!({
+    fn the_texts_of_a_progress_have_no_control_characters() {
+        let written = json!({
             "summary": "drains\u{1b}]52;c;eA==\u{7}", "since": "2027-01-01T00:00:00Z", "until": "2027-01-02T00:00:00Z",
             "blocked": [{"what": "budget a/\u{202e}b", "says": "\u{9b}2J", "since": "2027-01-01T00:00:00Z", "count": 1, "names": ["\u{1b}"]}],
         });
         let node = NodeFacts {
-            annotations: [(PROGRESS_ANNOTATION.to_owned(), told.to_string())].into(),
+            annotations: [(PROGRESS_ANNOTATION.to_owned(), written.to_string())].into(),
             ..node("a")
         };
         let text = format!("{:?}", node.progress().unwrap());
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stopped_has_not_been_put_into_standby_since_then() {
+    fn a_stopped_instance_has_not_been_put_into_standby_since_then() {
         let (early, late) = ("2027-01-01T00:00:00Z", "2027-01-01T00:03:00Z");
         let cases: [(&[(&str, &str)], bool); 6] = [
             (&[], false),
@@ -290,13 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn taints_of_another_effect_or_value_are_not_ours() {
-        let ours = draining_taint(&id(NEW));
+    fn taints_with_another_effect_or_value_are_not_of_recycle_eks() {
+        let draining = draining_taint(&id(NEW));
         let of_effect = |effect: &str| Taint {
             effect: effect.to_owned(),
-            ..ours.clone()
+            ..draining.clone()
         };
-        assert!(is_draining_taint(&ours) && !is_draining_taint(&of_effect("PreferNoSchedule")));
+        assert!(is_draining_taint(&draining) && !is_draining_taint(&of_effect("PreferNoSchedule")));
         let of_value = |value: &str| Taint {
             value: Some(value.to_owned()),
             ..out_of_service_taint()
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_somebody_edited_is_an_error_that_names_node_and_annotation() {
+    fn an_edited_record_is_an_error_that_names_node_and_annotation() {
         let edited = NodeFacts {
             annotations: strings([(RECORD_ANNOTATION, "{")]),
             ..node("a")
@@ -347,8 +347,8 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_no_object_is_none_and_an_error_names_its_place() {
-        for (text, told) in [
+    fn a_record_that_is_no_object_is_an_error_that_names_the_place() {
+        for (text, expected) in [
             ("[]", "invalid type: sequence, expected struct Record"),
             ("[1]", "invalid type: sequence, expected struct Record"),
             ("null", "invalid type: null, expected struct Record"),
@@ -364,7 +364,7 @@ mod tests {
                 ..node("a")
             };
             let error = with_causes(&edited.record().unwrap_err());
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 

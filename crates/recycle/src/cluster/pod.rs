@@ -1,4 +1,4 @@
-//! A pod as the decisions see it, and what kind it is: bare, finished, of a DaemonSet, or one that runs to completion.
+//! The facts about a pod, and its kind: bare, finished, of a DaemonSet, or one that runs to completion.
 
 use std::collections::BTreeMap;
 
@@ -135,7 +135,7 @@ impl PodFacts {
         self.annotations.contains_key(MIRROR_ANNOTATION) || self.is_controlled_by(&["Node"])
     }
 
-    /// Whether the end of the node takes nothing away: the pod has finished, or every node has one like it.
+    /// Whether nothing is lost if the pod ends with the node: it has finished, or every node has one like it.
     pub(crate) fn leaves_nothing(&self) -> bool {
         self.is_finished() || self.is_controlled_by(&["DaemonSet"]) || self.is_mirror()
     }
@@ -146,12 +146,12 @@ impl PodFacts {
         self.phase == "Pending" && self.deletion_at.is_none()
     }
 
-    /// Returns the time at which the pod is gone at the latest, if it is asked to go now or was asked before.
+    /// Returns the time at which the pod is gone at the latest, if it is evicted now or was evicted before.
     pub(crate) fn ends_at(&self, now: Timestamp) -> Timestamp {
         self.deletion_at.unwrap_or_else(|| later(now, self.grace_seconds))
     }
 
-    /// Whether no controller would bring the pod back elsewhere.
+    /// Whether no controller would start the pod again elsewhere.
     pub(crate) fn is_bare(&self) -> bool {
         self.controller.is_none()
     }

@@ -1,4 +1,4 @@
-//! The requests, verdicts and state that cross the state machine.
+//! Defines the requests, the verdicts and the state that the functions exchange with the state machine.
 
 pub mod context;
 pub mod requests;

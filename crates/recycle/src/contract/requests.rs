@@ -1,4 +1,4 @@
-//! The request of each function.
+//! Defines the request of each function.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -21,8 +21,7 @@ pub struct ClaimRequest {
     /// DescribeExecution's answer about a claim's owner, if it was asked; `{}` before that.
     #[serde(default, deserialize_with = "empty_object_is_none")]
     pub owner: Option<Owner>,
-    /// The run that the answer carried with which this execution has waited for its turn. It had claimed the node then.
-    /// `{}` before that.
+    /// The run of the last answer, if this execution has claimed the node and waited in the queue. `{}` before that.
     #[serde(default, deserialize_with = "empty_object_is_none")]
     pub run: Option<Run>,
 }
@@ -39,7 +38,7 @@ pub struct StepRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct RestoreRequest {
     pub context: Context,
-    /// The error that led here; None in a sweep.
+    /// The error that led to the restore. None in a sweep.
     #[serde(default)]
     pub failure: Option<CaughtError>,
     /// The instance that a sweep has found; None in an execution of `recycle-node`, whose input names its node.
@@ -48,12 +47,12 @@ pub struct RestoreRequest {
     /// DescribeExecution's answer about a claim's owner, if a sweep asked; `{}` before that.
     #[serde(default, deserialize_with = "empty_object_is_none")]
     pub owner: Option<Owner>,
-    /// The answer of the last step of the put-back; `{}` before the first.
+    /// The answer of the last step of the restore; `{}` before the first.
     #[serde(default)]
     pub restore: RestoreState,
 }
 
-/// An instance for which something of recycle-eks is left: on its Node, on the instance, or on a member of its group.
+/// An instance with marks of recycle-eks on its Node, on itself, or on a member of its group.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Leftover {
     pub instance_id: InstanceId,
@@ -92,21 +91,21 @@ pub struct Members {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
-    /// Instances for which something of recycle-eks is left, whether an execution works on them or not: for the sweep.
+    /// Instances with marks of recycle-eks, with or without a running execution: for the sweep.
     Leftovers,
     /// Nodes that the execution's input asks for ([`crate::rotation::selection`]), or their groups: for `rotate-nodes`.
     Rotation,
     /// Nodes of one group, in order ([`crate::rotation::outdated`]).
     Group,
-    /// One node of a group: may it start ([`crate::rotation::admission`])?
+    /// Whether one node of a group may start ([`crate::rotation::admission`]).
     MayStart,
 }
 
-/// The request to `select-nodes`, from a state machine or from a person.
+/// The request to `select-nodes`, from a state machine or from the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     ByMachine(Box<SelectRequest>),
-    /// A question from a person's command line, which invokes the function directly.
+    /// A question from an operator's command line, which invokes the function directly.
     ByPerson(Question),
 }
 
@@ -122,14 +121,14 @@ impl Asked {
     }
 }
 
-/// A person's question. The answer travels through no state machine.
+/// An operator's question. The answer travels through no state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "WrittenQuestion")]
 pub enum Question {
-    /// The nodes that are worked on, and their progress ([`crate::notify::status`]).
+    /// The nodes with marks of recycle-eks, and their progress ([`crate::notify::status`]).
     Status {
         cluster_name: ClusterName,
-        /// The only node to report, worked on or not: an instance id, or the name of a Node. None for all that are worked on.
+        /// The only node to report, with or without marks: an instance id, or the name of a Node. None for all nodes with marks.
         node: Option<String>,
     },
     /// Whether the function reaches the cluster and AWS ([`crate::doctor::checks`]).
@@ -173,33 +172,33 @@ impl From<WrittenQuestion> for Question {
     }
 }
 
-/// The request to `taint-node`: a node of `recycle-node`, the nodes that a rotation marks, or a person's request.
+/// The request to `taint-node`: a node of `recycle-node`, the nodes that a rotation marks, or an operator's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaintRequest {
     /// The nodes that a rotation marks.
     Mark { marking: Marking },
     /// A step of `recycle-node`.
     Step(Box<StepRequest>),
-    /// A request from a person's command line, which invokes the function directly.
+    /// A request from an operator's command line, which invokes the function directly.
     ByPerson {
         /// The new end of a drain.
         drain_until: DrainUntil,
     },
 }
 
-/// The request to `restore-node`: a node, or the rotations whose marks go.
+/// The request to `restore-node`: a node, or the rotations whose marks are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestoreCall {
-    /// The rotations whose marks go, from a rotation or the sweep.
+    /// The rotations whose marks are removed, from a rotation or the sweep.
     Unmark { unmarking: Unmarking },
-    /// A node to put back.
+    /// A node to restore.
     Node(Box<RestoreRequest>),
 }
 
-/// The state that a put-back carries from step to step. Its changes are in the records.
+/// The state that a restore carries from step to step. Its changes are in the records.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct RestoreState {
-    /// The time at which the put-back began; None before the first step.
+    /// The time at which the restore began. None before the first step.
     #[serde(default)]
     pub since: Option<Timestamp>,
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The state that the state machine carries from one function to the next.
+//! Defines the state that the state machine carries from one function to the next.
 
 use jiff::Timestamp;
 use serde::de::Error as _;
@@ -18,7 +18,8 @@ use crate::records::blockage::Blockage;
 use crate::records::claim::Phase;
 use crate::replacement::old_node::OldNode;
 
-/// The state machine's variable `run`: facts that were fetched once, as a convenience. The records on Node and instance decide.
+/// The state machine's variable `run`: facts that were fetched once.
+/// If they differ from the records on Node and instance, the records count.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub struct Run {
@@ -40,7 +41,7 @@ pub struct Run {
     /// The finding that the node is lost: it is disposed of, whatever is on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Lost>,
-    /// The facts that the replacement is judged by, for the way in `after`: the node is gone when the replacement comes.
+    /// The facts by which the replacement is judged on the path `after`, where the node is gone before the replacement comes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub old: Option<OldNode>,
     /// The lifecycle hook of this installation that holds the member, if there is one.
@@ -58,7 +59,7 @@ pub struct Run {
 pub struct DrainState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draining_since: Option<Timestamp>,
-    /// The end of the drain that a person had set when the Node could be read last: it counts while the Node cannot be read.
+    /// The operator's end of the drain at the last successful read of the Node. It counts while the Node cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_until: Option<Timestamp>,
     /// The number of times that the pods have been checked, for the poll budget.
@@ -67,7 +68,7 @@ pub struct DrainState {
     /// The time at which the one last eviction at the drain's deadline was asked for, if it was ([`crate::drain::verdict::judge_drain`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_eviction: Option<Timestamp>,
-    /// The pods that the end of the instance ends, because the drain's time was over and the input says so.
+    /// The pods that end with the instance, because the drain timed out and the input says so.
     /// None: pods that matter hold the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_pods: Option<EndedPods>,
@@ -75,13 +76,13 @@ pub struct DrainState {
     /// ([`crate::drain::classify::LATE_PATIENCE`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emptied_at: Option<Timestamp>,
-    /// The late pods that the end of the instance ends.
+    /// The late pods that end with the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_pods: Option<EndedPods>,
     /// The time since which the drain is blocked, and the time of the last notification about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blockage: Option<Blockage>,
-    /// The pods that held the node when they were seen last: they are named if it is lost.
+    /// The pods that held the node at the last check. The error names them if the node is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holders: Option<Holders>,
 }
@@ -117,12 +118,12 @@ impl Run {
     #[must_use]
     pub fn describe_ended(&self) -> String {
         let (over, late) = (self.drain.ended_pods.iter(), self.drain.late_pods.iter());
-        let over = over.map(|pods| pods.describe("ran on it when its time was over"));
-        let late = late.map(|pods| pods.describe("that tolerate its taint came after it, and go with it"));
+        let over = over.map(|pods| pods.describe("still ran on it when its drain timed out"));
+        let late = late.map(|pods| pods.describe("tolerated its taint, came after it, and ended with it"));
         over.chain(late).collect()
     }
 
-    /// Returns the phase that this execution has reached, as its claim names it. It is `draining` also while the node only waits.
+    /// Returns the phase of this execution, as its claim names it. While the node only waits, the phase is also `draining`.
     #[must_use]
     pub fn phase(&self) -> Phase {
         if self.disposing_since.is_some() {
@@ -143,7 +144,7 @@ impl Serialize for Run {
     }
 }
 
-/// Reads the fields of both parts from one object. serde's own `flatten` would take a list for a record,
+/// Reads the fields of both parts from one object. serde's own `flatten` would accept a list as a record,
 /// which [`crate::base::strict`] refuses.
 impl<'de> Deserialize<'de> for Run {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,4 +1,4 @@
-//! Tests of this room.
+//! Tests the requests, verdicts and answers.
 
 use crate::answer::envelope::{Answer, ClaimBody, explain_question};
 use crate::base::ids::ExecutionArn;
@@ -28,7 +28,7 @@ fn context(more: &Value) -> Value {
 }
 
 #[test]
-fn a_request_is_read_from_what_step_functions_sends() {
+fn a_request_is_read_from_the_message_of_step_functions() {
     let request: ClaimRequest =
         serde_json::from_value(json!({"context": context(&json!({})), "owner": {}, "run": {}})).unwrap();
     assert_eq!((request.owner, request.run), (None, None));
@@ -48,7 +48,7 @@ fn a_request_is_read_from_what_step_functions_sends() {
 }
 
 #[test]
-fn people_are_told_of_the_end_and_of_nothing_before() {
+fn only_the_end_of_a_node_has_a_notification() {
     let run: Run = serde_json::from_value(json!({
         "input": input(json!({})), "path": "before", "group": "workers", "node": "ip-10-0-0-1.ec2.internal",
         "claimed_at": "2027-01-01T00:00:00Z",
@@ -59,9 +59,9 @@ fn people_are_told_of_the_end_and_of_nothing_before() {
         (DisposeVerdict::Wait, Value::Null),
     ] {
         let answer = Answer::new(verdict, "it has left").carrying(run.clone());
-        let told = answer.with_end_notification(&ARN.parse().unwrap(), DisposeVerdict::Recycled);
+        let answer = answer.with_end_notification(&ARN.parse().unwrap(), DisposeVerdict::Recycled);
         assert_eq!(
-            serde_json::to_value(&told).unwrap()["notification"]["outcome"],
+            serde_json::to_value(&answer).unwrap()["notification"]["outcome"],
             expected
         );
     }
@@ -85,13 +85,13 @@ fn pods_that_ended_with_the_node_are_named_if_there_are_any() {
             Some(1),
             None,
             json!({"ended": 1}),
-            "; 1 pod ran on it when its time was over (default/a)",
+            "; 1 pod still ran on it when its drain timed out (default/a)",
         ),
         (
             None,
             Some(2),
             json!({"tolerates_taint": 2}),
-            "; 2 pods that tolerate its taint came after it, and go with it (default/a)",
+            "; 2 pods tolerated its taint, came after it, and ended with it (default/a)",
         ),
     ] {
         (run.drain.ended_pods, run.drain.late_pods) = (over.map(ended), late.map(ended));
@@ -105,13 +105,13 @@ fn pods_that_ended_with_the_node_are_named_if_there_are_any() {
 }
 
 #[test]
-fn an_owner_that_is_half_there_is_an_error() {
+fn an_incomplete_owner_is_an_error() {
     let request = json!({"context": context(&json!({})), "owner": {"execution": ARN}});
     assert!(serde_json::from_value::<ClaimRequest>(request).is_err());
 }
 
 #[test]
-fn a_time_of_an_owners_end_that_cannot_be_read_is_none() {
+fn an_owners_end_that_cannot_be_read_is_none() {
     for (time, is_read) in [
         (json!("2027-01-01T00:00:00Z"), true),
         (json!("2027-01-01T00:00:00.123Z"), true),
@@ -126,7 +126,7 @@ fn a_time_of_an_owners_end_that_cannot_be_read_is_none() {
 }
 
 #[test]
-fn whose_claim_it_is_is_asked_by_name() {
+fn a_question_about_a_claim_names_its_owner() {
     let owner: ExecutionArn = ARN.parse().unwrap();
     let answer = Answer::new(ClaimVerdict::AskOwner, explain_question(&owner)).with(ClaimBody::Owner(owner));
     let answer = serde_json::to_value(answer).unwrap();
@@ -135,7 +135,7 @@ fn whose_claim_it_is_is_asked_by_name() {
 }
 
 #[test]
-fn an_answer_is_the_envelope_that_the_asl_reads() {
+fn an_answer_has_the_envelope_that_the_asl_reads() {
     let answer = Answer::new(ClaimVerdict::AlreadyGone, "gone").waiting(30);
     assert_eq!(
         serde_json::to_value(answer).unwrap(),
@@ -145,7 +145,7 @@ fn an_answer_is_the_envelope_that_the_asl_reads() {
 }
 
 #[test]
-fn an_instance_is_spoken_of_with_its_node_if_that_is_known() {
+fn an_instance_is_described_with_its_node_if_that_is_known() {
     assert_eq!(
         describe_instance(&id(OLD), Some(&"a".parse().unwrap())),
         "node a (i-0aaaaaaaaaaaaaaaa)"
@@ -154,7 +154,7 @@ fn an_instance_is_spoken_of_with_its_node_if_that_is_known() {
 }
 
 #[test]
-fn only_one_whose_replacement_comes_first_goes_into_standby() {
+fn a_node_enters_standby_only_if_its_replacement_comes_first() {
     for (path, replacement, expected) in [
         (RecyclePath::Before, Replacement::Before, ClaimVerdict::Standby),
         (RecyclePath::Before, Replacement::After, ClaimVerdict::Taint),

@@ -1,6 +1,6 @@
-//! The verdicts of the functions: what each of them may answer, and where an execution goes first.
+//! Defines the verdicts of the functions, and the bodies of their answers.
 //!
-//! The ASL knows these names, too (`state-machine/recycle-node.asl.json`); `tests/contract` holds the two together.
+//! The ASL uses the same names (`state-machine/*.asl.json`). `tests/contract` checks that both agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -23,7 +23,7 @@ pub trait Verdict {
     type Body: Debug + Clone + PartialEq + Eq + Serialize + Default;
 }
 
-/// The body of a function that answers the envelope alone.
+/// The body of a function whose answer is only the envelope.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Nothing {}
 
@@ -37,7 +37,7 @@ macro_rules! verdict {
         }
 
         impl $name {
-            /// Every verdict, for the tests that hold the ASL to them.
+            /// Every verdict, for the tests that compare them with the ASL.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
         }
 
@@ -52,9 +52,10 @@ verdict!(
     ClaimVerdict with ClaimBody {
         /// The claim is this execution's: on to `standby-node`.
         Standby,
-        /// The claim is this execution's: on to `taint-node` (ways in `after` and `hook`, and `before` with `replacement: after`).
+        /// The claim is this execution's: on to `taint-node` (the paths `after` and `hook`, and the path `before` with
+        /// `replacement: after`).
         Taint,
-        /// The node's turn has not come yet: wait, then call again.
+        /// The node is not admitted yet: wait, then call again.
         Wait,
         /// Another execution holds the claim: ask Step Functions whether it still runs, then call again.
         AskOwner,
@@ -69,8 +70,8 @@ verdict!(
 );
 
 impl ClaimVerdict {
-    /// Returns the first step of an execution that has its turn.
-    /// It enters Standby only if its way in is `before` and its input does not say `replacement: after`.
+    /// Returns the first step of an execution whose node is admitted.
+    /// The node enters Standby only on the path `before`, unless the input says `replacement: after`.
     #[must_use]
     pub fn first_step(path: RecyclePath, replacement: Replacement) -> Self {
         match (path, replacement) {
@@ -88,7 +89,7 @@ verdict!(
         /// The replacement is usable: on to `taint-node`.
         Taint,
         Wait,
-        /// The node that is gone has its replacement (way in `after`).
+        /// The node that is gone has its replacement (the path `after`).
         Recycled,
     }
 );
@@ -130,10 +131,10 @@ verdict!(
     DisposeVerdict with Nothing {
         /// The instance is out of its group, or stopped as asked.
         Recycled,
-        /// The instance is gone: `standby-node` waits for its replacement (way in `after`).
+        /// The instance is gone: `standby-node` waits for its replacement (the path `after`).
         AwaitReplacement,
         Wait,
-        /// Pods that matter are on the node again, or it is not lost after all: back to `check-pods`.
+        /// Pods that matter are on the node again, or it is not lost after all: `check-pods` comes next.
         CheckPods,
     }
 );
@@ -141,20 +142,20 @@ verdict!(
 verdict!(
     /// The verdict of `restore-node`.
     RestoreVerdict with RestoreBody {
-        /// Nothing of recycle-eks is on the node, which is as it was found. A sweep also answers this for a node that it leaves alone,
-        /// because an execution works on it or a person was told of it before.
+        /// The node has no marks of recycle-eks and is as it was before. A sweep also answers this for a node that it does not touch,
+        /// because an execution works on it or an earlier notification reported it.
         Untouched,
-        /// Something was left on the node, and it is as it was found again.
+        /// The node had marks of recycle-eks, and is now restored.
         Restored,
-        /// The next step of the put-back comes after a wait.
+        /// The next step of the restore comes after a wait.
         Wait,
-        /// The node stays in Standby, for example because the group allows no way back. The reason has the commands for a person.
+        /// The node stays in Standby, for example because of the group's limits. The reason has the manual commands.
         LeftInStandby,
-        /// The node is not put back: it is lost, cannot be seen, has an unreadable claim, or a call stays refused.
-        /// The reason says what is left, and what a person may do.
+        /// The node is not restored: it is lost, cannot be seen, has an unreadable claim, or a call stays refused.
+        /// The reason describes the node, and what an operator can do.
         Kept,
         /// A sweep only: start `recycle-node`.
-        /// This installation's hook holds the member, or a person asks for the node by a taint, and no execution works on it.
+        /// This installation's hook holds the member, or an operator requests the node by a taint, and no execution works on it.
         Start,
         /// A sweep only: another execution holds the claim. Ask Step Functions whether it still runs, then call again.
         AskOwner,
@@ -177,7 +178,7 @@ verdict!(
         Start,
         /// A node of a rotation only: it may not start yet.
         Wait,
-        /// A node of a rotation only: it may not start yet, because of a pause in the input or between two tries.
+        /// A node of a rotation only: it may not start yet, because of a pause in the input or between two attempts.
         /// The pause does not count as waiting for others.
         Pause,
         /// A node of a rotation only: it does not start.
@@ -266,7 +267,7 @@ pub enum SelectBody {
     Nothing,
 }
 
-/// The way in which a rotation goes through a group.
+/// The nodes of a group, and how a rotation recycles them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GroupBody {
     /// The nodes in the order in which they are recycled.
@@ -281,6 +282,6 @@ pub struct GroupBody {
     pub mark: Mark,
     /// The fields of the executions' input beside the node.
     pub recycle: Map<String, Value>,
-    /// The rotations whose marks this one takes over.
+    /// The rotations whose marks this rotation takes over.
     pub ended_rotations: BTreeSet<ExecutionArn>,
 }

@@ -1,7 +1,8 @@
-//! The steps by which a drained or lost node leaves, and how long each is waited for: balancers, volumes, then terminate, stop or detach.
+//! Decides the steps by which a drained or lost node leaves its group, and how long each step may take.
+//! The order is: load balancers, volumes, then terminate, stop or detach.
 //!
-//! Each step looks at what is there and not at what was done before, so that it may be repeated after a crash at any point.
-//! Whether pods are still on the node, or the node is lost, is not asked here.
+//! Each decision reads live state, not a memory of earlier steps. A step can therefore be repeated after a crash at any point.
+//! This module does not check whether pods are still on the node, or whether the node is lost.
 
 use jiff::Timestamp;
 
@@ -20,9 +21,9 @@ use crate::input::path::RecyclePath;
 pub const VOLUME_GRACE: u32 = 300;
 /// The length to which a volume's name is cut, in characters. Names of EBS volumes have 21.
 const LONGEST_VOLUME: usize = 60;
-/// Seconds between two looks at an instance that is leaving.
+/// Seconds between two checks of an instance that is leaving.
 pub const DISPOSAL_WAIT: u32 = 30;
-/// Seconds that an instance may take to go once nothing holds it any more: half an hour, several times what EC2 needs.
+/// Seconds that an instance may take to leave once nothing holds it any more: half an hour, several times what EC2 needs.
 /// A longer wait is another tool's lifecycle hook, up to 48 h, for which an execution's history has no room.
 pub const DISPOSAL_PATIENCE: u32 = 1_800;
 
@@ -60,7 +61,7 @@ pub enum DisposalStep {
     LeaveBalancers(u32),
     /// Wait so many seconds, for this reason.
     Wait(u32, String),
-    /// Set the taint that tells Kubernetes that the machine is off, so that its volumes are released.
+    /// Set the taint by which Kubernetes treats the machine as off and releases its volumes.
     MarkOutOfService,
     /// Call CompleteLifecycleAction for the hook of recycle-eks; then wait so many seconds.
     CompleteHook(u32),
@@ -68,7 +69,7 @@ pub enum DisposalStep {
     Terminate(u32),
     /// Call StopInstances on the Standby member; then wait so many seconds.
     Stop(u32),
-    /// Protect these members from scale-in, because a detach from Standby may end others.
+    /// Protect these members from scale-in, because the group may terminate others on a detach from Standby.
     Protect(Vec<InstanceId>),
     /// Call DetachInstances without decrement; then wait so many seconds.
     Detach(u32),
@@ -77,7 +78,7 @@ pub enum DisposalStep {
     /// The instance is stopped or detached: tag it, update its Node, remove the claim.
     Retire,
     Done,
-    /// The instance does not go; the text says in which state it is instead.
+    /// The instance does not leave; the text says in which state it is instead.
     GiveUp(String),
 }
 
@@ -118,7 +119,7 @@ pub fn next_disposal_step(disposal_facts: &DisposalFacts<'_>) -> DisposalStep {
         };
     }
     let Some(instance) = living else {
-        // The group does not check the health of members in Standby, and lists a dead one until it is told to terminate it.
+        // The group does not check the health of members in Standby, and lists a dead one until it is asked to terminate it.
         return terminate(lifecycle_state, &timing);
     };
     match disposal_facts.dispose {
@@ -238,7 +239,7 @@ fn find_what_balancers_need(node: Option<&NodeFacts>, timing: &Timing) -> Option
     (record.excluded_before.is_none() && grace_left > 0).then(|| {
         DisposalStep::Wait(
             u32::try_from(grace_left).unwrap_or(0),
-            "the load balancers are given time to forget the node".to_owned(),
+            "load balancers get time to stop sending traffic to the node".to_owned(),
         )
     })
 }
@@ -249,7 +250,7 @@ pub fn describe_volumes_left(node: Option<&NodeFacts>) -> Option<String> {
     let node = node.filter(|node| !node.volumes.is_empty())?;
     Some(format!(
         "with volumes that have not been detached in {VOLUME_GRACE} seconds ({}): a pod that needs one may have to wait until EC2 has \
-         taken it off",
+         detached it",
         name_volumes(node)
     ))
 }
@@ -320,7 +321,7 @@ fn end_detach(disposal_facts: &DisposalFacts<'_>, timing: &Timing) -> DisposalSt
     if !disposal_facts.protected.is_empty() && !is_settled && timing.left() > 0 {
         return DisposalStep::Wait(
             timing.wait(),
-            "its group has not come to rest, whose members are protected meanwhile".to_owned(),
+            "its group does not have its desired number of members in service yet; they stay protected from scale-in until then".to_owned(),
         );
     }
     // A repeated call finds nothing that it may change: the claim is gone, and an operator investigates the instance.
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_is_asked_again_as_long_as_an_instance_may_take() {
+    fn a_failed_read_is_repeated_until_the_time_of_the_disposal_is_over() {
         let patience = i64::from(60 + VOLUME_GRACE + DISPOSAL_PATIENCE);
         let wait = |seconds: i64| wait_for_answer(at(0), at(seconds), 60);
         assert!(wait(0).is_some_and(|wait| wait > 0));
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_volumes_with_which_an_instance_goes_are_named() {
+    fn volumes_that_are_still_attached_are_named() {
         assert_eq!(describe_volumes_left(None), None);
         assert_eq!(describe_volumes_left(Some(&node("old"))), None);
         let of = |count: usize| {
@@ -439,7 +440,7 @@ mod tests {
         }
     }
 
-    /// Returns the facts of an instance on the way in `before`, with the default grace of a minute.
+    /// Returns the facts of an instance on the path `before`, with the default grace of a minute.
     fn disposal_facts<'a>(
         id: &'a InstanceId,
         dispose: Dispose,
@@ -468,7 +469,7 @@ mod tests {
     #[test]
     fn a_node_leaves_balancers_and_volumes_before_it_goes() {
         let running = instance();
-        let before_us = claimed(
+        let excluded_before = claimed(
             with_volume(),
             Phase::Disposing,
             &Record {
@@ -478,7 +479,7 @@ mod tests {
         );
         let not_held = NodeFacts {
             volumes: Vec::new(),
-            ..before_us.clone()
+            ..excluded_before.clone()
         };
         for (dispose, goes) in [
             (Dispose::Terminate, DisposalStep::Terminate(DISPOSAL_WAIT)),
@@ -493,18 +494,18 @@ mod tests {
                     DisposalStep::LeaveBalancers(60),
                 ),
                 (
-                    "the label even late",
+                    "the label, even late",
                     Some(node("old")),
                     9_999,
                     DisposalStep::LeaveBalancers(60),
                 ),
                 (
-                    "then the grace",
+                    "then the grace period",
                     Some(out_of_balancers()),
                     20,
                     DisposalStep::Wait(
                         40,
-                        "the load balancers are given time to forget the node".to_owned(),
+                        "load balancers get time to stop sending traffic to the node".to_owned(),
                     ),
                 ),
                 (
@@ -526,13 +527,13 @@ mod tests {
                     goes.clone(),
                 ),
                 (
-                    "who was out of balancers before needs no grace",
+                    "a node that was out of the balancers before needs no grace period",
                     Some(not_held.clone()),
                     0,
                     goes.clone(),
                 ),
                 (
-                    "where the Node is gone there is nothing to leave",
+                    "without a Node nothing has to be waited for",
                     None,
                     0,
                     goes.clone(),
@@ -547,10 +548,10 @@ mod tests {
             }
             assert!(
                 matches!(
-                    step(dispose, Some(&before_us), Some(&running), Some("Standby"), 0),
+                    step(dispose, Some(&excluded_before), Some(&running), Some("Standby"), 0),
                     DisposalStep::Wait(30, _)
                 ),
-                "{dispose:?}: volumes count for it, too"
+                "{dispose:?}: its volumes are still waited for"
             );
         }
     }
@@ -566,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_instance_that_was_seen_to_is_left_to_whoever_investigates_it() {
+    fn a_detached_instance_is_left_alone_once_its_claim_is_removed() {
         use DisposalStep::{Done, Retire};
         let detached = Instance {
             tags: strings([(DETACHED_TAG, "2027-01-01T00:00:00Z")]),
@@ -596,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_goes_from_wherever_it_is() {
+    fn an_instance_leaves_from_any_lifecycle_state() {
         use DisposalStep::{Done, Retire, Stop, Terminate};
         use Dispose::{Stop as Stopping, Terminate as Terminating};
         let running = || Some(instance());
@@ -609,7 +610,7 @@ mod tests {
                 Terminate(30),
             ),
             (
-                "from service, if a person put it back",
+                "from service, if an operator returned it there",
                 Terminating,
                 running(),
                 Some("InService"),
@@ -694,7 +695,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_say_for_what_and_are_bounded() {
+    fn waits_have_a_reason_and_a_limit() {
         let last = i64::from(60 + VOLUME_GRACE + DISPOSAL_PATIENCE);
         let cases = [
             (
@@ -705,7 +706,7 @@ mod tests {
                 "the instance is Terminating",
             ),
             (
-                "a foreign hook",
+                "another tool's hook",
                 Dispose::Stop,
                 "running",
                 "Terminating:Wait",
@@ -726,7 +727,7 @@ mod tests {
                 "the instance is stopping",
             ),
             (
-                "put back",
+                "returned to service",
                 Dispose::Stop,
                 "running",
                 "InService",
@@ -746,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_node_goes_whatever_was_asked_without_waiting_for_its_volumes() {
+    fn a_lost_node_is_terminated_for_any_disposal_without_waiting_for_its_volumes() {
         let (old, group) = (id(OLD), holding(Some("Standby")));
         let lose = |dispose, node: Option<&NodeFacts>, state: &str, now| {
             let instance = in_state(state);
@@ -784,7 +785,7 @@ mod tests {
     }
 
     #[test]
-    fn the_balancers_have_their_grace_from_the_label_on() {
+    fn the_grace_period_of_the_balancers_begins_with_the_label() {
         let mut node = out_of_balancers();
         let record = Record {
             schema: crate::records::schema::SCHEMA,
@@ -817,7 +818,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_are_protected_around_a_detach_until_the_group_has_come_to_rest() {
+    fn the_other_members_are_protected_during_a_detach_until_the_group_is_complete() {
         let (old, instance, node) = (id(OLD), instance(), out_of_balancers());
         let protected = [id(OTHER)];
         let next = |group: &Group, protected: &[InstanceId], now| {
@@ -841,24 +842,24 @@ mod tests {
         );
         assert_eq!(next(&out, &[], 400), DisposalStep::Retire);
         for state in ["InService", "Pending"] {
-            let mut restless = out.clone();
-            restless.members.push(member(crate::fixtures::NEW, state));
-            let waits = next(&restless, &protected, 400);
+            let mut incomplete = out.clone();
+            incomplete.members.push(member(crate::fixtures::NEW, state));
+            let waits = next(&incomplete, &protected, 400);
             assert!(matches!(waits, DisposalStep::Wait(..)), "{state}: {waits:?}");
             let left = |now| {
-                let detach = disposal_facts(&old, Dispose::Detach, None, None, &restless, now);
+                let detach = disposal_facts(&old, Dispose::Detach, None, None, &incomplete, now);
                 Timing::new(detach.since, detach.now, detach.balancer_grace).left()
             };
             let at_last = (400..9_999).find(|now| left(*now) == 0).unwrap();
-            let waits = next(&restless, &protected, at_last - 1);
+            let waits = next(&incomplete, &protected, at_last - 1);
             assert!(matches!(waits, DisposalStep::Wait(..)), "{state}: {waits:?}");
-            let ends = next(&restless, &protected, at_last);
+            let ends = next(&incomplete, &protected, at_last);
             assert_eq!(ends, DisposalStep::Unprotect(protected.to_vec()), "{state}");
         }
     }
 
     #[test]
-    fn nobody_stays_protected_for_an_instance_that_dies_on_its_way_out() {
+    fn no_member_stays_protected_for_an_instance_that_is_terminated_while_it_leaves() {
         let (old, group, protected) = (id(OLD), holding(None), [id(OTHER)]);
         let dead = in_state("terminated");
         let next = |protected: &[InstanceId]| {
@@ -881,7 +882,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_our_hook_holds_leaves_balancers_and_volumes_first_and_then_the_hook_lets_go() {
+    fn on_the_hook_path_balancers_and_volumes_come_before_the_hook_is_completed() {
         let (old, instance, mut held) = (id(OLD), instance(), group());
         WAITING.clone_into(&mut held.members[0].lifecycle_state);
         let mut out = node("old");
@@ -891,11 +892,11 @@ mod tests {
             volumes: vec!["vol-1".to_owned()],
             ..out.clone()
         };
-        let step = |path, node: &NodeFacts, is_lost, ours, now| {
+        let step = |path, node: &NodeFacts, is_lost, waits_for_our_hook, now| {
             next_disposal_step(&DisposalFacts {
                 path,
                 is_lost,
-                waits_for_our_hook: ours,
+                waits_for_our_hook,
                 ..disposal_facts(&old, Dispose::Terminate, Some(node), Some(&instance), &held, now)
             })
         };
@@ -917,7 +918,7 @@ mod tests {
         assert!(complete(step(RecyclePath::Hook, &out, false, true, 60)));
         assert!(
             complete(step(RecyclePath::Hook, &volume, true, true, 60)),
-            "a lost node's volumes hang until it is off"
+            "the volumes of a lost node stay attached until it is off"
         );
         // A termination by an execution of recycle-eks, which has already dealt with the pods and the balancers.
         assert!(complete(step(RecyclePath::Before, &bare, false, true, 0)));
@@ -926,7 +927,7 @@ mod tests {
                 step(RecyclePath::Before, &bare, false, false, 0),
                 DisposalStep::Wait(..)
             ),
-            "somebody else's hook"
+            "another tool's hook"
         );
         let dead = in_state("terminated");
         let has_ended = next_disposal_step(&DisposalFacts {
@@ -936,7 +937,7 @@ mod tests {
         });
         assert!(
             complete(has_ended),
-            "nothing is waited for of a machine that is off"
+            "nothing on a machine that is off is waited for"
         );
     }
 }

@@ -5,7 +5,7 @@ use crate::base::shell::quote;
 use crate::doctor::facts::{Inside, Installation, Seen};
 use crate::doctor::finding::{Check, Finding};
 
-/// The function that asks the API server for `doctor`.
+/// The function that calls the API server for `doctor`.
 pub(crate) const ASKER: &str = "select-nodes";
 
 /// Checks the access entries of the functions' roles. The ConfigMap aws-auth may map a role that has no entry, and doctor may not read it.
@@ -34,32 +34,32 @@ fn examine_mode(seen: &Installation, mode: &str, is_mapped: bool) -> Finding {
     );
     if is_mapped {
         return check.warning(
-            "mode CONFIG_MAP: roles are let in by the ConfigMap aws-auth alone, which EKS has deprecated",
+            "mode CONFIG_MAP: only the ConfigMap aws-auth admits roles, and EKS has deprecated it",
             remedy,
         );
     }
     check.problem(
-        "mode CONFIG_MAP has no access entries, and the functions are not let in otherwise",
+        "mode CONFIG_MAP has no access entries, and the cluster does not admit the functions otherwise",
         remedy,
     )
 }
 
 fn examine_entry(step: &str, entry: &Seen<Option<Vec<String>>>, is_mapped: bool) -> Finding {
     let check = Check::new("access entry", step);
-    let remedy = "Apply the Terraform module again, or make the entry for the role (output role_arns).";
+    let remedy = "Apply the Terraform module again, or create the access entry for the role (output role_arns).";
     check.judge(entry, |groups| match groups {
         None if is_mapped && step == ASKER => check.warning(
-            "its role has none, and is let in all the same: by the ConfigMap aws-auth",
+            "its role has no access entry; the ConfigMap aws-auth admits it",
             remedy,
         ),
         None if is_mapped => check.warning(
             format!(
-                "its role has none: it is let in if the ConfigMap aws-auth maps it, as it does that of {ASKER}"
+                "its role has no access entry: the cluster admits it only if the ConfigMap aws-auth maps it, like the role of {ASKER}"
             ),
             remedy,
         ),
         None => check.problem(
-            "its role has none: the cluster does not know the function",
+            "its role has no access entry: the cluster does not know the function",
             remedy,
         ),
         Some(groups) if groups.iter().any(|group| group == GROUP) => {

@@ -1,6 +1,6 @@
-//! What can be wrong with an installation: facts in, findings out, each with its mend.
+//! Examines the facts about an installation, and returns the findings, each with its remedy.
 //!
-//! `select-nodes` gathers the facts that only a function sees, the command line gathers the others.
+//! `select-nodes` gathers the facts that only a function sees. The command line gathers the others.
 
 use crate::doctor::access::examine_entries;
 use crate::doctor::events::{

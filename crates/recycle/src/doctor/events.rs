@@ -8,19 +8,19 @@ use crate::restore::sweep::INTERVAL;
 pub(crate) fn examine_sweeps(seen: &Installation) -> Finding {
     let check = Check::only("sweep");
     check.judge(&seen.sweeps, |sweeps| {
-        let start = format!("See that the rule {}-sweep-clock is enabled.", seen.name);
+        let start = format!("Enable the rule {}-sweep-clock.", seen.name);
         let ended = sweeps.iter().find(|sweep| sweep.status != "RUNNING");
         let Some(last) = ended.or(sweeps.first()) else {
-            return check.problem("none has ever run", start);
+            return check.problem("no sweep has ever run", start);
         };
         let (began, status, execution) = (last.started_at, &last.status, quote(&last.execution));
         if seen.now.duration_since(began).as_secs() > 3 * INTERVAL {
-            return check.problem(format!("the last one began at {began}"), start);
+            return check.problem(format!("the last sweep began at {began}"), start);
         }
         match status.as_str() {
-            "SUCCEEDED" | "RUNNING" => check.ok(format!("the last one began at {began} and is {status}")),
+            "SUCCEEDED" | "RUNNING" => check.ok(format!("the last sweep began at {began} and is {status}")),
             _ => check.problem(
-                format!("the last one {status}: what executions leave is not put back"),
+                format!("the last sweep {status}: nodes that executions leave are not restored"),
                 format!("aws stepfunctions describe-execution --execution-arn {execution}"),
             ),
         }
@@ -40,7 +40,7 @@ pub(crate) fn examine_rules(seen: &Installation) -> Vec<Finding> {
     Check::only("rule").judge_all(&seen.rules, |rules| {
         let names = RULES.map(|rule| format!("{}-{rule}", seen.name)).into_iter();
         let missing = names.filter(|name| rules.iter().all(|rule| rule.name != *name));
-        let missing = missing.map(|name| Check::new("rule", &name).problem("there is no such rule", APPLY));
+        let missing = missing.map(|name| Check::new("rule", &name).problem("the rule does not exist", APPLY));
         missing.chain(rules.iter().map(examine_rule)).collect()
     })
 }
@@ -65,13 +65,13 @@ pub(crate) fn examine_topic(seen: &Installation) -> Finding {
             quote(&topic.arn)
         );
         match (topic.confirmed, topic.pending) {
-            (0, 0) => check.warning("nobody subscribes to the topic", subscribe),
+            (0, 0) => check.warning("the topic has no subscription", subscribe),
             (0, pending) => check.warning(
                 format!(
-                    "{} waits to be confirmed, none is",
+                    "{} waits to be confirmed, and none is confirmed",
                     count(pending, "subscription")
                 ),
-                "Confirm it by the link in the message that SNS has sent.",
+                "Confirm it by the link in the message from SNS.",
             ),
             (confirmed, _) => check.ok(count(confirmed, "confirmed subscription")),
         }
@@ -86,11 +86,11 @@ pub(crate) fn examine_dead_letters(seen: &Installation) -> Finding {
         Some(0) => check.ok("none"),
         Some(messages) => check.warning(
             format!(
-                "{}: what they would have started did not start",
+                "{}: the executions for these events did not start",
                 count(*messages as usize, "message")
             ),
             format!(
-                "Look at the messages of the queue {queue}, start by hand what is missing, and purge it."
+                "Read the messages in the queue {queue}, start the missing executions by hand, and purge the queue."
             ),
         ),
     })
@@ -105,12 +105,12 @@ pub(crate) fn examine_logs(seen: &Installation) -> Vec<Finding> {
         let machines = machines.map(|name| format!("/aws/vendedlogs/states/{}-{name}", seen.name));
         let odd = functions.chain(machines).filter_map(|name| {
             let found = match logs.get(&name) {
-                None => "there is no such log group",
-                Some(None) => "it is kept for ever",
+                None => "the log group does not exist",
+                Some(None) => "its logs are kept for ever",
                 Some(Some(_)) => return None,
             };
             Some(Check::new("logs", &name).warning(found, APPLY))
         });
-        check.or_ok(odd.collect(), "every log group is there and has an end")
+        check.or_ok(odd.collect(), "every log group exists and has a retention time")
     })
 }

@@ -1,4 +1,4 @@
-//! The facts about an installation.
+//! Defines the facts about an installation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,11 +13,11 @@ use crate::cluster::node::NodeList;
 #[serde(rename_all = "snake_case")]
 pub enum Seen<T> {
     Found(T),
-    /// The caller is not allowed to ask. The text names the permission.
+    /// The caller is not allowed to read it. The text names the permission.
     Denied(String),
     /// The call was throttled, or got no answer. The text says why.
     Unanswered(String),
-    /// The answer is wrong, or nothing can answer. The text says why.
+    /// The answer is wrong, or there can be no answer. The text says why.
     Failed(String),
 }
 
@@ -58,7 +58,7 @@ impl<T> Seen<T> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
     pub version: String,
-    /// Version of the API server, which is asked with a token.
+    /// Version of the API server, which is read with a token.
     pub api_server: Seen<String>,
     /// Permissions of the module's ClusterRole that the API server does not allow.
     pub missing_permissions: Seen<Vec<String>>,
@@ -68,10 +68,10 @@ pub struct Inside {
     /// They are the members of these groups, and the instances of Nodes in no group.
     pub instances: Seen<u32>,
     pub nodes: Seen<Nodes>,
-    /// Members of these groups without the cluster's tag. None if the function is of a version that does not look.
+    /// Members of these groups without the cluster's tag. None if the function's version does not check this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untagged: Option<Seen<Vec<InstanceId>>>,
-    /// Whether Step Functions answers. None if the function is of a version that does not ask, or no execution was named to ask about.
+    /// Whether Step Functions answers. None if the function's version does not check this, or the request names no execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_functions: Option<Seen<()>>,
 }

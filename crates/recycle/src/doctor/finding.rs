@@ -1,4 +1,4 @@
-//! A finding and its level.
+//! Defines a finding and its level.
 
 use serde::Serialize;
 
@@ -68,7 +68,7 @@ impl<'a> Check<'a> {
 
     /// Returns a finding for a call that was throttled or got no answer, which says nothing about the object.
     pub(crate) fn unanswered(self, why: &str) -> Finding {
-        self.unknown(why, "Ask again in a while.")
+        self.unknown(why, "Run doctor again in a few minutes.")
     }
 
     fn unknown(self, why: &str, remedy: &str) -> Finding {
@@ -85,7 +85,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Returns the odd findings, or one that all is well if there are none.
+    /// Returns the odd findings. If there are none, returns one finding of level ok.
     pub(crate) fn or_ok(self, odd: Vec<Finding>, found: impl Into<String>) -> Vec<Finding> {
         if odd.is_empty() { vec![self.ok(found)] } else { odd }
     }
@@ -105,10 +105,10 @@ impl<'a> Check<'a> {
             Seen::Found(found) => return Ok(found),
             Seen::Denied(what) => self.unknown(
                 &format!("not allowed to {what}"),
-                "Let whoever runs this have the policy of the module's output operator_policy_json.",
+                "Give the caller the policy in the module's output operator_policy_json.",
             ),
             Seen::Unanswered(why) => self.unanswered(why),
-            Seen::Failed(why) => self.problem(format!("could not be asked: {why}"), "See the text."),
+            Seen::Failed(why) => self.problem(format!("cannot be read: {why}"), "Fix the cause in the text."),
         })
     }
 }
@@ -120,7 +120,7 @@ const MOST_NAMES: usize = 5;
 pub(crate) const MOST_IN_COMMAND: usize = 50;
 
 /// The remedy where applying the module is enough.
-pub(crate) const APPLY: &str = "Apply the Terraform module again, with packages of its own version.";
+pub(crate) const APPLY: &str = "Apply the Terraform module again, with the packages of the module's version.";
 
 pub(crate) fn count(number: usize, what: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };

@@ -5,7 +5,7 @@ use crate::doctor::facts::{Function, Installation, Machine};
 use crate::doctor::finding::{APPLY, Check, Finding};
 
 /// The remedy where versions differ.
-pub(crate) const SAME_RELEASE: &str = "Take module, packages and command line from the same release.";
+pub(crate) const SAME_RELEASE: &str = "Use the module, the packages and the command line of the same release.";
 
 pub(crate) fn examine_functions(seen: &Installation) -> Vec<Finding> {
     let functions = seen.functions.iter().map(|(step, function)| {
@@ -27,8 +27,8 @@ fn examine_function(seen: &Installation, check: Check<'_>, name: &str, function:
         return check.problem(found, APPLY);
     }
     if version != seen.version {
-        let ours = &seen.version;
-        let found = format!("it is of version {version}, this command line of {ours}");
+        let own = &seen.version;
+        let found = format!("its version is {version}, and this command line has version {own}");
         return check.warning(found, SAME_RELEASE);
     }
     // Metrics are lines of the log, of level INFO.
@@ -38,7 +38,7 @@ fn examine_function(seen: &Installation, check: Check<'_>, name: &str, function:
         }
         Some(level) => check.warning(
             format!(
-                "its log level is {level}: decisions are not logged, and the dashboard and the alarms see nothing"
+                "its log level is {level}: decisions are not logged, and the dashboard and the alarms have no data"
             ),
             format!(
                 "aws lambda update-function-configuration --function-name {} --logging-config LogFormat=JSON,ApplicationLogLevel=INFO",
@@ -68,7 +68,7 @@ fn examine_machine(check: Check<'_>, machine: &Machine) -> Finding {
     let live = machine.live.as_deref().map(last_part);
     let newest = machine.newest.as_deref().map(last_part);
     match (live, newest) {
-        (None, Some(_)) => check.problem("it has no alias live, which is what is started", APPLY),
+        (None, Some(_)) => check.problem("it has no alias live, by which executions are started", APPLY),
         (Some(live), Some(newest)) if machine.live != machine.newest => check.warning(
             format!("the alias live starts {live}, the newest version is {newest}"),
             APPLY,

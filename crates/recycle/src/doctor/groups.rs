@@ -38,11 +38,12 @@ fn examine_group(seen: &Installation, group: &Group) -> Vec<Finding> {
     .concat();
     let (min, desired, max) = group.sizes;
     let keeps = if group.retains {
-        ", and it keeps what the hook gives up"
+        ", and it retains instances whose hook is abandoned"
     } else {
         ""
     };
-    let all_is_well = format!("min {min}, desired {desired}, max {max}, our hook is there{keeps}");
+    let all_is_well =
+        format!("min {min}, desired {desired}, max {max}, with the hook {LIFECYCLE_HOOK}{keeps}");
     Check::new("group", &group.name).or_ok(odd, all_is_well)
 }
 
@@ -57,9 +58,9 @@ fn examine_processes(group: &Group) -> Vec<Finding> {
         let (level, meaning) = match process.as_str() {
             "Launch" => (
                 Level::Problem,
-                "no replacement is launched, and no way leads back from Standby",
+                "no replacement is launched, and no instance can leave Standby",
             ),
-            "Terminate" => (Level::Problem, "no instance is terminated, a drained one neither"),
+            "Terminate" => (Level::Problem, "no instance is terminated, not even a drained one"),
             "AddToLoadBalancer" => (
                 Level::Warning,
                 "replacements get no traffic from the group's load balancers",
@@ -74,7 +75,7 @@ fn examine_processes(group: &Group) -> Vec<Finding> {
 pub(crate) fn examine_sizes(group: &Group) -> Option<Finding> {
     let (min, desired, max) = group.sizes;
     (max > 0 && min >= desired && desired >= max).then(|| Check::new("sizes", &group.name).warning(
-        format!("minimum, desired capacity and maximum are all {max}: from Standby there is no way back"),
+        format!("minimum, desired capacity and maximum are all {max}: no instance can leave Standby"),
         format!(
             "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {} --max-size {}, or recycle its nodes with replacement: after",
             quote(&group.name),
@@ -85,14 +86,14 @@ pub(crate) fn examine_sizes(group: &Group) -> Option<Finding> {
 
 fn examine_refresh(check: Check<'_>, status: &str) -> Finding {
     check.warning(
-        format!("one is under way ({status}): until it ends, executions of its nodes are refused"),
-        "Wait for its end, or cancel it.",
+        format!("one is under way ({status}): until it ends, executions for nodes of the group are refused"),
+        "Wait until it ends, or cancel it.",
     )
 }
 
 fn examine_hooks(check: Check<'_>, seen: &Installation, group: &Group, hooks: &[Hook]) -> Vec<Finding> {
     let mut found = match hooks.iter().find(|hook| hook.name == LIFECYCLE_HOOK) {
-        Some(hook) => examine_our_hook(check, seen, group, hook),
+        Some(hook) => examine_own_hook(check, seen, group, hook),
         None => vec![examine_absence(check, group)],
     };
     let is_foreign = |hook: &&Hook| hook.on_termination && hook.name != LIFECYCLE_HOOK;
@@ -100,8 +101,8 @@ fn examine_hooks(check: Check<'_>, seen: &Installation, group: &Group, hooks: &[
     let foreign: Vec<&str> = foreign.map(|hook| hook.name.as_str()).collect();
     if !foreign.is_empty() {
         found.push(check.warning(
-            format!("other hooks hold terminated members, too: {}", foreign.join(", ")),
-            "See that whoever answers them does not drain the nodes as well: their time runs beside ours.",
+            format!("other hooks also hold terminated members: {}", foreign.join(", ")),
+            "Check that the tools behind them do not also drain the nodes. All hooks of a group run at the same time.",
         ));
     }
     found
@@ -111,19 +112,22 @@ fn examine_absence(check: Check<'_>, group: &Group) -> Finding {
     let remedy = "Name the group in the module's variable lifecycle_hooks.";
     match group.max_lifetime.map(|seconds| seconds / 3_600) {
         Some(hours) => check.problem(
-            format!("it ends instances after {hours} hours, and our hook is not there: nobody waits for their pods"),
+            format!("the group terminates instances after {hours} hours without the hook {LIFECYCLE_HOOK}: nothing waits for their pods"),
             remedy,
         ),
         None => check.warning(
-            "our hook is not there: what the group terminates itself, such as a scale-in, does not wait for pods",
+            format!("the hook {LIFECYCLE_HOOK} is missing: a termination by the group, such as a scale-in, does not wait for pods"),
             remedy,
         ),
     }
 }
 
-fn examine_our_hook(check: Check<'_>, seen: &Installation, group: &Group, hook: &Hook) -> Vec<Finding> {
+fn examine_own_hook(check: Check<'_>, seen: &Installation, group: &Group, hook: &Hook) -> Vec<Finding> {
     if !hook.on_termination {
-        return vec![check.problem("the hook of our name does not hold what is terminated", APPLY)];
+        return vec![check.problem(
+            format!("the hook {LIFECYCLE_HOOK} does not hold terminated members"),
+            APPLY,
+        )];
     }
     let (result, heartbeat) = (&hook.default_result, hook.heartbeat);
     let default_result = (result != "ABANDON").then(|| {
@@ -153,8 +157,8 @@ fn examine_hook_time(check: Check<'_>, seen: &Installation, group: &Group, hook:
     let drain = i64::from(claim_node.drain_timeout);
     (lasts < drain && !group.retains).then(|| {
         check.warning(
-            format!("it lasts {} hours at most, a drain may take {}: then the node goes with its pods", lasts / 3_600, drain / 3_600),
-            "Let the group keep what the hook gives up (instance lifecycle policy, TerminateHookAbandon = retain), raise heartbeat_timeout_seconds, or give drains less time.",
+            format!("it lasts {} hours at most, but a drain may take {}: then the group terminates the node with its pods", lasts / 3_600, drain / 3_600),
+            "Let the group retain instances whose hook is abandoned (instance lifecycle policy, TerminateHookAbandon = retain), raise heartbeat_timeout_seconds, or lower drain_timeout.",
         )
     })
 }
@@ -166,10 +170,14 @@ fn examine_hook_rule(check: Check<'_>, seen: &Installation, group: &Group) -> Op
         return None;
     };
     let named = serde_json::Value::from(group.name.as_str()).to_string();
-    let hears = |rule: &Rule| {
+    let matches = |rule: &Rule| {
         let pattern = rule.pattern.as_deref().unwrap_or_default();
         rule.is_enabled && pattern.contains("LifecycleHookName") && pattern.contains(&named)
     };
-    (!rules.iter().any(hears))
-        .then(|| check.warning("no rule hears of it: only the sweep finds what it holds", APPLY))
+    (!rules.iter().any(matches)).then(|| {
+        check.warning(
+            "no rule matches its events: only the sweep finds the members that it holds",
+            APPLY,
+        )
+    })
 }

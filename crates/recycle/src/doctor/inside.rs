@@ -24,11 +24,11 @@ pub(crate) fn examine_inside(seen: &Installation, inside: &Seen<Inside>) -> Vec<
 
 fn examine_code(seen: &Installation, inside: &Inside) -> Finding {
     let check = Check::new("code", "select-nodes");
-    let (version, ours) = (&inside.version, &seen.version);
-    if version == ours {
+    let (version, own) = (&inside.version, &seen.version);
+    if version == own {
         return check.ok(format!("version {version}"));
     }
-    let found = format!("its code is of version {version}, this command line of {ours}");
+    let found = format!("its code has version {version}, and this command line has version {own}");
     check.warning(found, SAME_RELEASE)
 }
 
@@ -37,7 +37,7 @@ fn examine_api_server(inside: &Inside) -> Finding {
     match &inside.api_server {
         Seen::Found(version) => check.ok(format!("reached by the functions, version {version}")),
         Seen::Denied(why) => check.problem(
-            format!("the functions are not let in: {why}"),
+            format!("it refuses the functions: {why}"),
             "Give the functions' roles access entries (create_access_entries, or for every role of the output role_arns).",
         ),
         Seen::Unanswered(why) => check.unanswered(why),
@@ -82,7 +82,7 @@ fn examine_endpoint<T>(service: &'static str, seen: &Seen<T>, text: impl FnOnce(
         Seen::Unanswered(why) => check.unanswered(why),
         Seen::Denied(why) | Seen::Failed(why) => check.problem(
             format!("the functions cannot use it: {why}"),
-            "See that the functions' subnets have a way to it, and their roles the module's policies.",
+            "Check that the functions' subnets have a route to it, and that their roles have the module's policies.",
         ),
     }
 }
@@ -93,22 +93,22 @@ fn examine_nodes(nodes: &Nodes) -> Vec<Finding> {
         (
             &nodes.without_instance,
             "name no EC2 instance, and are never recycled",
-            "Nothing, if they are Fargate's; else see their spec.providerID.",
+            "Do nothing if they are Fargate's. Otherwise check their spec.providerID.",
         ),
         (
             &nodes.instance_gone,
             "have instances that are gone",
-            "kubectl delete node, if the cluster's cloud controller does not.",
+            "If the cluster's cloud controller does not delete them, use kubectl delete node.",
         ),
         (
             &nodes.without_group,
             "have instances in no group of the cluster, and are never recycled",
-            "Nothing, if they are Karpenter's or EKS Auto Mode's; else tag their group kubernetes.io/cluster/<name> = owned.",
+            "Do nothing if they are Karpenter's or EKS Auto Mode's. Otherwise tag their group kubernetes.io/cluster/<name> = owned.",
         ),
         (
             &nodes.unreadable,
             "cannot be read, and are left out of sweeps and rotations",
-            "See who wrote the field: kubectl get node <name> --output yaml --show-managed-fields.",
+            "Find the tool that wrote the field: kubectl get node <name> --output yaml --show-managed-fields.",
         ),
     ];
     let odd = odd.into_iter().filter(|(names, _, _)| !names.is_empty());
@@ -122,7 +122,7 @@ fn examine_nodes(nodes: &Nodes) -> Vec<Finding> {
 }
 
 /// Checks that the members have the cluster's tag. Pre-flight refuses members without it, one node at a time.
-/// None if the function does not look at the tag.
+/// None if the function does not check the tag.
 /// None also if EC2 gave no answer, because the finding of its endpoint reports that.
 fn examine_tags(seen: &Installation, untagged: Option<&Seen<Vec<InstanceId>>>) -> Option<Finding> {
     let (check, tag) = (Check::only("cluster tag"), cluster_tag(&seen.cluster));
@@ -135,7 +135,7 @@ fn examine_tags(seen: &Installation, untagged: Option<&Seen<Vec<InstanceId>>>) -
     let some = name_some(&names);
     let command = tag_instances(&untagged[..untagged.len().min(MOST_IN_COMMAND)], &seen.cluster);
     Some(check.problem(
-        format!("{members} without {tag}, which cannot be recycled: {some}"),
-        format!("{command}; and tag their groups with propagation, so that new members have it"),
+        format!("{members} without {tag} cannot be recycled: {some}"),
+        format!("{command}; also tag their groups with propagation, so that new members have the tag"),
     ))
 }

@@ -1,4 +1,4 @@
-//! Checks an installation.
+//! Checks an installation, and returns findings with their remedies.
 
 pub mod access;
 pub mod checks;

@@ -1,7 +1,7 @@
-//! What stands in the way of evictions: which budget, for which pods, since when.
+//! Finds what blocks evictions: which budget, for which pods, and since when.
 //!
-//! The API server names a budget only in the text of its refusal. That is read here, so that budgets need not be listed, which would
-//! be another right in the cluster.
+//! The API server names a budget only in the text of its refusal. This module reads the name from that text, so recycle-eks needs no
+//! permission to list budgets.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::base::text::{NAMES_PER_CLASS, cut_text, fit_names};
 use crate::records::blocker::Blocker;
 
-/// The number of blockers that are remembered. A node has as many budgets in its way as it has workloads.
+/// The number of blockers that are recorded. At most as many budgets block a node as it has workloads.
 const MOST_BLOCKERS: usize = 20;
 
 /// The number of characters to which the API server's text is cut. The API server's own sentences are shorter.
@@ -58,7 +58,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Names what stands in the way.
+    /// Names the blocker.
     /// The name stays the same as long as the cause does, unlike the API server's text, which has figures in it.
     fn obstacle(&self) -> String {
         let namespace = &self.namespace;
@@ -88,8 +88,8 @@ pub fn describe_blockers(blockers: &[Blocker]) -> Vec<String> {
     first.map(Blocker::describe_shortly).collect()
 }
 
-/// Returns what stands in the way now, the longest first.
-/// `before` is what stood in the way at the last check. A blocker that was there before keeps its start time.
+/// Returns the present blockers, the one that has lasted longest first.
+/// `before` are the blockers of the last check. A blocker that was there before keeps its start time.
 #[must_use]
 pub fn find_blockers(refusals: &[Refusal], before: &[Blocker], now: Timestamp) -> Vec<Blocker> {
     let mut by_obstacle: BTreeMap<String, Vec<&Refusal>> = BTreeMap::new();
@@ -131,9 +131,9 @@ fn sum_up(mut what: String, mut refusals: Vec<&Refusal>, before: &[Blocker], now
 /// None if there is no such blocker.
 #[must_use]
 pub fn describe_update(blockers: &[Blocker], now: Timestamp) -> Option<String> {
-    let mut news = blockers.iter().filter(|blocker| blocker.is_long_enough(now));
-    let first = news.next()?.describe_shortly();
-    Some(match news.count() {
+    let mut reported = blockers.iter().filter(|blocker| blocker.is_long_enough(now));
+    let first = reported.next()?.describe_shortly();
+    Some(match reported.count() {
         0 => first,
         more => format!("{first}; and {more} more"),
     })
@@ -161,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_counted_whatever_a_person_wrote_for_their_number() {
-        let keeps = |count: u32| Blocker {
+    fn counts_of_blocked_pods_are_added_up_without_overflow() {
+        let blocks = |count: u32| Blocker {
             what: "budget shop/web".to_owned(),
             says: String::new(),
             since: at(0),
@@ -171,13 +171,13 @@ mod tests {
             told: false,
         };
         for (counts, all) in [(vec![], 0), (vec![1, 2], 3), (vec![u32::MAX, 1], u32::MAX)] {
-            let blockers: Vec<Blocker> = counts.iter().copied().map(keeps).collect();
+            let blockers: Vec<Blocker> = counts.iter().copied().map(blocks).collect();
             assert_eq!(count_all(&blockers), all, "{counts:?}");
         }
     }
 
     #[test]
-    fn what_stands_in_the_way_is_named_after_the_answer() {
+    fn a_blocker_is_named_after_the_answer_of_the_api_server() {
         use RefusalKind::{BudgetFull, BudgetNotReady, Failed, SeveralBudgets};
         let cases = [
             (BudgetFull, FULL, "budget shop/web"),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_keeps_its_time_as_long_as_it_keeps_a_pod() {
+    fn a_budget_keeps_its_start_time_as_long_as_it_blocks_a_pod() {
         let first = find_blockers(&[full("b"), full("a")], &[], at(0));
         assert_eq!((first.len(), first[0].count, first[0].since), (1, 2, at(0)));
         assert_eq!(first[0].names, ["shop/a", "shop/b"]);
@@ -229,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_news_after_five_minutes_and_in_one_sentence() {
+    fn a_blocker_is_reported_after_five_minutes_in_one_sentence() {
         let blockers = find_blockers(&[full("a")], &[], at(0));
         assert_eq!(describe_update(&blockers, at(299)), None);
         assert_eq!(
             describe_update(&blockers, at(300)).as_deref(),
             Some(
-                "budget shop/web has kept 1 pod since 2027-01-01T00:00:00Z: The disruption budget web needs 2 healthy pods and \
+                "budget shop/web has blocked 1 pod since 2027-01-01T00:00:00Z: The disruption budget web needs 2 healthy pods and \
                  has 2 currently (shop/a)"
             )
         );
@@ -247,7 +247,7 @@ mod tests {
         );
         let text = describe_update(&two, at(300)).unwrap();
         assert!(
-            text.starts_with("an error has kept 1 pod since 2027-01-01T00:00:00Z: no (shop/z)")
+            text.starts_with("an error has blocked 1 pod since 2027-01-01T00:00:00Z: no (shop/z)")
                 && text.ends_with("; and 1 more"),
             "{text}"
         );
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_stays_told() {
+    fn a_reported_blocker_stays_reported() {
         let mut before = find_blockers(&[full("a")], &[], at(0));
         before[0].told = true;
         assert!(find_blockers(&[full("a")], &before, at(600))[0].told);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_texts_are_cut_and_the_most_are_remembered() {
+    fn long_texts_are_cut_and_the_number_of_blockers_is_limited() {
         let refusals: Vec<Refusal> = (0..250)
             .map(|number| Refusal {
                 namespace: format!("{:n<60}{number:03}", ""),
@@ -279,11 +279,11 @@ mod tests {
         let blockers = find_blockers(&refusals, &[], at(0));
         assert_eq!(blockers.len(), MOST_BLOCKERS);
         let described = describe_blockers(&blockers);
-        let told: usize = described.iter().map(String::len).sum();
-        assert!(described.len() == NAMES_PER_CLASS && told < 1_600, "{told} bytes");
+        let bytes: usize = described.iter().map(String::len).sum();
+        assert!(described.len() == NAMES_PER_CLASS && bytes < 1_600, "{bytes} bytes");
         let bytes = serde_json::to_string(&blockers).unwrap().len();
         assert!(bytes < 24_000, "{bytes} bytes");
         let again = find_blockers(&refusals, &blockers, at(600));
-        assert_eq!(again[0].since, at(0), "what is cut is known again");
+        assert_eq!(again[0].since, at(0), "a name that was cut is recognised again");
     }
 }

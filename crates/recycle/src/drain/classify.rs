@@ -1,6 +1,6 @@
-//! Pod classes: which pods a drain ignores, waits for, or evicts, and what people should know of them.
+//! Pod classes: decides which pods a drain ignores, waits for, or evicts.
 //!
-//! What keeps a pod that was asked to go is not known here: only the API server's answer to an eviction tells ([`crate::drain::blocked`]).
+//! A class does not show whether an eviction is blocked. Only the API server's answer to the eviction does ([`crate::drain::blocked`]).
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,10 @@ const STUCK_AFTER: u32 = 300;
 /// Without a limit their controllers could keep the node for ever, such as an hourly CronJob that tolerates every taint.
 pub const LATE_PATIENCE: u32 = 300;
 
-/// Karpenter's "leave this pod alone": `true`, or for how long after the pod's start (karpenter.sh, "Well-Known Annotations").
+/// Karpenter's protection of a pod: `true`, or for how long after the pod's start (karpenter.sh, "Well-Known Annotations").
 const DO_NOT_DISRUPT_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
 
-/// Cluster Autoscaler's "leave this pod alone": `false`, or `on-completion`, which means until the pod has finished.
+/// Cluster Autoscaler's protection of a pod: `false`, or `on-completion`, which means until the pod has finished.
 const SAFE_TO_EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// The treatment of a pod by a drain.
@@ -66,15 +66,15 @@ pub(crate) fn find_asked_class(
     } else if pod.is_finished() {
         (PodClass::Ignore, "it has finished")
     } else if pod.is_mirror() {
-        (PodClass::Ignore, "the kubelet's own")
+        (PodClass::Ignore, "it is a mirror pod of the kubelet")
     } else if pod.leaves_nothing() {
-        (PodClass::Ignore, "of a DaemonSet")
+        (PodClass::Ignore, "it belongs to a DaemonSet")
     } else if let Ok(Some(class)) = pod.annotated_class() {
         (class, "its annotation recycle-eks/drain")
     } else if is_selected(pod, awaited) {
-        (PodClass::Wait, "label_selector")
+        (PodClass::Wait, "label_selector matches it")
     } else if pod.is_not_to_be_disturbed(now) && pod.can_end() {
-        (PodClass::Wait, "annotated not to be disturbed, and it can end")
+        (PodClass::Wait, "an annotation protects it, and it can end")
     } else {
         return None;
     })
@@ -105,7 +105,7 @@ impl PodFacts {
         self.deletion_at.is_some_and(|at| now > later(at, STUCK_AFTER))
     }
 
-    /// Checks whether Karpenter or Cluster Autoscaler was told to leave the pod alone.
+    /// Checks whether an annotation for Karpenter or Cluster Autoscaler protects the pod.
     pub(crate) fn is_not_to_be_disturbed(&self, now: Timestamp) -> bool {
         let value = |annotation: &str| self.annotations.get(annotation).map(String::as_str);
         let is_protected = match value(DO_NOT_DISRUPT_ANNOTATION) {
@@ -162,7 +162,7 @@ mod tests {
     use crate::drain::terms::find_deadline;
     use crate::fixtures::restarted;
     use crate::fixtures::{
-        ARN, NEW, NOBODY, OLD, at, blanket, controller, id, input, job_pod, pod, strings, terms,
+        ARN, NEW, NO_AWAITED, OLD, at, blanket, controller, id, input, job_pod, pod, strings, terms,
     };
     use crate::input::model::OnDrainTimeout;
     use crate::input::path::RecyclePath;
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pods_that_every_node_has_and_finished_ones_leave_a_node_empty() {
+    fn a_node_is_empty_if_it_has_only_finished_pods_and_pods_of_daemon_sets() {
         let of_node = PodFacts {
             controller: controller("DaemonSet"),
             ..pod("log")
@@ -242,7 +242,7 @@ mod tests {
             containers: restarted("OnFailure"),
             ..custom.clone()
         };
-        use Evict::{None as Nobody, Others, OthersAndJobs as AndJobs};
+        use Evict::{None as NoPod, Others, OthersAndJobs as AndJobs};
         use PodClass::{Evict as Go, Ignore, Wait};
         let cases = [
             (
@@ -276,42 +276,42 @@ mod tests {
             ("a mirror pod is ignored", mirror, all(), Others, Ignore),
             ("a static pod is ignored", static_pod, all(), Others, Ignore),
             (
-                "our annotation wait wins over no selector",
+                "the annotation wait wins over no selector",
                 drain(pod("a"), "wait"),
                 none(),
                 Others,
                 Wait,
             ),
             (
-                "our annotation evict wins over the selector",
+                "the annotation evict wins over the selector",
                 drain(pod("a"), "evict"),
                 all(),
                 Others,
                 Go,
             ),
             (
-                "our annotation ignore wins over the selector",
+                "the annotation ignore wins over the selector",
                 drain(pod("a"), "ignore"),
                 all(),
                 Others,
                 Ignore,
             ),
             (
-                "our annotation evict wins over evict none",
+                "the annotation evict wins over evict none",
                 drain(pod("a"), "evict"),
                 none(),
-                Nobody,
+                NoPod,
                 Go,
             ),
             (
-                "our annotation evict wins over being bare",
+                "the annotation evict wins over being bare",
                 drain(bare("a"), "evict"),
                 none(),
                 Others,
                 Go,
             ),
             (
-                "an annotation that says nothing does not count",
+                "an annotation with an unknown value does not count",
                 drain(pod("a"), "Wait"),
                 none(),
                 Others,
@@ -328,7 +328,7 @@ mod tests {
                 "a selected pod is awaited without evictions",
                 batch(),
                 awaiting("app=batch", &[]),
-                Nobody,
+                NoPod,
                 Wait,
             ),
             (
@@ -360,7 +360,7 @@ mod tests {
                 Wait,
             ),
             (
-                "do-not-disrupt does not count for what never ends",
+                "do-not-disrupt does not count for a pod that never ends",
                 no_disrupt(pod("a")),
                 none(),
                 Others,
@@ -374,7 +374,7 @@ mod tests {
                 Wait,
             ),
             (
-                "safe-to-evict false does not count for what never ends",
+                "safe-to-evict false does not count for a pod that never ends",
                 unsafe_to_evict(pod("a")),
                 none(),
                 Others,
@@ -391,11 +391,11 @@ mod tests {
                 "do-not-disrupt counts without evictions",
                 no_disrupt(job_pod("a")),
                 none(),
-                Nobody,
+                NoPod,
                 Wait,
             ),
             (
-                "safe-to-evict true says nothing",
+                "safe-to-evict true does not protect",
                 with_annotation(
                     job_pod("a"),
                     "cluster-autoscaler.kubernetes.io/safe-to-evict",
@@ -410,13 +410,13 @@ mod tests {
                 "a bare pod is awaited without evictions",
                 bare("a"),
                 none(),
-                Nobody,
+                NoPod,
                 Wait,
             ),
-            ("everything else is evicted", pod("a"), none(), Others, Go),
-            ("a Job's pod is waited for", job_pod("a"), none(), Others, Wait),
+            ("any other pod is evicted", pod("a"), none(), Others, Go),
+            ("a Job's pod is awaited", job_pod("a"), none(), Others, Wait),
             (
-                "what runs to completion under an unknown controller is waited for",
+                "a pod that runs to completion under an unknown controller is awaited",
                 workflow.clone(),
                 none(),
                 Others,
@@ -429,19 +429,19 @@ mod tests {
                 AndJobs,
                 Go,
             ),
-            ("so is a workflow's", workflow, none(), AndJobs, Go),
+            ("a workflow's pod is evicted if asked", workflow, none(), AndJobs, Go),
             (
-                "a Job's pod is waited for without evictions",
+                "a Job's pod is awaited without evictions",
                 job_pod("a"),
                 none(),
-                Nobody,
+                NoPod,
                 Wait,
             ),
             (
-                "everything else is left alone if asked",
+                "any other pod is ignored without evictions",
                 pod("a"),
                 none(),
-                Nobody,
+                NoPod,
                 Ignore,
             ),
         ];
@@ -451,13 +451,13 @@ mod tests {
     }
 
     #[test]
-    fn the_protections_of_other_tools_are_read_as_they_read_them() {
+    fn annotations_of_other_tools_are_read_as_these_tools_read_them() {
         let protected = |annotation: &str, value: &str, now: i64| {
             let pod = PodFacts {
                 started_at: Some(at(0)),
                 ..with_annotation(job_pod("a"), annotation, value)
             };
-            explain_class(&pod, &NOBODY, Evict::OthersAndJobs, at(now)).0 == PodClass::Wait
+            explain_class(&pod, &NO_AWAITED, Evict::OthersAndJobs, at(now)).0 == PodClass::Wait
         };
         for (annotation, value, now, expected) in [
             (DO_NOT_DISRUPT_ANNOTATION, "true", 0, true),
@@ -518,7 +518,7 @@ mod tests {
 
     /// An unreadable pod has this effect whatever the input asks for, after the end of the drain, and if EC2 takes the instance away.
     #[test]
-    fn a_pod_that_cannot_be_read_holds_the_node_and_is_never_asked_to_go() {
+    fn a_pod_that_cannot_be_read_holds_the_node_and_is_never_evicted() {
         let broken =
             |name: &str| PodFacts::unreadable("shop".to_owned(), name.to_owned(), String::new(), "why");
         let pods = [broken("a"), broken("b"), pod("web")];
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_after_the_taint_holds_the_node_unless_it_tolerates_it_and_nobody_asked_to_wait() {
+    fn a_pod_from_after_the_taint_holds_the_node_unless_it_tolerates_the_taint_and_is_not_awaited() {
         let terms = Terms {
             tainted_since: Some(at(10)),
             ..terms()
@@ -587,7 +587,7 @@ mod tests {
                 "tolerates_taint",
             ),
             (
-                "asked to wait for",
+                "annotated wait",
                 late(wait(job_pod("a")), blanket()),
                 "awaited",
             ),
@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn a_survey_names_what_people_should_know() {
+    fn a_survey_has_remarks_about_pods() {
         let pods = [
             with_label(job_pod("job"), "app", "batch"),
             with_label(pod("endless"), "app", "batch"),
@@ -712,7 +712,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_should_know_of_a_pod_does_not_change_its_class() {
+    fn remarks_about_a_pod_do_not_change_its_class() {
         let pending = |pod: PodFacts| PodFacts {
             phase: "Pending".to_owned(),
             ..pod
@@ -777,7 +777,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grace_period_that_is_longer_than_what_is_left_is_told_as_long_as_there_is_time() {
+    fn a_grace_period_that_is_longer_than_the_remaining_time_is_a_remark_until_the_time_is_over() {
         let slow = PodFacts {
             grace_seconds: 3_600,
             ..pod("slow")
@@ -813,7 +813,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_goes_in_time_for_its_own_grace_period_if_the_input_says_so() {
+    fn an_awaited_pod_is_evicted_in_time_for_its_grace_period_if_the_input_asks_for_it() {
         use OnDrainTimeout::{Evict as Early, Restore, Terminate};
         let waits = |name: &str, grace_seconds| PodFacts {
             grace_seconds,
@@ -827,14 +827,14 @@ mod tests {
         let long = || vec!["long"];
         let both = || vec!["long", "short"];
         let cases: [(&str, OnDrainTimeout, i64, Vec<&str>); 9] = [
-            ("restore asks nobody", Restore, 86_400, vec![]),
-            ("long before, nobody is due", Early, 82_709, vec![]),
-            ("a look before it would be too late", Early, 82_710, long()),
+            ("restore evicts no awaited pod", Restore, 86_400, vec![]),
+            ("long before, no pod is due", Early, 82_709, vec![]),
+            ("one check before it would be too late", Early, 82_710, long()),
             ("an hour and a minute before", Early, 82_740, long()),
             ("the other has more time", Early, 86_279, long()),
             ("at the end both are due", Early, 86_310, both()),
-            ("terminate asks nobody before the end", Terminate, 86_399, vec![]),
-            ("and then everybody", Terminate, 86_400, both()),
+            ("terminate evicts no awaited pod before the end", Terminate, 86_399, vec![]),
+            ("and then all", Terminate, 86_400, both()),
             ("also later", Terminate, 90_000, both()),
         ];
         for (name, on_timeout, now, expected) in cases {
@@ -865,7 +865,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_one_controller_do_not_stand_together() {
+    fn pods_of_one_controller_are_not_evicted_in_a_row() {
         let of = |controller_name: &str, name: &str| PodFacts {
             controller: Some(Controller {
                 kind: "ReplicaSet".to_owned(),
@@ -906,7 +906,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_clear_when_only_what_does_not_matter_is_left() {
+    fn a_node_is_clear_when_only_pods_that_do_not_hold_it_remain() {
         let tolerant = PodFacts {
             created_at: Some(at(11)),
             tolerations: blanket(),
@@ -939,7 +939,7 @@ mod tests {
             .collect()
     }
 
-    /// The longest values of everything that travels in an answer beside the pods.
+    /// The longest values of everything that an answer carries beside the pods.
     fn longest_run() -> Run {
         let namespaces: Vec<String> = (0..16).map(|number| format!("{:a<61}{number:02}", "")).collect();
         let selector = format!("{},b", vec!["a=b"; 127].join(","));
@@ -970,7 +970,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_stays_under_8_kb_with_all_that_is_remembered_of_500_members() {
+    fn an_answer_stays_under_8_kb_with_the_marks_of_500_members() {
         let members: Vec<InstanceId> = (0..500).map(|n| id(&format!("i-{n:017x}"))).collect();
         let mut node = crate::fixtures::node("old");
         node.extended_resources = (0..50).map(|n| format!("example.com/{n:040}")).collect();
@@ -1046,7 +1046,7 @@ mod tests {
             let all = awaiting("*", &[]);
             let on_timeout = if evicts { OnDrainTimeout::Evict } else { OnDrainTimeout::Restore };
             let terms = Terms {
-                awaited: if evicts { &NOBODY } else { &all },
+                awaited: if evicts { &NO_AWAITED } else { &all },
                 on_timeout,
                 tainted_since: Some(at(10)),
                 now: at(80_000),
@@ -1061,8 +1061,8 @@ mod tests {
                 says: format!("The disruption budget {:b<253} {}", "", "x".repeat(500)),
             }).collect();
             let blockers = find_blockers(&refusals, &[], at(0));
-            let news = describe_update(&blockers, terms.now).unwrap();
-            let reason = format!("{}; {}; {news}", describe_pods(&survey), remark.unwrap());
+            let update = describe_update(&blockers, terms.now).unwrap();
+            let reason = format!("{}; {}; {update}", describe_pods(&survey), remark.unwrap());
             let progress = serde_json::to_string(&build_progress(&survey, blockers.clone(), &terms)).unwrap();
             prop_assert!(progress.len() < 32_768, "{} bytes", progress.len());
             let mut answer = Answer::new(CheckVerdict::Wait, reason).carrying(longest_run());
@@ -1077,10 +1077,10 @@ mod tests {
             run.drain.blockage = Some(Blockage { since: Some(at(0)), told_at: None });
             let execution = format!("{}{}", ARN.trim_end_matches("run-1"), "x".repeat(80)).parse().unwrap();
             let blocks = list_blocks(&survey, &build_progress(&survey, blockers, &terms));
-            let told = update_blockage(&mut run, &blocks, &execution, terms.now, terms.now, &answer.reason);
-            told.as_ref().unwrap().reason().clone_into(&mut answer.reason);
+            let notification = update_blockage(&mut run, &blocks, &execution, terms.now, terms.now, &answer.reason);
+            notification.as_ref().unwrap().reason().clone_into(&mut answer.reason);
             answer.names.clear();
-            let bytes = serde_json::to_string(&answer.with_notification(told).carrying(run)).unwrap().len();
+            let bytes = serde_json::to_string(&answer.with_notification(notification).carrying(run)).unwrap().len();
             prop_assert!(bytes <= 8_192, "{} bytes with a notification", bytes);
         }
 

@@ -1,7 +1,7 @@
-//! What happens to a node from outside while its pods are waited for: what pre-flight would have refused, had it been there before, and
-//! what other people and controllers do to the member.
+//! Judges changes from outside while a node is drained: conditions that pre-flight would have refused, and what operators and other
+//! controllers do to the member.
 //!
-//! Most of it is only told: stopping half-way helps nobody. What ends a drain is [`DrainValidity`].
+//! Most of these changes are only reported, because to stop half-way would not help. [`DrainValidity`] says which of them end a drain.
 
 use crate::base::ids::InstanceId;
 use crate::claim::group_checks::{is_busy, node_group};
@@ -13,7 +13,7 @@ use crate::cluster::node::NodeFacts;
 use crate::input::path::RecyclePath;
 use crate::records::node_record::Record;
 
-/// The facts of one poll, as far as they could be fetched.
+/// The facts of one check, as far as they could be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisruptionFacts<'a> {
     pub id: &'a InstanceId,
@@ -34,7 +34,7 @@ pub enum DrainValidity {
     /// The drain goes on. That includes a member that its group terminates and another tool's hook holds:
     /// its pods run as long as its node is Ready.
     Goes,
-    /// A person or another tool has put the node to use again, or has taken it out of its group; one sentence.
+    /// An operator or another tool has brought the node back into service, or has taken it out of its group; one sentence.
     TakenAway(String),
 }
 
@@ -63,7 +63,7 @@ pub fn judge_drain_validity(facts: &DisruptionFacts<'_>) -> DrainValidity {
     }
 }
 
-/// Lists what a person should know, one sentence each, under the names that pre-flight uses.
+/// Lists what an operator should know, one sentence each, under the names that pre-flight uses.
 #[must_use]
 pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
     let name = &facts.group.name;
@@ -73,37 +73,37 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
         return remarks;
     }
     if let Some(remover) = find_remover(facts.node) {
-        let (obstacle, who, key) = match remover {
+        let (obstacle, tool, key) = match remover {
             Remover::ClusterAutoscaler(key) => (Obstacle::RemovedByAutoscaler, "Cluster Autoscaler", key),
             Remover::Karpenter(key) => (Obstacle::DisruptedByKarpenter, "Karpenter", key),
         };
         remarks.push(obstacle.because(format!(
-            "{who} wants to remove the node and has set the taint {key}"
+            "{tool} is about to remove the node and has set the taint {key}"
         )));
     }
     if let Some(status) = facts.refresh {
         remarks.push(Obstacle::InstanceRefresh.because(format!(
-            "an instance refresh of group {name} is {status}; if its preference StandbyInstances is Terminate, it ends the members in \
-             Standby and their pods: cancel it"
+            "an instance refresh of group {name} is {status}; if its preference StandbyInstances is Terminate, it terminates the \
+             members in Standby with their pods; cancel it"
         )));
     }
     if let Some(status) = facts.node_group_status.filter(|status| is_busy(status)) {
         let managed = node_group(facts.node).unwrap_or(name.as_str());
         remarks.push(Obstacle::ManagedGroupUpdate.because(format!(
-            "the EKS managed node group {managed} is {status}: EKS replaces its nodes, too"
+            "the EKS managed node group {managed} is {status}, so EKS also replaces its nodes"
         )));
     }
     let member = facts.group.member(facts.id);
     let state = member.map_or("", |member| member.lifecycle_state.as_str());
     if state.starts_with("Terminat") {
         remarks.push(Obstacle::Terminating.because(format!(
-            "it is {state} in group {name}: its pods have the time that is left to it"
+            "it is {state} in group {name}; its pods run until the instance is terminated"
         )));
     }
     if member.is_some_and(|member| member.protected_from_scale_in) {
         remarks.push(Obstacle::ScaleInProtection.because(
-            "it is protected from scale-in now, as it also is while another node of its group is put back; if a person wants to keep it, \
-             stop the execution, or end the drain with recycle-eks/drain-until",
+            "it is protected from scale-in now; the restore of another node of its group may have protected it for a while; if an operator \
+             wants to keep it, stop the execution, or end the drain with recycle-eks/drain-until",
         ));
     }
     let suspended: Vec<&str> = ["Launch", "Terminate"]
@@ -127,7 +127,8 @@ fn find_removed_replacement(facts: &DisruptionFacts<'_>) -> Option<Refusal> {
     match describe_removal(facts.group, facts.record, staying) {
         Some(text) => Some(Obstacle::ReplacementRemoved.because(text)),
         None if staying == 0 => Some(Obstacle::ReplacementGone.because(format!(
-            "its replacement {replacement} has gone; the node is not disposed of before group {} has another, and is put back if none comes in time",
+            "its replacement {replacement} is gone; the node is not disposed of before group {} has another one, and is restored if none \
+             comes in time",
             facts.group.name
         ))),
         None => None,
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_the_member_decides_on_the_drain() {
+    fn the_state_of_the_member_decides_whether_the_drain_goes_on() {
         let (goes, taken) = ("goes", "taken away");
         let cases = [
             ("Standby", [goes, goes, goes]),
@@ -214,22 +215,22 @@ mod tests {
                 assert_eq!(validity, expected, "{state} {path:?}");
             }
         }
-        let stranger = "i-0dddddddddddddddd".parse().unwrap();
-        let validity = judge_drain_validity(&fixture("Standby").facts(&stranger, RecyclePath::Before));
+        let unknown = "i-0dddddddddddddddd".parse().unwrap();
+        let validity = judge_drain_validity(&fixture("Standby").facts(&unknown, RecyclePath::Before));
         assert!(matches!(validity, DrainValidity::TakenAway(_)), "{validity:?}");
     }
 
     #[test]
-    fn a_member_that_its_group_terminates_is_told_of() {
+    fn a_member_that_its_group_terminates_is_reported() {
         let mut fixture = fixture("Terminating:Wait");
         fixture.group.members[2].lifecycle_state = "InService".to_owned();
         assert_eq!(fixture.remarks(), ["terminating"]);
-        let by_our_hook = find_remarks(&fixture.facts(&id(OLD), RecyclePath::Hook));
-        assert!(by_our_hook.is_empty(), "{by_our_hook:?}");
+        let on_hook_path = find_remarks(&fixture.facts(&id(OLD), RecyclePath::Hook));
+        assert!(on_hook_path.is_empty(), "{on_hook_path:?}");
     }
 
     #[test]
-    fn what_came_up_meanwhile_is_told_under_the_names_of_the_refusals() {
+    fn changes_from_outside_are_reported_under_the_names_of_the_refusals() {
         let mut busy = fixture("Standby");
         assert_eq!(busy.remarks(), Vec::<&str>::new());
         busy.refresh = Some("InProgress");
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_that_went_with_its_place_is_told() {
+    fn a_replacement_that_is_gone_with_its_place_is_reported() {
         let mut fixture = fixture("Standby");
         fixture.record.desired_before = Some(2);
         fixture.group.desired = 1;

@@ -1,4 +1,4 @@
-//! Whether a person may move the end of a node's drain, by the annotation `recycle-eks/drain-until`.
+//! Decides whether an operator may move the end of a node's drain with the annotation `recycle-eks/drain-until`.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::input::model::{InvalidInput, LONGEST_DRAIN};
 use crate::records::claim::{Phase, StoredClaim};
 use crate::records::progress::Progress;
 
-/// The request of a person's command line to `taint-node`.
+/// The request that the command line sends to `taint-node`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct DrainUntil {
     pub instance_id: InstanceId,
@@ -58,7 +58,7 @@ impl fmt::Display for DrainEnd {
 /// Returns the end that the drain gets, or an error if there is no drain whose end can be moved.
 ///
 /// Only a claimed node has a drain, or will have one. If the instance is being disposed of, the drain is over.
-/// This function does not check whether the execution still runs: if it does not, the put-back removes the annotation.
+/// This function does not check whether the execution still runs. If it does not, the restore removes the annotation.
 pub fn judge_drain_end(
     instance: &InstanceId,
     node: Option<&NodeFacts>,
@@ -67,8 +67,8 @@ pub fn judge_drain_end(
     let subject = describe_instance(instance, node.map(|node| &node.name));
     let refuse = |why: &str| Err(InvalidInput(format!("{subject} {why}")));
     match node.map(NodeFacts::claim) {
-        None => refuse("has no Node in the cluster: there is no drain whose end could be moved"),
-        Some(None) => refuse("is nobody's: there is no drain whose end could be moved"),
+        None => refuse("has no Node in the cluster, so there is no drain whose end can be moved"),
+        Some(None) => refuse("has no claim, so there is no drain whose end can be moved"),
         Some(Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_))) => {
             refuse("has a claim that this version cannot read")
         }
@@ -76,7 +76,7 @@ pub fn judge_drain_end(
             // The drain has not begun, so its latest end is unknown. An end that is too late is cut when it begins.
             Phase::Claimed | Phase::Admitted | Phase::Standby => Ok(asked),
             Phase::Draining | Phase::Waiting => Ok(cut_end(asked, node.and_then(NodeFacts::progress))),
-            Phase::Disposing => refuse("is being disposed of: its drain is over"),
+            Phase::Disposing => refuse("is being disposed of, so its drain is over"),
         },
     }
 }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_that_runs_ends_30_days_after_it_began_whatever_is_asked() {
+    fn a_running_drain_ends_at_most_30_days_after_its_start() {
         let progress =
             r#"{"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z"}"#;
         for (phase, asked, end) in [
@@ -126,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_drain_moves_while_somebody_works_on_the_node_and_is_not_done() {
+    fn the_end_of_a_drain_moves_while_an_execution_drains_the_node_or_will_drain_it() {
         for phase in Phase::ALL {
             let text = serde_json::to_string(&claim(phase)).unwrap();
             assert_eq!(judged(Some(text)).is_ok(), phase != Phase::Disposing, "{phase}");
         }
-        for (annotation, words) in [(None, "is nobody's"), (Some("mine".to_owned()), "cannot read")] {
+        for (annotation, words) in [(None, "has no claim"), (Some("mine".to_owned()), "cannot read")] {
             let refusal = judged(annotation).unwrap_err();
             assert!(refusal.contains(words), "{refusal}");
         }
@@ -140,7 +140,7 @@ mod tests {
             .to_string();
         assert_eq!(
             refusal,
-            "instance i-0aaaaaaaaaaaaaaaa has no Node in the cluster: there is no drain whose end could be moved"
+            "instance i-0aaaaaaaaaaaaaaaa has no Node in the cluster, so there is no drain whose end can be moved"
         );
     }
 

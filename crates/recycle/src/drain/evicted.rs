@@ -1,5 +1,6 @@
-//! Whose pods were evicted from a node: short hashes of their controllers' uids, noted on the Node that stands in for it. A rotation asks by
-//! them whether the pods that are Pending are those that it sent away.
+//! Notes the controllers of evicted pods, as short hashes of their uids, on the Node of the replacement.
+//!
+//! A rotation checks with these notes whether Pending pods belong to controllers whose pods it evicted.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use crate::cluster::pod::PodFacts;
 
 /// The number of controllers that are noted on a Node: as many as it usually has pods.
 pub const MOST: usize = 110;
-/// The number of controllers that travel as long as there is no replacement. An answer of 8 KB has no room for more.
+/// The number of controllers that an answer carries as long as there is no replacement. An answer of 8 KB has no room for more.
 pub const MOST_CARRIED: usize = 5;
 
 /// Returns the note with the controllers of `pods`, which are about to be evicted, at most `most` in all.
@@ -32,7 +33,7 @@ pub fn is_noted(noted: &BTreeSet<&str>, pod: &PodFacts) -> bool {
     hash_controller(pod).is_some_and(|hash| noted.contains(hash.as_str()))
 }
 
-/// Hashes the uid of a pod's controller. None without a controller: such a pod does not come back.
+/// Hashes the uid of a pod's controller. None for a bare pod, which no controller starts again.
 fn hash_controller(pod: &PodFacts) -> Option<String> {
     let controller = pod.controller.as_ref()?;
     Some(short_hash(&controller.uid))

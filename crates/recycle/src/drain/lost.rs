@@ -1,6 +1,6 @@
-//! Nodes that are lost: when a Node counts as such, and what is said of the pods that go with it.
+//! Decides when a node counts as lost, and describes the pods that are lost with it.
 //!
-//! Whether its instance still runs is not asked here; an API server that does not answer is no lost node.
+//! This module does not check whether the instance still runs. If the API server does not answer, the node does not count as lost.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,8 +23,8 @@ const SHUTDOWN_TAINT: &str = "node.cloudprovider.kubernetes.io/shutdown";
 /// The bytes that the names of lost pods may have together: they travel with every answer.
 const NAMES_BUDGET: usize = 150;
 
-/// The pods that held a node when they were seen last.
-/// If the Node is gone, its pods are soon gone, too, and there is no other record of them.
+/// The pods that held a node at the last check that found any.
+/// If the Node is gone, its pods are soon gone too, and there is no other record of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holders {
     pub count: u32,
@@ -100,7 +100,7 @@ pub fn find_loss(node: Option<&NodeFacts>, patience: u32, now: Timestamp) -> Opt
     })
 }
 
-/// Returns the pods that hold the node now. If none does, or none can be seen any more, returns `before`: the pods that were seen last.
+/// Returns the pods that hold the node now. If none does, or none can be seen any more, returns `before`: the pods that were last seen.
 #[must_use]
 pub fn note_holders(survey: &PodSurvey, before: Option<Holders>, now: Timestamp) -> Option<Holders> {
     let pods = survey.holding();
@@ -126,14 +126,14 @@ pub fn describe_loss(
 ) -> String {
     let state = match instance_state {
         Some(state) => format!("its instance is {state}"),
-        None => "EC2 knows its instance no more".to_owned(),
+        None => "EC2 no longer knows its instance".to_owned(),
     };
     let pods = match holders {
         None => "no pod that matters was seen on it".to_owned(),
         Some(holders) => {
             let count = usize::try_from(holders.count).unwrap_or(usize::MAX);
             let pods = count_and_name(count, &holders.names);
-            format!("lost with it: {pods}, seen last at {}", holders.seen_at)
+            format!("lost with it: {pods}, last seen at {}", holders.seen_at)
         }
     };
     format!("{subject} is lost: {}, and {state}; {pods}", lost.why)
@@ -147,7 +147,7 @@ mod tests {
     use crate::fixtures::{at, blanket, controller, job_pod, node, pod, taint};
 
     #[test]
-    fn a_node_is_lost_when_it_is_gone_or_off_or_has_not_been_ready_for_as_long_as_it_may() {
+    fn a_node_is_lost_if_it_is_gone_or_off_or_not_ready_for_too_long() {
         let unready = |since: Option<i64>| NodeFacts {
             ready: false,
             not_ready_since: since.map(at),
@@ -160,7 +160,7 @@ mod tests {
         let cases = [
             ("gone", None, Some("its Node object is gone")),
             ("ready", Some(node("a")), None),
-            ("never heard of", Some(unready(None)), None),
+            ("no condition Ready", Some(unready(None)), None),
             ("not Ready for a while", Some(unready(Some(701))), None),
             (
                 "off",
@@ -168,11 +168,11 @@ mod tests {
                 Some("it has not been Ready since 2027-01-01T00:16:39Z, and its machine is off"),
             ),
             (
-                "not Ready for as long as it may",
+                "not Ready for too long",
                 Some(unready(Some(700))),
                 Some("it has not been Ready since 2027-01-01T00:11:40Z"),
             ),
-            ("by a clock that is ahead", Some(unready(Some(1_001))), None),
+            ("not Ready from a time in the future", Some(unready(Some(1_001))), None),
         ];
         for (name, node, expected) in cases {
             let loss = find_loss(node.as_ref(), 300, at(1_000));
@@ -220,8 +220,8 @@ mod tests {
                 false,
                 1_800,
             ),
-            ("given up already", blanket(), true, 1_800),
-            ("something else", vec![tolerating("other", None)], false, 1_800),
+            ("the pod is leaving", blanket(), true, 1_800),
+            ("another taint", vec![tolerating("other", None)], false, 1_800),
         ] {
             let pod = PodFacts {
                 tolerations,
@@ -249,7 +249,7 @@ mod tests {
             ),
             (
                 u32::MAX,
-                "node a has not been Ready since 2027-01-01T00:00:00Z; its pods tolerate that for ever, so that it does not count as lost",
+                "node a has not been Ready since 2027-01-01T00:00:00Z; its pods tolerate that for ever, so it does not count as lost",
             ),
         ] {
             assert_eq!(describe_silence(&silent, patience).as_deref(), Some(expected));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn those_are_named_that_held_the_node_when_they_were_seen_last() {
+    fn the_pods_that_last_held_the_node_are_named() {
         let survey = PodSurvey {
             awaited: vec![job_pod("job")],
             evictable: vec![pod("web")],
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn many_long_names_are_few_and_cut() {
+    fn long_names_are_limited_and_cut() {
         let pods = (0..40)
             .map(|n| pod(&format!("{n:03}-{}", "x".repeat(240))))
             .collect();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_with_its_cause_and_the_pods() {
+    fn a_loss_is_described_with_its_cause_and_its_pods() {
         let lost = find_loss(None, 0, at(0)).unwrap();
         let holders = Holders {
             count: 7,
@@ -309,11 +309,11 @@ mod tests {
         assert_eq!(
             describe_loss("node a (i-1)", &lost, Some("running"), Some(&holders)),
             "node a (i-1) is lost: its Node object is gone, and its instance is running; lost with it: 7 pods (jobs/a, jobs/b, …), \
-             seen last at 2027-01-01T00:00:00Z"
+             last seen at 2027-01-01T00:00:00Z"
         );
         let alone = describe_loss("node a (i-1)", &lost, None, None);
         assert!(
-            alone.ends_with("EC2 knows its instance no more; no pod that matters was seen on it"),
+            alone.ends_with("EC2 no longer knows its instance; no pod that matters was seen on it"),
             "{alone}"
         );
     }

@@ -1,4 +1,4 @@
-//! Decides what becomes of the pods of a node.
+//! Decides which pods of a node a drain evicts, waits for or ignores, and how the drain goes on.
 
 pub mod blocked;
 pub mod classify;

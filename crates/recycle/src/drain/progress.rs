@@ -1,4 +1,4 @@
-//! Writes the progress of a drain for people: the annotation, Events and sentences.
+//! Writes the progress of a drain for operators: the annotation, Events and sentences.
 
 use crate::base::text::{count_and_name, fit_names};
 use crate::cluster::hook::HeldByHook;
@@ -16,26 +16,26 @@ const SENTENCE_BUDGET: usize = 450;
 #[must_use]
 pub fn describe_pods(survey: &PodSurvey) -> String {
     let leaving = not_awaited(survey, &survey.terminating);
-    let mut kinds: Vec<(&str, usize, Vec<String>)> = [
-        ("cannot read", &survey.unreadable),
-        ("waits for", &survey.awaited),
-        ("has still to evict", &survey.evictable),
-        ("holds back by zone_mismatch", &survey.zone_mismatch),
-        ("sees leaving", &leaving),
-        ("sees stuck", &survey.stuck),
+    let mut kinds: Vec<(&str, usize, Vec<String>, &str)> = [
+        ("cannot read", &survey.unreadable, ""),
+        ("waits for", &survey.awaited, ""),
+        ("still has to evict", &survey.evictable, ""),
+        ("holds back", &survey.zone_mismatch, " because of zone_mismatch"),
+        ("finds", &leaving, " still leaving"),
+        ("finds", &survey.stuck, " stuck"),
     ]
     .into_iter()
-    .filter(|(_, pods)| !pods.is_empty())
-    .map(|(what, pods)| (what, pods.len(), first_names(pods)))
+    .filter(|(_, pods, _)| !pods.is_empty())
+    .map(|(before, pods, after)| (before, pods.len(), first_names(pods), after))
     .collect();
     if kinds.is_empty() {
         return "no pod holds the node".to_owned();
     }
-    let mut names: Vec<&mut String> = kinds.iter_mut().flat_map(|(_, _, names)| names).collect();
+    let mut names: Vec<&mut String> = kinds.iter_mut().flat_map(|(_, _, names, _)| names).collect();
     fit_names(&mut names, SENTENCE_BUDGET);
     let parts: Vec<String> = kinds
         .iter()
-        .map(|(what, count, names)| format!("{what} {}", count_and_name(*count, names)))
+        .map(|(before, count, names, after)| format!("{before} {}{after}", count_and_name(*count, names)))
         .collect();
     format!("it {}", parts.join(", "))
 }
@@ -56,14 +56,14 @@ pub fn describe_waiting(survey: &PodSurvey) -> String {
     let name = |pods: &[PodFacts]| count_and_name(pods.len(), &first_names(pods));
     let what = if !survey.zone_mismatch.is_empty() {
         let held = name(&survey.zone_mismatch);
-        format!("Holds back by zone_mismatch {held} until another node can use their volumes, and only waits")
+        format!("Holds back {held} because of zone_mismatch until another node can use their volumes, and only waits")
     } else if !survey.unreadable.is_empty() {
         let unreadable = name(&survey.unreadable);
-        format!("Only waits, also for pods that cannot be read: {unreadable}")
+        format!("Only waits, and cannot read {unreadable}")
     } else {
         "Only waits for pods that end by themselves".to_owned()
     };
-    format!("{what}; another node of its group may have its turn")
+    format!("{what}; another node of its group may be admitted")
 }
 
 /// Returns the pods that are not awaited. Awaited pods are counted and named as such.
@@ -86,7 +86,7 @@ pub fn build_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'
     }
 }
 
-/// Puts the blockers of now into the progress. Only `evict-pods`, which asks for evictions, knows them.
+/// Puts the present blockers into the progress. Only `evict-pods` knows them, because it asks for the evictions.
 #[must_use]
 pub fn add_blockers(progress: Progress, survey: &PodSurvey, blocked: Vec<Blocker>) -> Progress {
     Progress {
@@ -132,42 +132,42 @@ fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
 fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
     if let Some(at) = terms.interrupted_at {
         return format!(
-            "EC2 takes the instance away at {at}; if it is still there at the end, the node is put back"
+            "EC2 takes the instance away at {at}; if it is still there at the end, the node is restored"
         );
     }
     let warning = terms.hook.and_then(|hook| hook.warn(terms.deadline.at));
     let kept = terms.hook.map(HeldByHook::describe_end);
-    let kept = kept.unwrap_or_else(|| "the node is put back".to_owned());
+    let kept = kept.unwrap_or_else(|| "the node is restored".to_owned());
     let end = match terms.on_timeout {
         OnDrainTimeout::Restore => kept,
         OnDrainTimeout::Evict => match terms.next_end_of_patience(survey) {
-            Some(due) => format!("pods that are waited for are evicted, the first at {due}"),
-            None => format!("{RUNS_ON}{kept}"),
+            Some(due) => format!("awaited pods are evicted, the first at {due}"),
+            None => format!("{PODS_KEEP_RUNNING}{kept}"),
         },
-        OnDrainTimeout::Terminate => "the instance goes, whatever runs on it".to_owned(),
+        OnDrainTimeout::Terminate => "the instance is disposed of, even if pods still run on it".to_owned(),
     };
     std::iter::once(end).chain(warning).collect::<Vec<_>>().join("; ")
 }
 
 /// The words before the end of a drain with `on_drain_timeout: evict` if no awaited pod is left to evict.
-const RUNS_ON: &str = "what is left runs on, and ";
+const PODS_KEEP_RUNNING: &str = "remaining pods keep running, and ";
 
 /// The openings of the sentences in [`Progress::then`], with a word for each.
 /// The words for the three values of `on_drain_timeout` are those values.
 const ENDS: [(&str, &str); 6] = [
-    ("the node is put back", "restore"),
-    ("pods that are waited for are evicted", "evict"),
-    ("the instance goes", "terminate"),
-    ("the hook is not kept alive", "group terminates"),
+    ("the node is restored", "restore"),
+    ("awaited pods are evicted", "evict"),
+    ("the instance is disposed of", "terminate"),
+    ("the hook is no longer kept alive", "group terminates"),
     ("the instance is kept", "kept"),
     ("EC2 takes the instance away", "EC2 takes it"),
 ];
 
-/// Names the end of a drain in one word for a table, from the sentence in [`Progress::then`].
+/// Names the end of a drain in a word or two for a table, from the sentence in [`Progress::then`].
 /// Other tools and users can write a Node's annotations too: any other sentence gives `?`.
 #[must_use]
 pub fn name_end(then: &str) -> &'static str {
-    let then = then.strip_prefix(RUNS_ON).unwrap_or(then);
+    let then = then.strip_prefix(PODS_KEEP_RUNNING).unwrap_or(then);
     let known = ENDS.iter().find(|(sentence, _)| then.starts_with(sentence));
     known.map_or("?", |(_, word)| word)
 }

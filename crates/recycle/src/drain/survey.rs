@@ -22,16 +22,16 @@ pub struct PodSurvey {
     pub unreadable: Vec<PodFacts>,
     /// Pods to wait for.
     pub awaited: Vec<PodFacts>,
-    /// Pods to evict that have not been asked to go yet.
+    /// Pods to evict that are not leaving yet.
     pub evictable: Vec<PodFacts>,
     /// Pods that are not evicted because no other node can use one of their volumes now ([`crate::drain::volumes`]). They hold the node.
     pub zone_mismatch: Vec<PodFacts>,
     /// One sentence for each pod in `zone_mismatch`, with the volume and the nodes it needs.
     /// One sentence for each pod in `unreadable`, with the field that cannot be read.
     pub held_because: Vec<String>,
-    /// Pods that are leaving and have time left. Pods that are waited for are also among `awaited`.
+    /// Pods that are leaving and have time left. Awaited pods are also among `awaited`.
     pub terminating: Vec<PodFacts>,
-    /// Pods that should have been gone five minutes ago. Pods that are waited for are also among `awaited`.
+    /// Pods that should have been gone five minutes ago. Awaited pods are also among `awaited`.
     pub stuck: Vec<PodFacts>,
     /// Late pods: they tolerate the draining taint, came after it, and no selector or annotation asks to wait for them.
     /// They are evicted for [`crate::drain::classify::LATE_PATIENCE`] seconds once nothing else holds the node.
@@ -45,16 +45,16 @@ pub struct PodSurvey {
 /// Lists that only inform: they change neither the class of a pod nor the verdict.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodRemarks {
-    /// Pods that were waited for until their time was over (`on_drain_timeout`).
+    /// Pods that were awaited until their time was over (`on_drain_timeout`).
     /// Also among `evictable`, or among `zone_mismatch` if a volume holds them back.
     pub out_of_time: Vec<PodFacts>,
     /// Pods to evict, or pods that are leaving, that may need longer to end than the drain has time left.
     pub grace_too_long: Vec<PodFacts>,
     /// Awaited pods that cannot end by themselves and are not leaving; also among `awaited`.
     pub never_ends: Vec<PodFacts>,
-    /// Bare pods that are waited for because no controller would start them again; also among `awaited`.
+    /// Bare pods, awaited because no controller would start them again; also among `awaited`.
     pub bare: Vec<PodFacts>,
-    /// Pods that are waited for because they run to completion, without a selector or an annotation that asks for it;
+    /// Pods that are awaited because they run to completion, without a selector or an annotation that asks for it;
     /// also among `awaited`.
     pub to_completion: Vec<PodFacts>,
     /// Pods to evict that have an emptyDir, whose content is lost.
@@ -275,21 +275,21 @@ pub fn name_lists<'a>(
 #[must_use]
 pub fn take_turns(pods: Vec<PodFacts>) -> Vec<PodFacts> {
     let mut seen: BTreeMap<(String, Option<String>), usize> = BTreeMap::new();
-    let mut turns: Vec<(usize, PodFacts)> = pods
+    let mut rounds: Vec<(usize, PodFacts)> = pods
         .into_iter()
         .map(|pod| {
             let controller = pod.controller.as_ref().map(|controller| controller.name.clone());
-            let turn = seen.entry((pod.namespace.clone(), controller)).or_default();
-            *turn += 1;
-            (*turn, pod)
+            let round = seen.entry((pod.namespace.clone(), controller)).or_default();
+            *round += 1;
+            (*round, pod)
         })
         .collect();
-    turns.sort_by_key(|(turn, _)| *turn);
-    turns.into_iter().map(|(_, pod)| pod).collect()
+    rounds.sort_by_key(|(round, _)| *round);
+    rounds.into_iter().map(|(_, pod)| pod).collect()
 }
 
 impl Terms<'_> {
-    /// Returns when the first awaited pod is evicted after all: at the latest at the deadline.
+    /// Returns when the first awaited pod is evicted. That is at the latest at the deadline.
     /// None with `on_drain_timeout: restore`, or if every awaited pod is leaving.
     pub(crate) fn next_end_of_patience(&self, survey: &PodSurvey) -> Option<Timestamp> {
         let waiting = survey.awaited.iter().filter(|pod| pod.deletion_at.is_none());

@@ -17,13 +17,13 @@ use crate::input::model::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout};
 /// Two more checks fit in, for an eviction that is refused at first and for a slow kubelet.
 pub(crate) const EVICTION_MARGIN: u32 = 60;
 
-/// Seconds after EC2's announced time at which the instance counts as not taken. EC2 does not report that it has changed its mind.
+/// Seconds after EC2's announced time at which the instance counts as not taken. EC2 does not report a cancelled interruption.
 const INTERRUPTION_PATIENCE: u32 = 600;
 
 /// The terms that the pods of a node are judged by: the input and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms<'a> {
-    /// The pods that are waited for.
+    /// The pods to wait for, by label.
     pub awaited: &'a Awaited,
     /// How the other pods are treated.
     pub evict: Evict,
@@ -113,7 +113,7 @@ impl<'a> Terms<'a> {
         Self { hook, ..self }
     }
 
-    /// Turns the terms into those of an instance that EC2 takes away: every pod ends with it, so all pods are evicted now.
+    /// Changes the terms to those of an instance that EC2 takes away. Every pod ends with the instance, so all pods are evicted now.
     pub(crate) fn interrupted(self, at: Timestamp) -> Self {
         Self {
             evict: Evict::Others,
@@ -162,7 +162,7 @@ impl<'a> Terms<'a> {
         self.deadline.is_past(self.now)
     }
 
-    /// Returns when a pod that is waited for is evicted after all; None if it is not.
+    /// Returns when an awaited pod is evicted; None if it is not.
     pub(crate) fn end_of_patience(&self, pod: &PodFacts) -> Option<Timestamp> {
         let end = self.deadline.at;
         let needed = i64::from(self.grace_of(pod)) + i64::from(EVICTION_MARGIN);
@@ -174,18 +174,18 @@ impl<'a> Terms<'a> {
         }
     }
 
-    /// Checks whether a pod that is waited for has to go now.
+    /// Checks whether an awaited pod has to be evicted now.
     /// With `on_drain_timeout: evict`, an eviction that becomes due before the earliest next check is due now.
     pub(crate) fn is_out_of_time(&self, pod: &PodFacts) -> bool {
         if self.interrupted_at.is_some() {
             return true;
         }
-        let before_the_next_look = match self.on_timeout {
+        let before_the_next_check = match self.on_timeout {
             OnDrainTimeout::Evict => later(self.now, SHORTEST_WAIT),
             OnDrainTimeout::Restore | OnDrainTimeout::Terminate => self.now,
         };
         let end = self.end_of_patience(pod);
-        end.is_some_and(|end| end <= before_the_next_look)
+        end.is_some_and(|end| end <= before_the_next_check)
     }
 }
 
@@ -193,7 +193,7 @@ impl<'a> Terms<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     pub at: Timestamp,
-    /// True if a person set the end by the annotation.
+    /// True if an operator set the end with the annotation.
     pub by_person: bool,
 }
 
@@ -206,7 +206,7 @@ impl Deadline {
     }
 }
 
-/// Returns the deadline: `since` plus `drain_timeout` seconds, unless a person wrote `recycle-eks/drain-until`.
+/// Returns the deadline: `since` plus `drain_timeout` seconds, unless an operator set `recycle-eks/drain-until`.
 /// The annotation is an RFC 3339 time, or `now`. Any other text is reported and ignored.
 /// A time more than 30 days after `since` is reported and cut to 30 days, because an execution's history has no room for more.
 #[must_use]
@@ -231,15 +231,15 @@ pub fn find_deadline(
         let mut text = text.to_owned();
         cut_text(&mut text, 60);
         let report = format!(
-            "the annotation {DRAIN_UNTIL_ANNOTATION} must be a time such as 2027-01-31T18:00:00Z, or now, but is {text:?}: \
-             it does not count"
+            "the annotation {DRAIN_UNTIL_ANNOTATION} must be a time such as 2027-01-31T18:00:00Z, or now, but is {text:?}; \
+             it is ignored"
         );
         return (planned, Some(report));
     };
     let latest = later(since, LONGEST_DRAIN);
     if at > latest {
         let report = format!(
-            "the annotation {DRAIN_UNTIL_ANNOTATION} says {at}, but a drain may last at most 30 days: it ends at {latest}"
+            "the annotation {DRAIN_UNTIL_ANNOTATION} is {at}, but a drain may last at most 30 days; this drain ends at {latest}"
         );
         return (asked(latest), Some(report));
     }

@@ -1,6 +1,6 @@
-//! The verdict of a drain: dispose, evict, wait, or time is over.
+//! Decides how a drain goes on: dispose, evict, wait, or time out.
 //!
-//! How a node is put back whose time is over, is not decided here.
+//! It does not decide how the node is restored after a time-out.
 
 use crate::base::names::DRAIN_UNTIL_ANNOTATION;
 use crate::base::poll::{SHORTEST_WAIT, next_wait};
@@ -10,8 +10,8 @@ use crate::drain::survey::PodSurvey;
 use crate::drain::terms::Terms;
 use crate::input::model::{LONGEST_DRAIN, OnDrainTimeout};
 
-/// Seconds that pods have at most after the last eviction, if `on_drain_timeout` evicts pods that were waited for.
-/// Longer grace periods had their time before, unless a person moved the deadline.
+/// The most seconds that pods have after the last eviction, if `on_drain_timeout` evicts awaited pods.
+/// Pods with longer grace periods were evicted earlier, unless an operator moved the deadline.
 const LAST_GRACE: u32 = 300;
 
 /// Seconds between two checks of a node that EC2 takes away. Such a node has two minutes in all.
@@ -20,20 +20,20 @@ const INTERRUPTION_WAIT: u32 = 10;
 /// The next action of `check-pods`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DrainVerdict {
-    /// No pod that matters is left.
+    /// No pod holds the node.
     Dispose,
     /// There are pods to evict. After that, wait this many seconds.
     Evict(u32),
     /// Wait this many seconds.
     Wait(u32),
-    /// The time is over, and the input says that the instance goes whatever runs on it.
+    /// The time is over, and the input asks to dispose of the instance even if pods still run on it.
     EndPods,
-    /// The time or the poll budget is used up. The text says which, and names the pods that are left.
+    /// The time or the poll budget is used up. The text says which, and names the pods that still hold the node.
     TimedOut(String),
 }
 
-/// Decides how a drain goes on. `polls` counts the polls so far.
-/// `last_eviction_tried` says that the one eviction that is due at the end has been asked for.
+/// Decides how a drain goes on. `polls` counts the checks so far.
+/// `last_eviction_tried` is true if the one eviction that is due at the end has been asked for.
 /// `check-pods` records that when it asks for an eviction after the deadline, or after the poll budget is spent.
 #[must_use]
 pub fn judge_drain(
@@ -71,7 +71,7 @@ pub fn judge_drain(
     }
 }
 
-/// Returns the seconds to wait after the last eviction, so that pods that were waited for so far can end.
+/// Returns the seconds to wait after the last eviction, so that pods that were awaited so far can end.
 fn last_wait(survey: &PodSurvey, terms: &Terms<'_>) -> u32 {
     let longest = survey.evictable.iter().map(|pod| terms.grace_of(pod)).max();
     match terms.on_timeout {
@@ -84,7 +84,7 @@ fn last_wait(survey: &PodSurvey, terms: &Terms<'_>) -> u32 {
 }
 
 /// Returns the seconds until the next check, by the poll law ([`next_wait`]).
-/// A person may have moved the deadline so far that the law would spend the poll budget before it.
+/// An operator may have moved the deadline so far that the law would spend the poll budget before it.
 /// In that case the rest of the budget is spread over the rest of the time.
 /// The wait never goes past the time at which a pod has to be evicted.
 fn pace(survey: &PodSurvey, terms: &Terms<'_>, polls: u32) -> u32 {
@@ -113,11 +113,11 @@ fn pace(survey: &PodSurvey, terms: &Terms<'_>, polls: u32) -> u32 {
 fn describe_over(terms: &Terms<'_>, polls: u32) -> String {
     let (since, end) = (terms.since, terms.deadline.at);
     if !terms.is_time_over() {
-        format!("the pods were checked {polls} times, which is as often as one execution can")
+        format!("the pods were checked {polls} times, which is the most for one execution")
     } else if terms.deadline.by_person {
         format!("the annotation {DRAIN_UNTIL_ANNOTATION} ended the drain at {end}")
     } else {
-        format!("the drain began at {since} and its time was over at {end}")
+        format!("the drain began at {since} and timed out at {end}")
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
 
     /// An hourly CronJob that tolerates every taint is an example: it does not keep a node for ever.
     #[test]
-    fn late_pods_are_asked_to_go_when_nothing_else_holds_the_node_and_for_five_minutes() {
+    fn late_pods_are_evicted_for_five_minutes_once_nothing_else_holds_the_node() {
         use DrainVerdict::{Dispose, Evict, Wait};
         let late = PodFacts {
             created_at: Some(at(20)),
@@ -195,9 +195,9 @@ mod tests {
         for (name, pods, emptied_at, now, expected) in [
             ("others hold the node", &holding, None, 100, Wait(30)),
             ("nothing else does", &late, Some(100), 100, Evict(30)),
-            ("it has been asked", &leaving, Some(100), 130, Wait(30)),
-            ("a moment before the bound", &late, Some(100), 390, Evict(10)),
-            ("the bound", &late, Some(100), 400, Dispose),
+            ("it is leaving", &leaving, Some(100), 130, Wait(30)),
+            ("just before the limit", &late, Some(100), 390, Evict(10)),
+            ("the limit", &late, Some(100), 400, Dispose),
             ("the deadline", &late, Some(86_390), 86_400, Dispose),
         ] {
             let terms = Terms {
@@ -219,7 +219,7 @@ mod tests {
         );
     }
 
-    /// A Job's pod that is waited for, with a grace period of this many seconds.
+    /// An awaited pod of a Job, with a grace period of this many seconds.
     fn patient(name: &str, grace_seconds: u32) -> PodFacts {
         PodFacts {
             annotations: strings([("recycle-eks/drain", "wait")]),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_ec2_takes_away_everybody_is_asked_to_leave_at_once_with_what_is_left_of_the_time() {
+    fn if_ec2_takes_the_instance_away_all_pods_are_evicted_at_once_with_the_remaining_time() {
         let input = input(json!({"urgency": "spot", "interrupted_at": at(120), "evict": "none"}));
         let facts = node("old");
         let terms = |now| Terms::find(&input, Some(&facts), None, Some(at(0)), at(now)).0;
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(
             terms(5).asked_grace(&pod("web")),
             None,
-            "it asks for less than is left"
+            "its grace period is shorter than the remaining time"
         );
         assert_eq!(after(0).asked_grace(&patient("train", 9_999)), None);
         let still_there = judge_drain(&survey, &terms(720), 99, true);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_grace_period_of_the_input_goes_over_the_pods_own() {
+    fn the_grace_period_of_the_input_overrides_that_of_the_pod() {
         let input = input(json!({"grace_period": 600, "on_drain_timeout": "evict", "drain_timeout": 3_600}));
         let facts = node("old");
         let terms = Terms::find(&input, Some(&facts), None, Some(at(0)), at(0)).0;
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_what_becomes_of_a_node_that_a_hook_holds() {
+    fn the_progress_describes_the_end_of_a_hook() {
         let hook = HeldByHook::new(900, Some(at(0)), false);
         let held = Terms {
             deadline: until(100_000),
@@ -328,7 +328,7 @@ mod tests {
                 DrainVerdict::Dispose,
             ),
             (
-                "a clear node is disposed of though time is over",
+                "a clear node is disposed of although the time is over",
                 clear(),
                 86_400,
                 1,
@@ -336,7 +336,7 @@ mod tests {
                 DrainVerdict::Dispose,
             ),
             (
-                "a clear node is disposed of though the budget is spent",
+                "a clear node is disposed of although the budget is spent",
                 clear(),
                 9,
                 POLL_BUDGET,
@@ -360,7 +360,7 @@ mod tests {
                 false,
                 wait(10),
             ),
-            ("what can be evicted is", evicting(), 20_000, 1, false, evict(200)),
+            ("evictable pods are evicted", evicting(), 20_000, 1, false, evict(200)),
             (
                 "at the deadline one last eviction is tried",
                 evicting(),
@@ -370,7 +370,7 @@ mod tests {
                 evict(SHORTEST_WAIT),
             ),
             (
-                "at the end of the budget, too",
+                "also at the end of the budget",
                 evicting(),
                 9,
                 POLL_BUDGET,
@@ -385,8 +385,8 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_whose_time_is_over_says_which_time_and_what_is_left() {
-        let by_person = Terms {
+    fn a_drain_that_times_out_names_its_end_and_the_remaining_pods() {
+        let ended_by_operator = Terms {
             deadline: Deadline {
                 at: at(50),
                 by_person: true,
@@ -405,24 +405,24 @@ mod tests {
             (
                 "nothing can be evicted",
                 judge_drain(&waiting(), &after(86_400), 9, false),
-                "the drain began at 2027-01-01T00:00:00Z and its time was over at 2027-01-02T00:00:00Z; it waits for 1 pod \
+                "the drain began at 2027-01-01T00:00:00Z and timed out at 2027-01-02T00:00:00Z; it waits for 1 pod \
                  (default/job)",
             ),
             (
                 "the last eviction was tried",
                 judge_drain(&evicting(), &after(86_430), 9, true),
-                "and its time was over at 2027-01-02T00:00:00Z; it waits for 1 pod (default/job), has still to evict 1 pod \
+                "and timed out at 2027-01-02T00:00:00Z; it waits for 1 pod (default/job), still has to evict 1 pod \
                  (default/web)",
             ),
             (
-                "a person ended it",
-                judge_drain(&leaving, &by_person, 9, false),
-                "the annotation recycle-eks/drain-until ended the drain at 2027-01-01T00:00:50Z; it sees leaving 1 pod (default/slow)",
+                "an operator ended it",
+                judge_drain(&leaving, &ended_by_operator, 9, false),
+                "the annotation recycle-eks/drain-until ended the drain at 2027-01-01T00:00:50Z; it finds 1 pod (default/slow) still leaving",
             ),
             (
                 "the budget is spent",
                 judge_drain(&waiting(), &after(60), POLL_BUDGET, false),
-                "the pods were checked 1206 times, which is as often as one execution can; it waits for",
+                "the pods were checked 1206 times, which is the most for one execution; it waits for",
             ),
             (
                 "many pods",
@@ -439,18 +439,18 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_held_back_hold_the_node_and_are_said() {
+    fn pods_that_are_held_back_hold_the_node_and_are_reported() {
         let held = PodSurvey {
             zone_mismatch: vec![pod("db-0")],
             held_because: vec!["default/db-0 is not evicted: why".to_owned()],
             ..PodSurvey::default()
         };
         assert!(!held.is_clear());
-        assert!(only_waits(&held), "nothing moves for now");
+        assert!(only_waits(&held), "no pod can be evicted now");
         assert_eq!(
             describe_waiting(&held),
-            "Holds back by zone_mismatch 1 pod (default/db-0) until another node can use their volumes, and only waits; another node of \
-             its group may have its turn"
+            "Holds back 1 pod (default/db-0) because of zone_mismatch until another node can use their volumes, and only waits; another \
+             node of its group may be admitted"
         );
         assert!(
             describe_waiting(&waiting()).starts_with("Only waits for pods that end by themselves; another")
@@ -458,33 +458,33 @@ mod tests {
         let verdict = |survey: &PodSurvey, now| judge_drain(survey, &after(now), 1, false);
         assert_eq!(verdict(&held, 0), DrainVerdict::Wait(30));
         let DrainVerdict::TimedOut(text) = verdict(&held, 86_400) else {
-            panic!("nobody is evicted at the end either")
+            panic!("the pod is not evicted at the end either")
         };
         assert!(
-            text.ends_with("it holds back by zone_mismatch 1 pod (default/db-0)"),
+            text.ends_with("it holds back 1 pod (default/db-0) because of zone_mismatch"),
             "{text}"
         );
         let progress = build_progress(&held, Vec::new(), &after(0));
         assert_eq!(progress.held, ["default/db-0 is not evicted: why"]);
         assert_eq!(progress.summary, "pods: 1 held back by zone_mismatch");
-        let others_move = PodSurvey {
+        let others_leave = PodSurvey {
             evictable: vec![pod("web")],
             ..held
         };
-        assert!(!only_waits(&others_move));
-        assert_eq!(verdict(&others_move, 0), DrainVerdict::Evict(30));
-        assert_eq!(others_move.counts()["zone_mismatch"], 1);
-        assert_eq!(others_move.names()["zone_mismatch"], ["default/db-0"]);
+        assert!(!only_waits(&others_leave));
+        assert_eq!(verdict(&others_leave, 0), DrainVerdict::Evict(30));
+        assert_eq!(others_leave.counts()["zone_mismatch"], 1);
+        assert_eq!(others_leave.names()["zone_mismatch"], ["default/db-0"]);
     }
 
     #[test]
     fn pods_that_cannot_be_read_hold_the_node_until_the_time_is_over_and_are_named() {
         let broken = PodFacts::unreadable("shop".to_owned(), "odd".to_owned(), "u".to_owned(), "why");
         let survey = survey_pods(&[broken], &terms());
-        assert!(only_waits(&survey), "nothing moves for now");
+        assert!(only_waits(&survey), "no pod can be evicted now");
         assert_eq!(
             describe_waiting(&survey),
-            "Only waits, also for pods that cannot be read: 1 pod (shop/odd); another node of its group may have its turn"
+            "Only waits, and cannot read 1 pod (shop/odd); another node of its group may be admitted"
         );
         let verdict = |now| judge_drain(&survey, &after(now), 1, false);
         assert_eq!(verdict(0), DrainVerdict::Wait(30));
@@ -495,38 +495,38 @@ mod tests {
         let progress = build_progress(&survey, Vec::new(), &after(0));
         assert_eq!(progress.summary, "pods: 1 unreadable");
         assert_eq!(progress.held, ["cannot read pod shop/odd: why"]);
-        let with_force = Terms {
+        let terminating = Terms {
             on_timeout: OnDrainTimeout::Terminate,
             ..after(86_400)
         };
-        assert_eq!(judge_drain(&survey, &with_force, 1, false), DrainVerdict::EndPods);
+        assert_eq!(judge_drain(&survey, &terminating, 1, false), DrainVerdict::EndPods);
     }
 
     #[test]
-    fn a_person_moves_the_deadline_and_a_bad_annotation_is_reported() {
+    fn an_operator_moves_the_deadline_and_a_bad_annotation_is_reported() {
         let planned = until(3_600);
-        let person = |seconds| Deadline {
+        let by_operator = |seconds| Deadline {
             at: at(seconds),
             by_person: true,
         };
         let cases: [(Option<&str>, Deadline, Option<&str>); 9] = [
             (None, planned, None),
-            (Some("now"), person(1_000), None),
-            (Some(" now "), person(1_000), None),
-            (Some("2027-01-01T12:00:00Z"), person(43_200), None),
-            (Some("2027-01-01T12:00:00+01:00"), person(39_600), None),
-            (Some("2026-12-31T00:00:00Z"), person(-86_400), None),
+            (Some("now"), by_operator(1_000), None),
+            (Some(" now "), by_operator(1_000), None),
+            (Some("2027-01-01T12:00:00Z"), by_operator(43_200), None),
+            (Some("2027-01-01T12:00:00+01:00"), by_operator(39_600), None),
+            (Some("2026-12-31T00:00:00Z"), by_operator(-86_400), None),
             (
                 Some("2028-01-01T00:00:00Z"),
-                person(30 * 86_400),
-                Some("at most 30 days: it ends at 2027-01-31T00:00:00Z"),
+                by_operator(30 * 86_400),
+                Some("at most 30 days; this drain ends at 2027-01-31T00:00:00Z"),
             ),
             (
                 Some("tomorrow"),
                 planned,
                 Some("must be a time such as 2027-01-31T18:00:00Z, or now, but is \"tomorrow\""),
             ),
-            (Some("2027-01-01"), planned, Some("it does not count")),
+            (Some("2027-01-01"), planned, Some("it is ignored")),
         ];
         for (annotation, deadline, reported) in cases {
             let (found, report) = find_deadline(at(0), at(1_000), 3_600, annotation);
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_only_waits_when_all_that_was_to_be_evicted_is_gone() {
+    fn a_drain_only_waits_when_all_evicted_pods_are_gone() {
         let leaving = PodSurvey {
             terminating: vec![pod("web")],
             ..waiting()
@@ -553,10 +553,10 @@ mod tests {
         };
         for (name, survey, expected) in [
             ("an awaited pod", waiting(), true),
-            ("an awaited pod that is on its way out itself", ends, true),
+            ("an awaited pod that is leaving", ends, true),
             ("another is to be evicted", evicting(), false),
-            ("another was evicted and is still there", leaving, false),
-            ("nothing at all", PodSurvey::default(), false),
+            ("another was evicted and is still leaving", leaving, false),
+            ("no pod", PodSurvey::default(), false),
         ] {
             assert_eq!(only_waits(&survey), expected, "{name}");
         }
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_the_inputs_and_the_drain_begins_with_the_first_look() {
+    fn terms_come_from_the_input_and_the_drain_begins_with_the_first_check() {
         let input = input(json!({"drain_timeout": 60, "evict": "none", "on_drain_timeout": "evict"}));
         let (terms, remark) = Terms::find(&input, None, Some(at(5)), None, at(1_000));
         assert_eq!(remark, None);
@@ -589,11 +589,11 @@ mod tests {
     }
 
     #[test]
-    fn the_next_look_is_when_a_pod_has_to_be_asked_to_go_after_all() {
+    fn the_next_check_is_when_an_awaited_pod_has_to_be_evicted() {
         let survey = |terms: &Terms<'_>| survey_pods(&[patient("long", 3_600), patient("short", 30)], terms);
         let cases = [
             (
-                "far away, the law decides",
+                "long before, the poll law decides",
                 evicting_in_time(40_000),
                 DrainVerdict::Wait(400),
             ),
@@ -612,13 +612,13 @@ mod tests {
                 evicting_in_time(86_000),
                 DrainVerdict::Evict(310),
             ),
-            ("and the end", evicting_in_time(86_310), DrainVerdict::Evict(90)),
+            ("then the end", evicting_in_time(86_310), DrainVerdict::Evict(90)),
             (
-                "terminate looks at the end only",
+                "terminate evicts at the end only",
                 ending(82_740),
                 DrainVerdict::Wait(827),
             ),
-            ("restore, too", after(82_740), DrainVerdict::Wait(827)),
+            ("restore evicts no awaited pod", after(82_740), DrainVerdict::Wait(827)),
         ];
         for (name, terms, expected) in cases {
             assert_eq!(judge_drain(&survey(&terms), &terms, 9, false), expected, "{name}");
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_eviction_has_up_to_five_minutes_if_it_asks_those_who_were_waited_for() {
+    fn the_last_eviction_has_up_to_five_minutes_if_it_evicts_awaited_pods() {
         for (grace, terms, expected) in [
             (30, evicting_in_time(86_400), 60),
             (30, ending(86_400), 60),
@@ -637,8 +637,8 @@ mod tests {
             let verdict = judge_drain(&survey, &terms, 9, false);
             assert_eq!(verdict, DrainVerdict::Evict(expected), "{grace}");
         }
-        let restores = judge_drain(&evicting(), &after(86_400), 9, false);
-        assert_eq!(restores, DrainVerdict::Evict(SHORTEST_WAIT));
+        let restore = judge_drain(&evicting(), &after(86_400), 9, false);
+        assert_eq!(restore, DrainVerdict::Evict(SHORTEST_WAIT));
     }
 
     #[test]
@@ -662,10 +662,10 @@ mod tests {
         );
         for (name, verdict) in [
             (
-                "evict puts back what is left",
+                "evict restores the node",
                 judge_drain(&leaving(), &evicting_in_time(86_400), 9, true),
             ),
-            ("restore, too", judge_drain(&leaving(), &after(86_400), 9, true)),
+            ("restore does too", judge_drain(&leaving(), &after(86_400), 9, true)),
             (
                 "the poll budget ends no pod",
                 judge_drain(&waiting(), &ending(60), POLL_BUDGET, false),
@@ -729,30 +729,30 @@ mod tests {
     }
 
     #[test]
-    fn the_story_says_what_is_awaited_what_blocks_since_until_and_what_then() {
+    fn the_progress_names_pods_blockers_start_and_end() {
         let survey = PodSurvey {
             terminating: vec![pod("old")],
             stuck: vec![pod("older")],
             ..evicting()
         };
-        let history = build_progress(&survey, blocked(0), &after(600));
+        let progress = build_progress(&survey, blocked(0), &after(600));
         assert_eq!(
-            history,
+            progress,
             build_progress(&survey, blocked(0), &after(900)),
-            "time alone is no news"
+            "time alone changes nothing"
         );
         assert_eq!(
-            history.summary,
+            progress.summary,
             "pods: 1 to wait for, 1 to evict, 1 blocked, 1 leaving, 1 stuck"
         );
-        assert_eq!((history.since, history.until), (at(0), at(86_400)));
-        assert_eq!(history.then, "the node is put back");
-        assert_eq!(history.blocked[0].what, "budget default/web");
-        assert_eq!(history.counts["awaited"], 1);
-        assert_eq!(history.names["stuck"], ["default/older"]);
+        assert_eq!((progress.since, progress.until), (at(0), at(86_400)));
+        assert_eq!(progress.then, "the node is restored");
+        assert_eq!(progress.blocked[0].what, "budget default/web");
+        assert_eq!(progress.counts["awaited"], 1);
+        assert_eq!(progress.names["stuck"], ["default/older"]);
         let clear = build_progress(&PodSurvey::default(), Vec::new(), &after(600));
         assert_eq!(clear.summary, "no pod holds the node");
-        let unblocked = add_blockers(history, &survey, Vec::new());
+        let unblocked = add_blockers(progress, &survey, Vec::new());
         assert_eq!(
             unblocked.summary,
             "pods: 1 to wait for, 1 to evict, 1 leaving, 1 stuck"
@@ -766,19 +766,19 @@ mod tests {
     }
 
     #[test]
-    fn the_story_says_what_the_end_will_bring() {
+    fn the_progress_describes_the_end_of_the_drain() {
         let pods = [patient("long", 3_600), patient("short", 30)];
         for (terms, expected) in [
-            (after(0), "the node is put back"),
+            (after(0), "the node is restored"),
             (
                 evicting_in_time(0),
-                "pods that are waited for are evicted, the first at 2027-01-01T22:59:00Z",
+                "awaited pods are evicted, the first at 2027-01-01T22:59:00Z",
             ),
             (
                 evicting_in_time(86_399),
-                "what is left runs on, and the node is put back",
+                "remaining pods keep running, and the node is restored",
             ),
-            (ending(0), "the instance goes, whatever runs on it"),
+            (ending(0), "the instance is disposed of, even if pods still run on it"),
         ] {
             let survey = survey_pods(&pods, &terms);
             assert_eq!(build_progress(&survey, Vec::new(), &terms).then, expected);
@@ -786,7 +786,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_has_a_word_and_what_no_execution_writes_has_none() {
+    fn every_end_has_a_name_and_other_texts_have_none() {
         let (gone, retained) = (
             HeldByHook::new(900, None, false),
             HeldByHook::new(900, None, true),
@@ -810,7 +810,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_140_characters_say_what_it_waits_for_and_until_when() {
+    fn the_first_140_characters_name_the_awaited_pods_and_the_end() {
         let many = |count: usize| {
             (0..count)
                 .map(|number| pod(&format!("{number}")))
@@ -831,30 +831,30 @@ mod tests {
     }
 
     #[test]
-    fn news_is_a_class_that_had_no_pods_at_the_last_look_of_the_same_drain() {
-        let history = |survey: &PodSurvey| build_progress(survey, Vec::new(), &after(0));
-        let before = history(&waiting());
+    fn a_class_that_had_no_pods_at_the_last_check_of_the_same_drain_is_an_update() {
+        let progress = |survey: &PodSurvey| build_progress(survey, Vec::new(), &after(0));
+        let before = progress(&waiting());
         assert!(before.has_update(None));
-        assert!(!history(&waiting()).has_update(Some(&before)));
-        assert!(history(&evicting()).has_update(Some(&before)));
+        assert!(!progress(&waiting()).has_update(Some(&before)));
+        assert!(progress(&evicting()).has_update(Some(&before)));
         assert!(
-            !before.has_update(Some(&history(&evicting()))),
-            "fewer classes are none"
+            !before.has_update(Some(&progress(&evicting()))),
+            "fewer classes are no update"
         );
         let another = Progress {
             since: at(-9),
-            ..history(&waiting())
+            ..progress(&waiting())
         };
         assert!(before.has_update(Some(&another)), "another drain");
         let only_ignored = PodSurvey {
             ignored: 3,
             ..PodSurvey::default()
         };
-        assert!(!history(&only_ignored).has_update(None));
+        assert!(!progress(&only_ignored).has_update(None));
     }
 
     #[test]
-    fn an_event_tells_every_class_with_its_names() {
+    fn an_event_names_every_class_with_its_pods() {
         let survey = PodSurvey {
             remarks: PodRemarks {
                 never_ends: vec![job_pod("job")],
@@ -870,10 +870,10 @@ mod tests {
     }
 
     #[test]
-    fn a_story_is_read_as_it_was_written() {
-        let history = build_progress(&evicting(), blocked(0), &after(0));
-        let text = serde_json::to_string(&history).unwrap();
-        assert_eq!(serde_json::from_str::<Progress>(&text).unwrap(), history);
+    fn a_progress_is_read_as_it_was_written() {
+        let progress = build_progress(&evicting(), blocked(0), &after(0));
+        let text = serde_json::to_string(&progress).unwrap();
+        assert_eq!(serde_json::from_str::<Progress>(&text).unwrap(), progress);
         let bare = serde_json::to_string(&Progress::new("hello".to_owned(), at(0), at(1))).unwrap();
         assert_eq!(
             bare,

@@ -1,7 +1,7 @@
-//! Volumes that only some nodes can use, an EBS volume in its zone above all: pods that would find no place if they were evicted
-//! now are held back until there is one.
+//! Holds back pods whose volumes no other node can use now, such as an EBS volume in a zone that has no other node.
 //!
-//! Whether a node has room for a pod, and whether the pod's own rules allow it there, is the scheduler's affair.
+//! If such a pod were evicted, it would stay Pending. The pod is evicted once another node can use its volumes.
+//! The scheduler decides whether a node has room for a pod, and whether the pod's own rules allow that node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,8 @@ const LONGEST_NODES: usize = 120;
 /// A PersistentVolumeClaim: its namespace and name.
 pub type VolumeClaim = (String, String);
 
-/// One of the ways in which a volume can be reached (`spec.nodeAffinity.required.nodeSelectorTerms` of a PersistentVolume).
-/// A node has to meet all of its requirements.
+/// One term of a volume's node affinity (`spec.nodeAffinity.required.nodeSelectorTerms` of a PersistentVolume).
+/// A node can use the volume if it meets all requirements of one term.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelectorTerm {
@@ -113,7 +113,7 @@ pub fn claims_to_ask_for(evictable: &[PodFacts]) -> BTreeSet<VolumeClaim> {
     evictable.iter().flat_map(claims_of).collect()
 }
 
-/// Returns the claims of a pod. A pod that is annotated `evict` has none here: it is evicted wherever it ends up.
+/// Returns the claims of a pod. A pod that is annotated `evict` has none here, because it is evicted in any case.
 fn claims_of(pod: &PodFacts) -> impl Iterator<Item = VolumeClaim> {
     let claims = pod.volumes.claims.iter().filter(|_| !pod.is_told_to_go());
     claims.map(|claim| (pod.namespace.clone(), claim.clone()))
@@ -168,7 +168,7 @@ fn describe_bond(pod: &PodFacts, volume: &Volume) -> String {
     let mut nodes = volume.selectors().join(" or ");
     cut_text(&mut nodes, LONGEST_NODES);
     format!(
-        "{} is not evicted: its volume {} needs a node with {nodes}, and there is no other that takes pods",
+        "{} is not evicted: its volume {} needs a node with {nodes}, and no other such node takes pods",
         pod.full_name(),
         volume.name
     )
@@ -236,7 +236,7 @@ mod tests {
                 Some(&["!spot"]),
             ),
             (
-                "what no label selector can say",
+                "an operator that label selectors do not have",
                 json!([zone("generation", "Gt", &["3"])]),
                 None,
             ),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_another_node_that_takes_pods_of_the_old_one() {
+    fn only_another_free_node_could_take_pods_of_the_old_one() {
         let draining = taint("recycle-eks/draining", "NoSchedule");
         let old = NodeFacts {
             unschedulable: true,
@@ -289,12 +289,12 @@ mod tests {
             ("a node of the same kind", with(taint("team", "NoSchedule")), true),
             ("a node of another kind", with(taint("gpu", "NoSchedule")), false),
             (
-                "a node that throws pods out",
+                "a node with another NoExecute taint",
                 with(taint("gpu", "NoExecute")),
                 false,
             ),
             (
-                "a node that would rather not",
+                "a node with a PreferNoSchedule taint",
                 with(taint("gpu", "PreferNoSchedule")),
                 true,
             ),
@@ -335,9 +335,9 @@ mod tests {
 
     #[test]
     fn only_a_pod_whose_volume_no_other_node_can_use_is_held() {
-        let told_to_go = PodFacts {
+        let annotated_evict = PodFacts {
             annotations: strings([("recycle-eks/drain", "evict")]),
-            ..database("told", &["zone-a"])
+            ..database("annotated", &["zone-a"])
         };
         let elsewhere = PodFacts {
             namespace: "other".to_owned(),
@@ -363,7 +363,7 @@ mod tests {
                 database("x", &["unbound"]),
                 false,
             ),
-            ("a person said evict", told_to_go, false),
+            ("the pod is annotated evict", annotated_evict, false),
             ("a claim of the same name in another namespace", elsewhere, false),
         ];
         let places = BTreeSet::from(["zone in (b)".to_owned()]);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_a_pod_is_said_with_volume_and_zone() {
+    fn the_sentence_names_the_volume_and_the_nodes_that_it_needs() {
         let survey = PodSurvey {
             evictable: vec![database("db-0", &["either"])],
             held_because: vec!["another reason".to_owned()],
@@ -401,19 +401,19 @@ mod tests {
             survey.held_because,
             [
                 "another reason",
-                "default/db-0 is not evicted: its volume pv-either needs a node with zone in (a) or zone in (b), and there is no \
-                 other that takes pods"
+                "default/db-0 is not evicted: its volume pv-either needs a node with zone in (a) or zone in (b), and no \
+                 other such node takes pods"
             ]
         );
     }
 
     #[test]
-    fn nothing_is_asked_for_pods_without_claims_or_that_go_anyway() {
-        let told_to_go = PodFacts {
+    fn no_volume_is_read_for_pods_without_claims_or_annotated_evict() {
+        let annotated_evict = PodFacts {
             annotations: strings([("recycle-eks/drain", "evict")]),
-            ..database("told", &["zone-a"])
+            ..database("annotated", &["zone-a"])
         };
-        assert!(claims_to_ask_for(&[pod("web"), told_to_go]).is_empty());
+        assert!(claims_to_ask_for(&[pod("web"), annotated_evict]).is_empty());
         let asked = claims_to_ask_for(&[database("a", &["one", "two"]), database("b", &["one"])]);
         let claim = |name: &str| ("default".to_owned(), name.to_owned());
         assert_eq!(asked, BTreeSet::from([claim("one"), claim("two")]));

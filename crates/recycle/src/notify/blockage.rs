@@ -1,4 +1,4 @@
-//! Decides when a notification reports a blocked drain.
+//! Decides when a notification reports a blocked drain, and builds it.
 
 use jiff::Timestamp;
 
@@ -16,7 +16,7 @@ use crate::records::progress::Progress;
 pub const REMINDER: i64 = 86_400;
 
 /// Characters to which a blocked drain's reason is cut. `blocks` explains the blockage.
-/// The answer also carries a run, and has 8 KB.
+/// An answer has 8 KB, and also carries a run.
 const LONGEST_BLOCKED_REASON: usize = 300;
 
 /// Characters to which each entry of `blocks` is cut.
@@ -49,17 +49,17 @@ pub(crate) fn note_blockage(
     (Some(noted), is_due.then_some(since))
 }
 
-/// Lists what keeps the drain from continuing by itself, at most five entries.
-/// Pods that are waited for and may end by themselves are not among them.
+/// Lists the causes that block the drain and do not pass by themselves, at most five entries.
+/// Awaited pods that may end by themselves are not among them.
 #[must_use]
 pub fn list_blocks(survey: &PodSurvey, progress: &Progress) -> Vec<String> {
     let budgets = progress.blocked.iter().map(Blocker::describe);
-    let say = |pods: &[PodFacts], what: &str| {
+    let describe = |pods: &[PodFacts], what: &str| {
         let counted = count_and_name(pods.len(), &first_names(pods));
         (!pods.is_empty()).then(|| format!("{what}: {counted}"))
     };
-    let never_ends = say(&survey.remarks.never_ends, "never ends by itself");
-    let stuck = say(&survey.stuck, "should have gone more than five minutes ago");
+    let never_ends = describe(&survey.remarks.never_ends, "never ends by itself");
+    let stuck = describe(&survey.stuck, "should have ended more than five minutes ago");
     let blocks = budgets.chain(progress.held.iter().cloned());
     let blocks = blocks.chain(never_ends).chain(stuck);
     blocks.take(NAMES_PER_CLASS).collect()
@@ -73,22 +73,23 @@ pub(crate) fn build_blocked_notification(
     end: Option<&str>,
     reason: &str,
 ) -> Notification {
-    let mut told = about.build_notification(NotificationKind::Blocked, Severity::Warning, since, reason);
-    told.blocks = blocks.iter().take(NAMES_PER_CLASS).cloned().collect();
-    for block in &mut told.blocks {
+    let mut notification =
+        about.build_notification(NotificationKind::Blocked, Severity::Warning, since, reason);
+    notification.blocks = blocks.iter().take(NAMES_PER_CLASS).cloned().collect();
+    for block in &mut notification.blocks {
         cut_text(block, LONGEST_BLOCK);
     }
-    cut_text(&mut told.reason, LONGEST_BLOCKED_REASON);
-    told.until = Some(until);
+    cut_text(&mut notification.reason, LONGEST_BLOCKED_REASON);
+    notification.until = Some(until);
     let node = about.node.map_or("<node>", NodeName::as_str);
-    told.what_to_do = match end {
+    notification.what_to_do = match end {
         Some(end) => vec![
-            format!("The drain ends at {until} at the latest; then {end}. To end it now instead:"),
+            format!("The drain ends at {until} at the latest. Then {end}. To end it now:"),
             format!("kubectl annotate --overwrite node {node} recycle-eks/drain-until=now"),
         ],
-        None => vec![format!("EC2 takes the instance away; the drain ends at {until}.")],
+        None => vec![format!("EC2 interrupts the instance. The drain ends at {until}.")],
     };
-    told
+    notification
 }
 
 /// Records in a run what blocks the drain now, and returns a notification if one is due.

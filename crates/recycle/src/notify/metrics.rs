@@ -1,6 +1,6 @@
-//! What is counted: the metrics of the dashboard and of the alarms, in CloudWatch's embedded metric format.
+//! Builds the metrics of the dashboard and of the alarms, in CloudWatch's embedded metric format.
 //!
-//! A function writes them as lines of its log, so that it needs no permission and no call for them. None has a node among its dimensions.
+//! A function writes them as lines of its log, so it needs no permission and no call for them. No metric has a dimension for the node.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::records::claim::StoredClaim;
 const NAMESPACE: &str = "recycle-eks";
 
 /// Seconds that a claim may outlast its drain. Balancers and volumes take an hour and some minutes at most.
-/// The look that ends the drain may be an hour late.
+/// The check that ends the drain may be an hour late.
 const PATIENCE: i64 = 3 * 3_600;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Metric {
     /// Number of pods of one node that cannot be evicted now.
     BlockedPods(u32),
     RestoreState,
-    /// A node needs an operator from now on.
+    /// From now on a node needs an operator.
     ManualCommands,
     /// Number of claimed nodes that a sweep sees.
     ClaimedNodes(u32),
@@ -80,7 +80,7 @@ pub fn measure_verdict(verdict: &str) -> Option<Metric> {
 }
 
 /// Returns the metric of an execution's end for `ClaimLost` and `Superseded`, after which the execution does nothing more.
-/// All other errors on the way of a node lead to a put-back, which ends the execution.
+/// All other errors of `recycle-node` lead to a restore, which ends the execution.
 #[must_use]
 pub fn measure_failure(error: &str) -> Option<Metric> {
     if error == Failure::ClaimLost.name() {
@@ -95,10 +95,10 @@ pub fn measure_drain(run: &Run) -> Option<Metric> {
     Some(Metric::DrainSeconds(ended.duration_since(began).as_secs()))
 }
 
-/// Returns the metrics of a put-back's end. `error` is the error of the execution that the put-back ends, and none for a sweep's.
+/// Returns the metrics of a restore's end. `error` is the error of the execution that the restore ends, and None in a sweep.
 #[must_use]
 pub fn measure_restore(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metric> {
-    let (ended, group_change) = match verdict {
+    let (ended, restored) = match verdict {
         RestoreVerdict::Wait
         | RestoreVerdict::AskOwner
         | RestoreVerdict::Start
@@ -112,7 +112,7 @@ pub fn measure_restore(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metr
         ),
     };
     let ended = ended.map(|name| Metric::Ended(name.to_owned()));
-    ended.into_iter().chain(group_change).collect()
+    ended.into_iter().chain(restored).collect()
 }
 
 /// Counts the claims that a sweep sees on Nodes, and those that are overdue.
@@ -147,7 +147,7 @@ mod tests {
     use crate::records::progress::Progress;
 
     #[test]
-    fn a_line_is_what_cloudwatch_reads() {
+    fn a_line_has_the_embedded_metric_format() {
         assert_eq!(
             Metric::Ended("recycled".to_owned()).render("prod", at(1)),
             json!({
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_back_counts_as_what_it_came_to_and_ends_the_execution_under_its_error() {
+    fn a_restore_is_counted_by_its_verdict_and_the_execution_by_its_error() {
         use RestoreVerdict::{Kept, LeftInStandby, Restored, Untouched, Wait};
         let ended = |name: &str| Metric::Ended(name.to_owned());
         let cases = [
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_an_execution_is_counted_once_under_its_name() {
+    fn the_end_of_an_execution_is_counted_once_by_its_name() {
         let name = |metric: Option<Metric>| match metric {
             Some(Metric::Ended(name)) => Some(name),
             other => {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_overdue_three_hours_after_its_drain_or_its_turn() {
+    fn a_claim_is_overdue_three_hours_after_its_drain_or_the_longest_wait_in_the_queue() {
         let record = Record::default();
         let queued = claimed(node("a"), Phase::Claimed, &record);
         let mut draining = claimed(node("b"), Phase::Draining, &record);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_somebody_has_dated_to_the_end_of_time_is_not_overdue() {
+    fn a_claim_with_an_extreme_time_is_not_overdue() {
         let late = Claim {
             claimed_at: Timestamp::MAX,
             ..claim(Phase::Claimed)

@@ -1,4 +1,4 @@
-//! Notifications, metrics and status.
+//! Builds notifications, metrics and the status.
 
 pub mod blockage;
 pub mod metrics;

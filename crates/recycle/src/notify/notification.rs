@@ -1,6 +1,6 @@
-//! What people are told by the topic: one JSON object for each thing that happened, the same for machines and, line by line, for people.
+//! Builds notifications: one JSON object for each event of a node.
 //!
-//! How it is published is the state machine's: as JSON to whoever subscribes with a machine, as lines of text by email.
+//! The state machine publishes it to the topic: as JSON for queues, functions and HTTP endpoints, and as lines of text for email.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -22,7 +22,7 @@ const LONGEST_SUBJECT: usize = 99;
 /// Characters to which a reason is cut. The execution's output or cause has the whole reason.
 const LONGEST_REASON: usize = 800;
 
-/// Bytes of all commands together. A put-back's answer has them a second time.
+/// Bytes of all commands together. A restore's answer has them a second time.
 const COMMANDS_BUDGET: usize = 2_000;
 
 /// The urgency with which an operator should look, as [`Severity::describe`] says.
@@ -42,9 +42,9 @@ impl Severity {
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
-            Self::Info => "nothing to do",
-            Self::Warning => "something did not go as it should; nothing is broken",
-            Self::Critical => "a person has to do something",
+            Self::Info => "no action is needed",
+            Self::Warning => "something did not go as planned; nothing is broken",
+            Self::Critical => "an operator has to act",
         }
     }
 }
@@ -56,7 +56,7 @@ pub enum NotificationKind {
     Started,
     Blocked,
     Restored,
-    ManualCommands,
+    LeftInStandby,
     Finished,
     Failed,
 }
@@ -67,7 +67,7 @@ impl NotificationKind {
         Self::Started,
         Self::Blocked,
         Self::Restored,
-        Self::ManualCommands,
+        Self::LeftInStandby,
         Self::Finished,
         Self::Failed,
     ];
@@ -76,16 +76,16 @@ impl NotificationKind {
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
-            Self::Started => "the node is claimed, its turn has come, and it is about to be changed",
+            Self::Started => "the node is claimed and admitted, and is about to be changed",
             Self::Blocked => {
-                "the same drain has been kept from going on for five minutes; told again each day that it lasts"
+                "the drain has been blocked for five minutes; sent again each day while it stays blocked"
             }
-            Self::Restored => "the node was put back as it was found, by its execution or by the sweep",
-            Self::ManualCommands => "the node stays in Standby, untainted: its group allows no way back",
+            Self::Restored => "the node was restored, by its execution or by the sweep",
+            Self::LeftInStandby => "the node stays in Standby, untainted, because it cannot return to service by itself",
             Self::Finished => "the node was recycled as asked",
             Self::Failed => {
-                "the node was not recycled: it was refused, or its turn did not come, and is untouched; or it was lost, cannot be seen, its \
-                 group is terminating it, or the way back was refused"
+                "the node was not recycled: it was refused or not admitted in time, and is untouched; or it was lost, cannot be seen, its \
+                 group is terminating it, or AWS or Kubernetes refused the restore"
             }
         }
     }
@@ -95,8 +95,8 @@ impl NotificationKind {
         match self {
             Self::Started => "is being recycled",
             Self::Blocked => "is blocked",
-            Self::Restored => "was put back",
-            Self::ManualCommands => "was left in Standby",
+            Self::Restored => "was restored",
+            Self::LeftInStandby => "was left in Standby",
             Self::Finished => "was recycled",
             Self::Failed => "was not recycled",
         }
@@ -127,43 +127,43 @@ pub struct Notification {
 /// The fields in their order, for the documentation: name, whether it may be null, meaning.
 pub const FIELDS: [(&str, bool, &str); 15] = [
     ("schema", false, "1"),
-    ("event", false, "what happened; the table below"),
+    ("event", false, "the kind of the event; see the table below"),
     (
         "severity",
         false,
-        "how soon somebody should look; the table below",
+        "how urgently an operator should look; see the table below",
     ),
     (
         "outcome",
         true,
         "how the execution ended: an outcome or the name of an error ([inputs and outcomes](inputs-and-outcomes.md)); null while it runs, \
-         and if a sweep tells",
+         and in a notification of a sweep",
     ),
-    ("subject", false, "the whole in one line; the email's subject"),
+    ("subject", false, "a summary in one line; the email's subject"),
     (
         "reason",
         false,
-        "why, in a sentence or some; cut to 800 characters",
+        "the reason, in one or more sentences; cut to 800 characters",
     ),
     (
         "blocks",
         false,
-        "what keeps the drain from going on, at most five, each in a sentence",
+        "the causes that block the drain, at most five, each in a sentence",
     ),
     (
         "what_to_do",
         false,
-        "what a person may do, line by line: sentences end with a colon or a full stop, the others are commands for a shell",
+        "what an operator can do, line by line: sentences end with a colon or a full stop, all other lines are shell commands",
     ),
     (
         "since",
         false,
-        "since when: of the claim if it started or finished, of the blockage if it is blocked, of the put-back otherwise",
+        "the time of the claim for `started` and `finished`, the start of the blockage for `blocked`, the start of the restore otherwise",
     ),
     (
         "until",
         true,
-        "when the drain ends at the latest, if it is blocked",
+        "the latest end of the drain, if it is blocked",
     ),
     ("cluster", true, "the EKS cluster; null if the input names none"),
     ("group", false, "the Auto Scaling group, or `unknown`"),
@@ -172,7 +172,7 @@ pub const FIELDS: [(&str, bool, &str); 15] = [
     (
         "execution",
         false,
-        "the execution that tells, or is told of: one of recycle-node, of rotate-nodes, or of the sweep",
+        "the execution of recycle-node, rotate-nodes or the sweep that sends the notification, or that it is about",
     ),
 ];
 
@@ -213,8 +213,8 @@ impl<'a> About<'a> {
         let place = self.cluster.map(|cluster| format!(", cluster {cluster}"));
         let place = place.unwrap_or_default();
         // The Node's name would leave no room for the rest. The field `node` has it.
-        let who = self.instance.map_or("a node", InstanceId::as_str);
-        let subject = format!("recycle-eks: {who} {}{place}", event.phrase());
+        let instance = self.instance.map_or("a node", InstanceId::as_str);
+        let subject = format!("recycle-eks: {instance} {}{place}", event.phrase());
         let mut subject = subject.replace(|letter| !matches!(letter, ' '..='~'), "?");
         subject.truncate(LONGEST_SUBJECT);
         let mut reason = reason.to_owned();
@@ -247,7 +247,7 @@ impl Notification {
 }
 
 /// Builds the notification that a node is about to be changed. `reason` is the claim's.
-/// `severity` is higher if the reason holds something that an operator should know beforehand.
+/// `severity` is higher if the reason contains something that an operator should know beforehand.
 #[must_use]
 pub fn build_started_notification(
     about: About<'_>,
@@ -255,27 +255,28 @@ pub fn build_started_notification(
     reason: &str,
     severity: Severity,
 ) -> Notification {
-    let mut told = about.build_notification(NotificationKind::Started, severity, run.claimed_at, reason);
+    let mut notification =
+        about.build_notification(NotificationKind::Started, severity, run.claimed_at, reason);
     let watch = format!("kubectl describe node {}", run.node);
-    told.what_to_do = vec!["Watch it:".to_owned(), watch];
-    told
+    notification.what_to_do = vec!["Watch it:".to_owned(), watch];
+    notification
 }
 
 #[must_use]
 pub fn build_finished_notification(about: About<'_>, run: &Run, reason: &str) -> Notification {
-    let mut told =
+    let mut notification =
         about.build_notification(NotificationKind::Finished, Severity::Info, run.claimed_at, reason);
-    told.outcome = Some(Outcome::Recycled.name().to_owned());
-    told
+    notification.outcome = Some(Outcome::Recycled.name().to_owned());
+    notification
 }
 
 /// Describes what happens at the end of the drain's time.
 /// None if EC2 interrupts the instance, because that end cannot be chosen.
 pub(crate) fn describe_end(run: &Run) -> Option<String> {
     let by_input = match run.input.on_drain_timeout {
-        OnDrainTimeout::Restore => "the node is put back",
-        OnDrainTimeout::Evict => "the pods that are waited for are evicted",
-        OnDrainTimeout::Terminate => "the instance goes, whatever runs on it",
+        OnDrainTimeout::Restore => "the node is restored",
+        OnDrainTimeout::Evict => "awaited pods are evicted",
+        OnDrainTimeout::Terminate => "the instance is disposed of, even if pods still run on it",
     };
     let end = match &run.hook {
         Some(hook) => hook.describe_end(),
@@ -284,7 +285,7 @@ pub(crate) fn describe_end(run: &Run) -> Option<String> {
     run.input.interrupted_at.is_none().then_some(end)
 }
 
-/// Builds the notification of how an execution or a sweep has left a node that was not recycled. None if there is nothing to report.
+/// Builds the notification about a node that an execution or a sweep has not recycled. None if there is nothing to report.
 /// `error` is the execution's, and `reason` does not contain the commands.
 #[must_use]
 pub fn build_restored_notification(
@@ -306,7 +307,7 @@ pub fn build_restored_notification(
         RestoreVerdict::Kept => (NotificationKind::Failed, Severity::Critical, outcome),
         RestoreVerdict::LeftInStandby => {
             let outcome = outcome.map(|_| Failure::LeftInStandby.name().to_owned());
-            (NotificationKind::ManualCommands, Severity::Critical, outcome)
+            (NotificationKind::LeftInStandby, Severity::Critical, outcome)
         }
     };
     Some(Notification {
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_told_as_it_is_as_far_as_there_is_room() {
+    fn a_reason_is_cut_to_a_limit_and_otherwise_unchanged() {
         let build_notification = |reason: &str| {
             with_about(|about| {
                 about.build_notification(NotificationKind::Started, Severity::Info, at(0), reason)
@@ -392,16 +393,16 @@ mod tests {
 
     #[test]
     fn the_documented_fields_are_those_of_the_message_in_their_order() {
-        let told = with_about(|about| {
+        let notification = with_about(|about| {
             about.build_notification(NotificationKind::Started, Severity::Info, at(0), "x")
         });
-        let text = serde_json::to_string(&told).unwrap();
+        let text = serde_json::to_string(&notification).unwrap();
         let places: Vec<usize> = FIELDS
             .iter()
             .map(|(name, ..)| text.find(&format!("\"{name}\":")).unwrap())
             .collect();
         assert!(places.is_sorted(), "{text}");
-        let message = serde_json::to_value(&told).unwrap();
+        let message = serde_json::to_value(&notification).unwrap();
         assert_eq!(message.as_object().unwrap().len(), FIELDS.len());
         for (name, may_be_null, _) in FIELDS {
             assert!(may_be_null || !message[name].is_null(), "{name}");
@@ -412,26 +413,26 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_whom_it_is_about_and_what_happened() {
-        let told = with_about(|about| {
+    fn a_message_names_its_node_and_the_event() {
+        let notification = with_about(|about| {
             let blocks = ["a budget".to_owned()];
             build_blocked_notification(
                 about,
                 &blocks,
                 at(300),
                 at(86_400),
-                Some("the node is put back"),
+                Some("the node is restored"),
                 "it waits",
             )
         });
         assert_eq!(
-            serde_json::to_value(&told).unwrap(),
+            serde_json::to_value(&notification).unwrap(),
             json!({
                 "schema": 1, "event": "blocked", "severity": "warning", "outcome": null,
                 "subject": format!("recycle-eks: {OLD} is blocked, cluster prod"),
                 "reason": "it waits", "blocks": ["a budget"],
                 "what_to_do": [
-                    "The drain ends at 2027-01-02T00:00:00Z at the latest; then the node is put back. To end it now instead:",
+                    "The drain ends at 2027-01-02T00:00:00Z at the latest. Then the node is restored. To end it now:",
                     "kubectl annotate --overwrite node ip-10-0-0-1.ec2.internal recycle-eks/drain-until=now",
                 ],
                 "since": "2027-01-01T00:05:00Z", "until": "2027-01-02T00:00:00Z", "cluster": "prod", "group": "workers",
@@ -441,43 +442,43 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_is_what_sns_takes() {
+    fn a_subject_is_valid_for_sns() {
         let (execution, cluster) = (ARN.parse().unwrap(), "c".repeat(100).parse().unwrap());
         let (node, group) = ("n".repeat(253).parse().unwrap(), "grün".parse().unwrap());
-        let told = about(&execution, &cluster, &id(OLD), &node, &group).build_notification(
+        let notification = about(&execution, &cluster, &id(OLD), &node, &group).build_notification(
             NotificationKind::Finished,
             Severity::Info,
             at(0),
             "",
         );
-        assert_eq!(told.subject.len(), LONGEST_SUBJECT);
-        assert_eq!(told.group, "grün");
-        let nobody = About {
+        assert_eq!(notification.subject.len(), LONGEST_SUBJECT);
+        assert_eq!(notification.group, "grün");
+        let unknown = About {
             execution: &execution,
             cluster: None,
             instance: None,
             node: None,
             group: None,
         };
-        let told = nobody.build_notification(NotificationKind::Failed, Severity::Warning, at(0), "");
+        let notification = unknown.build_notification(NotificationKind::Failed, Severity::Warning, at(0), "");
         assert_eq!(
-            (told.subject.as_str(), told.group.as_str()),
+            (notification.subject.as_str(), notification.group.as_str()),
             ("recycle-eks: a node was not recycled", "unknown")
         );
     }
 
     #[test]
-    fn a_blockage_is_told_after_five_minutes_and_then_daily() {
-        let since = |since, told: Option<i64>| {
+    fn a_blockage_is_reported_after_five_minutes_and_then_daily() {
+        let since = |since, reported: Option<i64>| {
             Some(Blockage {
                 since: Some(at(since)),
-                told_at: told.map(at),
+                told_at: reported.map(at),
             })
         };
-        let quiet = |told| {
+        let quiet = |reported| {
             Some(Blockage {
                 since: None,
-                told_at: Some(at(told)),
+                told_at: Some(at(reported)),
             })
         };
         let day = REMINDER;
@@ -493,7 +494,7 @@ mod tests {
                 (since(7, Some(307)), Some(at(7))),
             ),
             (
-                "told",
+                "reported",
                 since(7, Some(307)),
                 true,
                 306 + day,
@@ -507,7 +508,7 @@ mod tests {
                 (since(7, Some(307 + day)), Some(at(7))),
             ),
             ("it is over", since(7, Some(307)), false, 400, (quiet(307), None)),
-            ("it is over untold", since(7, None), false, 60, (None, None)),
+            ("it is over, unreported", since(7, None), false, 60, (None, None)),
             (
                 "it comes again on the same day",
                 quiet(307),
@@ -529,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn what_blocks_is_what_does_not_pass_by_itself() {
+    fn only_causes_that_do_not_pass_by_themselves_block_a_drain() {
         let mut survey = PodSurvey {
             awaited: vec![job_pod("train"), pod("web")],
             terminating: vec![job_pod("leaving")],
@@ -545,13 +546,13 @@ mod tests {
             [
                 "a volume",
                 "never ends by itself: 1 pod (default/web)",
-                "should have gone more than five minutes ago: 2 pods (default/a, default/b)",
+                "should have ended more than five minutes ago: 2 pods (default/a, default/b)",
             ]
         );
     }
 
     #[test]
-    fn how_a_put_back_ended_says_how_soon_to_look() {
+    fn the_end_of_a_restore_decides_event_and_severity() {
         use RestoreVerdict::{AskOwner, Kept, LeftInStandby, Restored, Untouched, Wait};
         let drain = caught("DrainTimedOut");
         let cases = [
@@ -582,18 +583,18 @@ mod tests {
             (LeftInStandby, None, Some(("left_in_standby", "critical", None))),
         ];
         for (verdict, error, expected) in cases {
-            let told = with_about(|about| {
+            let notification = with_about(|about| {
                 build_restored_notification(about, verdict, error, at(0), "why", vec!["do it".to_owned()])
             });
-            let told = told.map(|told| serde_json::to_value(told).unwrap());
+            let notification = notification.map(|notification| serde_json::to_value(notification).unwrap());
             let expected =
                 expected.map(|(event, severity, outcome)| json!([event, severity, outcome, ["do it"]]));
-            let found = told.map(|told| {
+            let found = notification.map(|message| {
                 json!([
-                    told["event"],
-                    told["severity"],
-                    told["outcome"],
-                    told["what_to_do"]
+                    message["event"],
+                    message["severity"],
+                    message["outcome"],
+                    message["what_to_do"]
                 ])
             });
             assert_eq!(found, expected, "{verdict:?}");
@@ -601,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_told_whole_or_not_at_all() {
+    fn commands_are_whole_or_left_out() {
         let command = "c".repeat(500);
         assert_eq!(fit_commands(vec![command.clone(); 4]).len(), 4);
         let cut = fit_commands(vec![command.clone(); 10]);
@@ -611,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_what_serde_writes() {
+    fn every_kind_and_severity_has_a_name_and_a_description() {
         for event in NotificationKind::ALL {
             assert!(!event.describe().is_empty() && serde_json::to_value(event).unwrap().is_string());
         }

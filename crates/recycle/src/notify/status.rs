@@ -1,5 +1,6 @@
-//! What a person is told of the nodes that something of ours is on. Whether the execution that holds a claim still runs, Step Functions
-//! says, and the command line asks it.
+//! Builds the status: the facts about the nodes that carry marks of recycle-eks.
+//!
+//! The command line asks Step Functions whether the execution that holds a claim still runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +42,7 @@ pub struct NodeStatus {
     /// Description of a claim that cannot be read, or that a newer version has written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strange_claim: Option<String>,
-    /// Progress on the Node: what is awaited, what blocks, since when and until when.
+    /// Progress on the Node: the awaited pods, the blockers, the beginning and the end of the drain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
     /// End of the drain, if an operator has moved it to a time.
@@ -75,12 +76,12 @@ pub fn build_status(nodes: &[NodeFacts], instances: &[Instance], wanted: Option<
     };
     let in_ec2 = instances.iter().map(|instance| &instance.id);
     let all: BTreeSet<&InstanceId> = by_instance.keys().copied().chain(in_ec2).collect();
-    let told = all.into_iter().filter_map(|id| {
+    let described = all.into_iter().filter_map(|id| {
         let node = by_instance.get(id).copied();
         let instance = instances.iter().find(|instance| instance.id == *id);
         is_wanted(id, node).then(|| describe(id, node, instance, marked.contains(id)))
     });
-    let mut nodes: Vec<NodeStatus> = told.collect();
+    let mut nodes: Vec<NodeStatus> = described.collect();
     nodes.sort_by_key(|node| {
         let claimed_at = node.claim.as_ref().map(|claim| claim.claimed_at);
         (node.group.clone(), claimed_at.is_none(), claimed_at)
@@ -152,43 +153,43 @@ mod tests {
     }
 
     #[test]
-    fn what_something_of_ours_is_on_is_told_and_nobody_else() {
-        let told = build_status(&[bystander(), claimed()], &[], None).nodes;
-        assert_eq!(told.len(), 1, "{told:?}");
+    fn only_nodes_with_marks_are_listed() {
+        let listed = build_status(&[bystander(), claimed()], &[], None).nodes;
+        assert_eq!(listed.len(), 1, "{listed:?}");
         assert_eq!(
-            (told[0].instance_id.clone(), told[0].group.as_deref()),
+            (listed[0].instance_id.clone(), listed[0].group.as_deref()),
             (id(OLD), Some("workers"))
         );
-        assert_eq!(told[0].claim, Some(claim(Phase::Draining)));
-        assert_eq!(told[0].progress.as_ref().unwrap().summary, "waits");
+        assert_eq!(listed[0].claim, Some(claim(Phase::Draining)));
+        assert_eq!(listed[0].progress.as_ref().unwrap().summary, "waits");
     }
 
     #[test]
-    fn one_that_is_wanted_is_told_whatever_is_on_it_by_either_of_its_names() {
+    fn a_wanted_node_is_listed_by_either_name_with_or_without_marks() {
         for name in ["new", NEW] {
-            let told = build_status(&[bystander(), claimed()], &[], Some(name)).nodes;
-            assert_eq!(told.len(), 1, "{name}: {told:?}");
-            assert_eq!((told[0].instance_id.clone(), told[0].is_marked), (id(NEW), false));
+            let listed = build_status(&[bystander(), claimed()], &[], Some(name)).nodes;
+            assert_eq!(listed.len(), 1, "{name}: {listed:?}");
+            assert_eq!((listed[0].instance_id.clone(), listed[0].is_marked), (id(NEW), false));
         }
         assert_eq!(build_status(&[claimed()], &[], Some("nowhere")).nodes, []);
     }
 
     #[test]
-    fn tags_tell_of_a_node_that_is_gone_or_cannot_be_seen() {
+    fn tags_describe_a_node_that_is_gone_or_cannot_be_seen() {
         let tag = claim(Phase::Standby).to_tag();
         let tags = strings([
             (CLAIM_TAG, &tag),
             (GROUP_TAG, "workers"),
             (GAVE_UP_TAG, "2027-01-01T00:00:00Z refused"),
         ]);
-        let told = build_status(&[], &[Instance { tags, ..instance() }], None).nodes;
-        assert_eq!(told[0].claim, Some(claim(Phase::Standby)));
-        assert_eq!(told[0].gave_up_at, "2027-01-01T00:00:00Z".parse().ok());
-        assert_eq!(told[0].node, None);
+        let listed = build_status(&[], &[Instance { tags, ..instance() }], None).nodes;
+        assert_eq!(listed[0].claim, Some(claim(Phase::Standby)));
+        assert_eq!(listed[0].gave_up_at, "2027-01-01T00:00:00Z".parse().ok());
+        assert_eq!(listed[0].node, None);
     }
 
     #[test]
-    fn an_end_that_a_person_has_moved_and_an_instance_that_is_gone_are_told() {
+    fn a_moved_end_of_the_drain_and_a_gone_instance_are_listed() {
         for (text, until) in [
             (" 2027-01-04T00:00:00Z ", "2027-01-04T00:00:00Z".parse().ok()),
             ("now", None),
@@ -198,8 +199,8 @@ mod tests {
             moved
                 .annotations
                 .insert(DRAIN_UNTIL_ANNOTATION.to_owned(), text.to_owned());
-            let told = build_status(&[moved], &[], None).nodes;
-            assert_eq!(told[0].drain_until, until, "{text}");
+            let listed = build_status(&[moved], &[], None).nodes;
+            assert_eq!(listed[0].drain_until, until, "{text}");
         }
         for (state, is_gone) in [
             ("running", false),
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_works_on_is_told_too() {
+    fn nodes_without_an_execution_are_also_listed() {
         let request = Taint {
             key: REQUEST_TAINT.to_owned(),
             ..crate::cluster::node::draining_taint(&id(OLD))
@@ -234,10 +235,10 @@ mod tests {
             tags: strings([(STANDBY_TAG, "2027-01-01T00:00:00Z")]),
             ..instance()
         };
-        let told = build_status(&[asked], &[standby], None).nodes;
-        assert_eq!(told.iter().filter(|node| node.is_requested).count(), 1);
+        let listed = build_status(&[asked], &[standby], None).nodes;
+        assert_eq!(listed.iter().filter(|node| node.is_requested).count(), 1);
         assert_eq!(
-            told.iter()
+            listed.iter()
                 .filter(|node| node.claim.is_none() && node.is_marked)
                 .count(),
             2
@@ -245,16 +246,16 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_cannot_be_read_is_told_as_such() {
+    fn a_claim_that_cannot_be_read_is_described() {
         for (text, words) in [("mine", "unreadable: mine"), (r#"{"schema": 99}"#, "schema 99")] {
             let strange = NodeFacts {
                 annotations: strings([(CLAIM_ANNOTATION, text)]),
                 ..claimed()
             };
-            let told = build_status(&[strange], &[], None).nodes;
+            let listed = build_status(&[strange], &[], None).nodes;
             assert!(
-                told[0].strange_claim.as_ref().unwrap().contains(words),
-                "{told:?}"
+                listed[0].strange_claim.as_ref().unwrap().contains(words),
+                "{listed:?}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! What a dry run answers: what would happen, step by step, with today's figures.
+//! Writes the answer of a dry run: each step that an execution would take, with the present figures.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,12 @@ const PODS_NAMED: usize = 55;
 pub struct Plan {
     /// One sentence for each step.
     pub steps: Vec<String>,
-    /// Remarks that a person should know.
+    /// Remarks for an operator.
     pub notes: Vec<String>,
     /// The treatment of each pod, and the rule for it.
     pub pods: Vec<PlannedPods>,
-    /// The ways in which the node would be put back if its drain failed, as the group is now.
-    /// They are the table's row for the group, one sentence for each cell.
+    /// How the node would be restored if its drain failed, as the group is now.
+    /// One sentence for each cell in the group's row of the restore table.
     pub restore: Vec<String>,
 }
 
@@ -119,17 +119,17 @@ fn plan_pods(input: &Input, pods: &[PodFacts], survey: &PodSurvey, now: Timestam
 
 fn plan_restore(input: &Input, group: &Group) -> Vec<String> {
     if input.hook.is_some() {
-        let never = "never: its group is terminating it; what is left of its drain, the next execution does";
+        let never = "never: its group is terminating it; the next execution finishes its drain";
         return vec![never.to_owned()];
     }
     if input.replacement == Replacement::After {
-        let half = "what was written in Kubernetes is taken back; in the group there is nothing to take back";
+        let half = "the changes in Kubernetes are undone; nothing has to be undone in the group";
         return vec![half.to_owned()];
     }
     let row = find_row(group);
     let desired = group.desired;
     [
-        (Column::NotLaunched, "before the replacement is there"),
+        (Column::NotLaunched, "before the replacement is in service"),
         (Column::Empty, "with an empty replacement"),
         (Column::Stays, "with pods on the replacement"),
     ]
@@ -142,7 +142,7 @@ fn plan_restore(input: &Input, group: &Group) -> Vec<String> {
             let larger = desired + 1;
             format!("{when}: back in service, the group is one larger ({larger})")
         }
-        Way::Stay => format!("{when}: it stays in Standby, schedulable, a person's (LeftInStandby)"),
+        Way::Stay => format!("{when}: it stays in Standby, schedulable, until an operator acts (LeftInStandby)"),
     })
     .collect()
 }
@@ -161,7 +161,7 @@ fn plan_wait(new_member: &str, input: &Input, node: &NodeFacts) -> String {
         [] => String::new(),
         resources => format!(" (with {})", resources.join(", ")),
     };
-    format!("wait up to {time} until {new_member} is in service and its Node usable{resources}")
+    format!("wait up to {time} until {new_member} is in service and its Node is usable{resources}")
 }
 
 /// Describes the drain with the number of pods. The answer's `names` say which pods these are.
@@ -172,11 +172,11 @@ fn plan_drain(input: &Input, survey: &PodSurvey) -> String {
     };
     let end = match input.on_drain_timeout {
         OnDrainTimeout::Restore => "",
-        OnDrainTimeout::Evict => "; those that need longer are evicted, in time for their grace periods",
-        OnDrainTimeout::Terminate => "; after that the instance goes, whatever runs on it",
+        OnDrainTimeout::Evict => "; awaited pods that need longer are evicted in time for their grace periods",
+        OnDrainTimeout::Terminate => "; after that the instance is disposed of, even if pods still run on it",
     };
     format!(
-        "wait up to {} for the pods that end by themselves (now {}), {rest} (now {} to evict, {} leaving; {} do not matter){end}",
+        "wait up to {} for the pods that end by themselves (now {}), {rest} (now {} to evict, {} leaving; {} ignored){end}",
         describe_seconds(input.drain_timeout),
         survey.awaited.len(),
         survey.evictable.len(),
@@ -187,7 +187,7 @@ fn plan_drain(input: &Input, survey: &PodSurvey) -> String {
 
 fn plan_balancers(input: &Input) -> String {
     format!(
-        "take the node out of load balancers, wait {}, and up to 5 minutes for volumes to detach",
+        "take the node out of load balancers, wait {}, then wait up to 5 minutes for volumes to detach",
         describe_seconds(input.load_balancer_grace)
     )
 }
@@ -196,12 +196,12 @@ fn plan_disposal(input: &Input, group: &Group) -> String {
     let (id, name, desired) = (&input.instance_id, &group.name, group.desired);
     match input.dispose {
         Dispose::Terminate if input.hook.is_some() => {
-            format!("complete the lifecycle action, upon which group {name} terminates {id}")
+            format!("complete the lifecycle action, after which group {name} terminates {id}")
         }
         Dispose::Terminate => format!("terminate {id}: group {name} keeps its desired capacity of {desired}"),
         Dispose::Stop => format!("stop {id} in Standby, tag it, and remove its Node"),
         Dispose::Detach => format!(
-            "detach {id} from group {name}, whose other members are protected from scale-in meanwhile; it keeps running"
+            "detach {id} from group {name} and protect its other members from scale-in meanwhile; the instance keeps running"
         ),
     }
 }
@@ -211,43 +211,43 @@ fn note_pods(survey: &PodSurvey) -> Vec<String> {
     [
         (
             "unreadable",
-            "some pods cannot be read, and hold the node until its drain's time is over",
+            "some pods cannot be read; they hold the node until the drain times out",
         ),
         (
             "grace_too_long",
-            "some pods have a grace period that is longer than the drain's time: if they need it, the time is over before they are gone",
+            "some pods have a grace period that is longer than the drain may take; if they need it, the drain times out before they are gone",
         ),
         (
             "out_of_time",
-            "some pods that are waited for would be asked to go at once, because their grace period takes all of the drain's time",
+            "some awaited pods would be evicted at once, because their grace period takes all of the time that the drain may take",
         ),
         (
             "stuck",
-            "some pods should have ended five minutes ago, grace period included, and hold the node",
+            "some pods should have ended five minutes ago, including their grace period; they hold the node",
         ),
         (
             "never_ends",
-            "some pods are waited for, but end only if somebody ends them",
+            "some awaited pods do not end by themselves; an operator has to end them",
         ),
         (
             "bare",
-            "some pods are waited for because no controller would start them again",
+            "some pods are awaited because no controller would start them again",
         ),
         (
             "empty_dir",
-            "some pods are evicted with an emptyDir, whose content is lost",
+            "some pods with an emptyDir are evicted; its content is lost",
         ),
         (
             "debugged",
-            "somebody looks into some pods with a debug container",
+            "some pods have a running debug container",
         ),
         (
             "pending",
-            "some pods are bound to the node and have not begun",
+            "some pods are bound to the node and have not started",
         ),
         (
             "bad_annotation",
-            "some pods have an annotation recycle-eks/drain that is none of wait, evict, ignore",
+            "some pods have an annotation recycle-eks/drain that is not wait, evict or ignore",
         ),
     ]
     .into_iter()
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_tells_every_step_with_todays_figures() {
+    fn a_plan_lists_every_step_with_the_present_figures() {
         let plan = write_plan(
             &input(json!({})),
             &group(),
@@ -301,10 +301,10 @@ mod tests {
             plan.steps,
             [
                 "put i-0aaaaaaaaaaaaaaaa into Standby: group workers (min 1, desired 2, max 4, 2 members) launches a replacement",
-                "wait up to 14 minutes until the replacement is in service and its Node usable",
+                "wait up to 14 minutes until the replacement is in service and its Node is usable",
                 "taint node old and cordon it",
-                "wait up to 2 days for the pods that end by themselves (now 1), evict the others (now 2 to evict, 0 leaving; 3 do not matter)",
-                "take the node out of load balancers, wait 1 minute, and up to 5 minutes for volumes to detach",
+                "wait up to 2 days for the pods that end by themselves (now 1), evict the others (now 2 to evict, 0 leaving; 3 ignored)",
+                "take the node out of load balancers, wait 1 minute, then wait up to 5 minutes for volumes to detach",
                 "terminate i-0aaaaaaaaaaaaaaaa: group workers keeps its desired capacity of 2",
             ]
         );
@@ -312,7 +312,7 @@ mod tests {
             plan.notes,
             [
                 "a note",
-                "some pods are waited for, but end only if somebody ends them (never_ends: 1)"
+                "some awaited pods do not end by themselves; an operator has to end them (never_ends: 1)"
             ]
         );
     }
@@ -322,10 +322,10 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_says_what_becomes_of_each_pod_and_by_which_rule() {
+    fn a_plan_names_the_class_of_each_pod_and_the_rule_for_it() {
         let annotated = PodFacts {
             annotations: crate::fixtures::strings([("recycle-eks/drain", "ignore")]),
-            ..pod("mine")
+            ..pod("annotated")
         };
         let pods = [pod("web"), annotated, pod("held"), pod("api"), job_pod("job")];
         let survey = PodSurvey {
@@ -335,26 +335,26 @@ mod tests {
         let planned = plan_of(json!({"label_selector": "*"}), &group(), &pods, &survey).pods;
         assert_eq!(planned[0].count, 4, "{planned:?}");
         let planned = plan_of(json!({}), &group(), &pods, &survey).pods;
-        let told: Vec<(&str, &str, u32, String)> = planned
+        let found: Vec<(&str, &str, u32, String)> = planned
             .iter()
             .map(|group| (group.class, group.reason, group.count, group.pods.join(" ")))
             .collect();
         let other = "its controller starts it elsewhere";
         let held = "no other node that takes pods can use its volume";
-        let mine = "its annotation recycle-eks/drain";
+        let annotation = "its annotation recycle-eks/drain";
         assert_eq!(
-            told,
+            found,
             [
                 ("wait", "it runs to completion", 1, "default/job".to_owned()),
                 ("hold", held, 1, "default/held".to_owned()),
                 ("evict", other, 2, "default/api default/web".to_owned()),
-                ("ignore", mine, 1, "default/mine".to_owned()),
+                ("ignore", annotation, 1, "default/annotated".to_owned()),
             ]
         );
     }
 
     #[test]
-    fn a_plan_says_in_which_row_of_the_put_backs_table_the_group_is() {
+    fn a_plan_has_the_row_of_the_restore_table_for_the_group() {
         let fixed = Group {
             min: 2,
             max: 2,
@@ -366,8 +366,8 @@ mod tests {
             (
                 json!({"replacement": "after"}),
                 group(),
-                "nothing to take back",
-                "nothing to take back",
+                "nothing has to be undone in the group",
+                "nothing has to be undone in the group",
             ),
         ] {
             let restore = plan_of(more, &group, &[], &PodSurvey::default()).restore;
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_a_plans_pods_have_their_budget() {
+    fn the_names_of_the_pods_in_a_plan_are_limited() {
         let long = |number: usize| PodFacts {
             namespace: "n".repeat(63),
             name: format!("{number:0>253}"),
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_for_a_hook_puts_nothing_into_standby_and_waits_for_no_replacement() {
+    fn a_plan_for_the_hook_path_has_no_standby_and_no_wait_for_a_replacement() {
         let hook = json!({"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "EC2"});
         let plan = write_plan(
             &input(json!({"hook": hook})),
@@ -415,12 +415,12 @@ mod tests {
         assert_eq!(plan.steps[0], "taint node old and cordon it");
         assert_eq!(
             plan.steps.last().map(String::as_str),
-            Some("complete the lifecycle action, upon which group workers terminates i-0aaaaaaaaaaaaaaaa")
+            Some("complete the lifecycle action, after which group workers terminates i-0aaaaaaaaaaaaaaaa")
         );
     }
 
     #[test]
-    fn a_plan_says_what_becomes_of_pods_that_need_longer() {
+    fn a_plan_describes_the_treatment_of_pods_that_need_longer() {
         let slow = PodSurvey {
             remarks: PodRemarks {
                 grace_too_long: vec![pod("slow")],
@@ -431,14 +431,14 @@ mod tests {
             ..survey()
         };
         for (more, expected) in [
-            (json!({}), "3 do not matter)"),
+            (json!({}), "3 ignored)"),
             (
                 json!({"on_drain_timeout": "evict"}),
-                "3 do not matter); those that need longer are evicted, in time for their grace periods",
+                "3 ignored); awaited pods that need longer are evicted in time for their grace periods",
             ),
             (
                 json!({"on_drain_timeout": "terminate", "override": ["running_pods"]}),
-                "3 do not matter); after that the instance goes, whatever runs on it",
+                "3 ignored); after that the instance is disposed of, even if pods still run on it",
             ),
         ] {
             let plan = write_plan(
@@ -454,8 +454,8 @@ mod tests {
             assert!(plan.steps[3].contains("1 leaving"), "{}", plan.steps[3]);
             assert_eq!(
                 plan.notes[0],
-                "some pods have a grace period that is longer than the drain's time: if they need it, the time is over before they \
-                 are gone (grace_too_long: 1)"
+                "some pods have a grace period that is longer than the drain may take; if they need it, the drain times out before \
+                 they are gone (grace_too_long: 1)"
             );
         }
     }
@@ -479,8 +479,8 @@ mod tests {
         .steps
         .join("\n");
         for expected in [
-            "its Node usable (with nvidia.com/gpu)",
-            "leave the others alone (now 0 to evict, 0 leaving; 0 do not matter)",
+            "its Node is usable (with nvidia.com/gpu)",
+            "leave the others alone (now 0 to evict, 0 leaving; 0 ignored)",
             "wait 0 seconds",
             "stop i-0aaaaaaaaaaaaaaaa in Standby, tag it, and remove its Node",
         ] {
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn seconds_are_told_in_the_largest_unit_that_divides_them() {
+    fn seconds_are_written_in_the_largest_unit_that_divides_them() {
         let cases = [
             (0, "0 seconds"),
             (1, "1 second"),

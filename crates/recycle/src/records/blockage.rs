@@ -1,10 +1,10 @@
-//! Since when a drain is blocked, and when that was last reported.
+//! Records since when a drain is blocked, and when that was last reported.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The time since which a drain is blocked, and the time of the last report about it.
-/// Travels in `run`, so an execution that resumes from the records reports again.
+/// It is carried in `run`, so an execution that resumes from the records reports again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blockage {
     /// The time since which something blocks the drain without a break; none if nothing does.

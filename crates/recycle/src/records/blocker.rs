@@ -1,4 +1,4 @@
-//! What prevents evictions, with its pods.
+//! A blocker: an obstacle to evictions, with the pods that it blocks.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,9 +19,9 @@ pub struct Blocker {
     pub what: String,
     /// The API server's own text about the first of the pods.
     pub says: String,
-    /// The time since which it has kept at least one pod of this node.
+    /// The time since which it has blocked at least one pod of this node.
     pub since: Timestamp,
-    /// The number of pods that it keeps.
+    /// The number of pods that it blocks.
     pub count: u32,
     /// The names of the first five of these pods.
     pub names: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Blocker {
     pub told: bool,
 }
 
-/// Adds up the pods that the blockers keep. The sum cannot overflow, because an operator may have written any number.
+/// Adds up the pods that the blockers block. The sum saturates, because an operator may have written any number.
 #[must_use]
 pub fn count_all(blockers: &[Blocker]) -> u32 {
     let counts = blockers.iter().map(|blocker| blocker.count);
@@ -56,7 +56,7 @@ impl Blocker {
         let noun = if self.count == 1 { "pod" } else { "pods" };
         let names = list_names(&self.names, usize::try_from(self.count).unwrap_or(usize::MAX));
         format!(
-            "{} has kept {} {noun} since {}: {} ({names})",
+            "{} has blocked {} {noun} since {}: {} ({names})",
             self.what, self.count, self.since, self.says
         )
     }

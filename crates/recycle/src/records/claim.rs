@@ -1,4 +1,4 @@
-//! The claim: who works on a node, in which phase, how urgently. One per node.
+//! The claim: which execution works on a node, in which phase, and how urgently. A node has one claim.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use crate::records::schema::SCHEMA;
 pub enum Phase {
     /// Claimed; nothing was touched.
     Claimed,
-    /// The node's turn may have come ([`crate::claim::queue`]); nothing was touched.
+    /// The node may be admitted ([`crate::claim::queue`]); nothing was touched.
     Admitted,
     /// EnterStandby was or is about to be called.
     Standby,
@@ -85,7 +85,7 @@ pub enum ClaimDecision {
     /// The owner of the claim no longer runs: take the claim over and go on from the phase that it reached.
     Resume(Claim),
     /// The owner of the claim runs, but is less urgent: take the claim over and go on from the phase that it reached.
-    /// The owner ends by itself when it sees that.
+    /// The owner ends by itself when it finds that.
     TakeOver(Claim),
     /// Ask Step Functions whether the owner of the claim still runs.
     AskOwner(ExecutionArn),
@@ -174,7 +174,7 @@ pub fn decide_claim(
     if claim.fence == *me {
         return ClaimDecision::Ours(claim.clone());
     }
-    // An instance that is being disposed of is as good as gone: two executions would only call for the same end.
+    // Both executions would end an instance that is already being disposed of in the same way.
     let is_more_urgent = claim.urgency < urgency && claim.phase < Phase::Disposing;
     if !claim.is_of_installation(&me.execution) {
         // This execution may not ask Step Functions about an execution of another installation.
@@ -220,7 +220,7 @@ pub fn holds_claim(found: Option<&StoredClaim>, me: &Fence) -> bool {
 
 /// The error that this execution does not hold the claim, or no longer holds it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{subject} is no longer ours: {holder}")]
+#[error("this execution no longer holds the claim on {subject}: {holder}")]
 pub struct ClaimLost {
     subject: String,
     holder: String,
@@ -238,7 +238,7 @@ impl NamedFailure for ClaimLost {
 }
 
 /// Returns the claim, read again, if this execution still holds it. Every step that acts calls this first.
-/// `urgency` is this execution's. If a more urgent execution has taken the claim over, the error says so, and nothing went wrong.
+/// `urgency` is this execution's. If a more urgent execution has taken the claim over, the error says so, and that is no failure.
 pub fn check_claim(
     found: Option<StoredClaim>,
     me: &Fence,
@@ -252,10 +252,10 @@ pub fn check_claim(
             superseded = claim.fence.execution != me.execution
                 && claim.urgency > urgency
                 && claim.is_of_installation(&me.execution);
-            let why = if superseded { ", which is more urgent" } else { "" };
+            let why = if superseded { " and is more urgent" } else { "" };
             format!("{} holds the claim{why}", claim.fence)
         }
-        None => "nobody claims it; if nobody works on it, start another execution: it resumes".to_owned(),
+        None => "there is no claim; if no execution works on it, start another one, which resumes the work".to_owned(),
         Some(StoredClaim::Newer(schema)) => {
             format!("a newer version of recycle-eks (schema {schema}) holds the claim")
         }
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_decides_by_what_it_finds() {
+    fn an_execution_decides_by_the_claim_that_it_finds() {
         let me = fence(1);
         let dead = owner(other_fence().execution.as_str(), "ABORTED");
         let alive = owner(other_fence().execution.as_str(), "RUNNING");
@@ -332,30 +332,30 @@ mod tests {
             other_fence().execution.as_str(),
             "Sfn.ExecutionDoesNotExistException",
         );
-        let somebody = owner(ARN, "SUCCEEDED");
+        let another = owner(ARN, "SUCCEEDED");
         let cases: [(&str, Option<StoredClaim>, Option<&Owner>, &str); 12] = [
             ("no claim is taken", None, None, "take"),
-            ("my own claim is mine", Some(known(fence(1))), None, "ours"),
+            ("its own claim is kept", Some(known(fence(1))), None, "ours"),
             (
-                "of another life of mine nobody knows more than of anybody else",
+                "the owner is asked for about a claim from before its own redrive",
                 Some(known(fence(0))),
                 None,
                 "ask",
             ),
             (
-                "about another's claim its owner is asked for",
+                "the owner is asked for about the claim of another execution",
                 Some(known(other_fence())),
                 None,
                 "ask",
             ),
             (
-                "an answer about somebody else does not count",
+                "an answer about a third execution does not count",
                 Some(known(other_fence())),
-                Some(&somebody),
+                Some(&another),
                 "ask",
             ),
             (
-                "a dead owner's claim is resumed",
+                "the claim of an owner that has ended is resumed",
                 Some(known(other_fence())),
                 Some(&dead),
                 "resume",
@@ -367,19 +367,19 @@ mod tests {
                 "resume",
             ),
             (
-                "a living owner keeps it",
+                "a running owner keeps it",
                 Some(known(other_fence())),
                 Some(&alive),
                 "duplicate",
             ),
             (
-                "who may not ask takes it for alive",
+                "without the permission to ask the owner counts as running",
                 Some(known(other_fence())),
                 Some(&forbidden),
                 "duplicate",
             ),
             (
-                "a newer schema is not this version's",
+                "a claim of a newer schema is not taken over",
                 Some(StoredClaim::Newer(2)),
                 Some(&dead),
                 "foreign",
@@ -391,7 +391,7 @@ mod tests {
                 "foreign",
             ),
             (
-                "what is no claim is left to a person",
+                "a text that is no claim is left to an operator",
                 Some(StoredClaim::Unreadable("x".to_owned())),
                 None,
                 "unreadable",
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn the_more_urgent_takes_over_from_a_living_owner_as_long_as_the_node_is_not_disposed_of() {
+    fn a_more_urgent_execution_takes_over_from_a_running_owner_before_the_disposal() {
         use Urgency::{Hook, Interruption, Planned, Spot};
         let alive = owner(other_fence().execution.as_str(), "RUNNING");
         let dead = owner(other_fence().execution.as_str(), "FAILED");
@@ -434,28 +434,28 @@ mod tests {
             (Hook, Spot, "duplicate"),
             (Interruption, Hook, "duplicate"),
         ];
-        for (theirs, mine, expected) in cases {
+        for (found_urgency, own_urgency, expected) in cases {
             for phase in Phase::ALL {
                 let found = StoredClaim::Known(Claim {
-                    urgency: theirs,
+                    urgency: found_urgency,
                     fence: other_fence(),
                     ..claim(phase)
                 });
-                let decide = |owner| name_of(&decide_claim(Some(&found), &fence(0), mine, owner));
+                let decide = |owner| name_of(&decide_claim(Some(&found), &fence(0), own_urgency, owner));
                 let expected = if phase == Phase::Disposing {
                     "duplicate"
                 } else {
                     expected
                 };
-                assert_eq!(decide(Some(&alive)), expected, "{theirs} {mine} {phase}");
-                assert_eq!(decide(Some(&dead)), "resume", "{theirs} {mine} {phase}");
-                assert_eq!(decide(None), "ask", "{theirs} {mine} {phase}");
+                assert_eq!(decide(Some(&alive)), expected, "{found_urgency} {own_urgency} {phase}");
+                assert_eq!(decide(Some(&dead)), "resume", "{found_urgency} {own_urgency} {phase}");
+                assert_eq!(decide(None), "ask", "{found_urgency} {own_urgency} {phase}");
             }
         }
     }
 
     #[test]
-    fn a_duplicate_says_who_works_on_the_node_since_when() {
+    fn a_duplicate_names_the_owner_and_the_time_of_its_claim() {
         let found = known(other_fence());
         let alive = owner(other_fence().execution.as_str(), "RUNNING");
         let decision = decide_claim(Some(&found), &fence(0), Urgency::Planned, Some(&alive));
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_final_status_or_no_execution_means_that_it_ended() {
+    fn only_a_final_status_or_an_unknown_execution_means_that_it_ended() {
         for status in [
             "SUCCEEDED",
             "FAILED",
@@ -506,8 +506,8 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_is_not_ours_is_lost_and_to_a_more_urgent_one_superseded() {
-        let mine = known(fence(0));
+    fn a_claim_of_another_execution_is_lost_and_of_a_more_urgent_one_superseded() {
+        let own = known(fence(0));
         let urgent = |fence| {
             Some(StoredClaim::Known(Claim {
                 urgency: Urgency::Hook,
@@ -517,7 +517,7 @@ mod tests {
         };
         let check = |found, urgency| check_claim(found, &fence(0), urgency, "node a");
         assert_eq!(
-            check(Some(mine), Urgency::Planned).unwrap(),
+            check(Some(own), Urgency::Planned).unwrap(),
             claim(Phase::Draining)
         );
         let cases = [
@@ -525,7 +525,7 @@ mod tests {
                 None,
                 Urgency::Planned,
                 Failure::ClaimLost,
-                "nobody claims it; if nobody works on it, start another execution: it resumes",
+                "there is no claim; if no execution works on it, start another one, which resumes the work",
             ),
             (
                 Some(known(other_fence())),
@@ -543,7 +543,7 @@ mod tests {
                 urgent(other_fence()),
                 Urgency::Planned,
                 Failure::Superseded,
-                "run-2#0 holds the claim, which is more urgent",
+                "run-2#0 holds the claim and is more urgent",
             ),
             (
                 urgent(other_fence()),
@@ -574,7 +574,7 @@ mod tests {
             let lost = check(found, urgency).unwrap_err();
             assert_eq!(lost.failure(), failure, "{lost}");
             let text = lost.to_string();
-            assert!(text.starts_with("node a is no longer ours: "), "{text}");
+            assert!(text.starts_with("this execution no longer holds the claim on node a: "), "{text}");
             assert!(text.ends_with(holder), "{text}");
         }
     }
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_schema_is_recognised_whatever_else_it_says() {
+    fn a_newer_schema_is_recognised_although_the_rest_is_unknown() {
         let group = "workers".parse().unwrap();
         assert_eq!(
             Claim::from_tag("2 anything at all", &group),
@@ -620,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_edited_is_unreadable_and_kept_as_text() {
+    fn an_edited_claim_is_unreadable_and_kept_as_text() {
         let group = "workers".parse().unwrap();
         for text in [
             "",

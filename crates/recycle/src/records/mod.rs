@@ -1,4 +1,4 @@
-//! What the functions write on Nodes and instances, and read back.
+//! The records that the functions write on Nodes and instances and read back.
 
 pub mod blockage;
 pub mod blocker;

@@ -1,4 +1,4 @@
-//! The record of a Node: its state before the execution changed it, and what the execution chose.
+//! The record of a Node: its state before the execution changed it, and the choices of the execution.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,14 +14,14 @@ pub struct UnreadableRecord {
     pub(crate) source: Unreadable,
 }
 
-/// The state of the Node before the execution changed it, and what the execution chose: the Kubernetes half of the record.
+/// The state of the Node before the execution changed it, and the choices of the execution.
 /// Written in the same request as the change that it describes, or before it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// [`crate::records::schema::SCHEMA`] of the writer; 0 if nothing was recorded yet.
     #[serde(default)]
     pub schema: u32,
-    /// The group's members before EnterStandby, or before the termination (way in `after`). All other members came later.
+    /// The group's members before EnterStandby, or before the termination (path `after`). All other members came later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members_before: Vec<InstanceId>,
     /// The number of members that were usable then, including this one ([`crate::replacement::shortage`]).

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::records::blocker::Blocker;
 
-/// The annotation `recycle-eks/progress`: what is awaited, what blocks, since when, and until when.
-/// `kubectl describe node` shows its first 140 characters, so the first field is short and says the most.
+/// The annotation `recycle-eks/progress`: the awaited pods, the blockers, the start and the end.
+/// `kubectl describe node` shows its first 140 characters, so the first field is short and the most important.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// A summary in a few words.
     pub summary: String,
-    /// The time at which the drain, or the wait for a turn, began.
+    /// The time at which the drain, or the wait in the queue, began.
     pub since: Timestamp,
     /// The time at which it ends at the latest.
     pub until: Timestamp,

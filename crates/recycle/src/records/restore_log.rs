@@ -1,4 +1,4 @@
-//! The steps that a restore has taken, and the tag that it gave up.
+//! The group changes of a restore, and the tag of an instance that the restore gave up.
 
 use std::fmt;
 use std::mem::discriminant;
@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use crate::base::ids::InstanceId;
 use crate::base::text::cut_given;
 
-/// All deeds of a put-back, in the order in which they were recorded.
+/// All group changes of a restore, in the order in which they were recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupChanges(pub(crate) Vec<GroupChange>);
 
 impl GroupChanges {
-    /// Returns these deeds and one more.
-    /// A deed that had not taken effect, and is recorded again with the current value, counts once.
+    /// Returns these group changes and one more.
+    /// A group change that had not taken effect, and is recorded again with the current value, counts once.
     #[must_use]
     pub fn with(&self, group_change: GroupChange) -> Self {
         let mut group_changes = self.0.clone();
@@ -26,7 +26,7 @@ impl GroupChanges {
         Self(group_changes)
     }
 
-    /// Returns the desired capacity before ExitStandby, if the put-back recorded that call.
+    /// Returns the desired capacity before ExitStandby, if the restore recorded that call.
     pub(crate) fn exited_from(&self) -> Option<u32> {
         self.0.iter().rev().find_map(|group_change| match group_change {
             GroupChange::Exit(from) => Some(*from),
@@ -62,11 +62,11 @@ impl FromStr for GroupChanges {
     }
 }
 
-/// The tag `recycle-eks:gave-up`: operators were told that they have to see to the instance.
+/// The tag `recycle-eks:gave-up`: operators were notified that they have to act on the instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GaveUp {
     pub at: Timestamp,
-    /// Whether AWS or Kubernetes refused the way back. If not, there was no way back.
+    /// Whether AWS or Kubernetes refused a call of the restore. If not, the group's limits did not allow a restore.
     pub was_refused: bool,
 }
 
@@ -112,5 +112,5 @@ impl fmt::Display for GroupChange {
 
 /// The error that the tag `recycle-eks:restore-log` cannot be read, because it was edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("failed to read the tag recycle-eks:restore-log: {0:?} is no step of a put-back")]
+#[error("failed to read the tag recycle-eks:restore-log: {0:?} is not a group change of a restore")]
 pub struct UnreadableGroupChange(String);

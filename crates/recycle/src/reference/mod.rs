@@ -1,4 +1,4 @@
-//! Generates pages and manifests.
+//! Generates reference pages and the ClusterRole.
 
 pub mod permissions;
 pub mod tables;

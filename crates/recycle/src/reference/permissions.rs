@@ -1,4 +1,6 @@
-//! What we may do in the cluster: the ClusterRole, SelfSubjectAccessReview and the documentation all come from this table.
+//! Lists the permissions of recycle-eks in the cluster.
+//!
+//! The ClusterRole is generated from this list. `doctor` checks each entry with a SelfSubjectAccessReview.
 
 use std::fmt;
 
@@ -20,7 +22,7 @@ impl fmt::Display for Permission {
     }
 }
 
-/// Exactly the verbs that are used. The verbs of one resource stand together.
+/// Exactly the verbs that the functions use. The verbs of one resource are adjacent.
 pub const PERMISSIONS: &[Permission] = &[
     in_core_group("nodes", "get"),
     in_core_group("nodes", "list"),
@@ -72,7 +74,7 @@ subjects:
     )
 }
 
-/// The command that writes the manifest anew.
+/// The command that regenerates the manifest.
 const COMMAND: &str = "cargo run -q -p recycle --example rbac > terraform/rbac/recycle-eks.yaml";
 
 fn render_rule(permissions: &[Permission]) -> String {
@@ -88,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_committed_manifest_is_the_generated_one() {
+    fn the_committed_manifest_matches_the_generated_one() {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../terraform/rbac/recycle-eks.yaml"

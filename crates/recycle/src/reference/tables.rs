@@ -1,4 +1,4 @@
-//! The page of inputs and outcomes in Markdown, from the tables that the code works with.
+//! Renders the pages about inputs, outcomes and notifications in Markdown, from the tables of the code.
 
 use std::fmt::Write as _;
 
@@ -10,16 +10,16 @@ use crate::notify::notification::{self, ATTRIBUTES, NotificationKind, Severity};
 const INTRODUCTION: &str = "\
 # Inputs and outcomes
 
-<!-- Generated from crates/recycle/src/input/model.rs and failure.rs by `make generate`. -->
+<!-- Generated from crates/recycle/src/input/fields.rs and crates/recycle/src/base/failure.rs by `make generate`. -->
 
-An execution needs `instance_id` and `cluster_name`. A field that is unknown, wrong, or makes no sense with another
-is refused by name before anything is touched.
+An execution needs `instance_id` and `cluster_name`. If a field is unknown, wrong, or makes no sense with another field,
+the execution fails before it touches anything. The error names the field.
 ";
 
-/// The text below them.
+/// The text below the tables.
 const END: &str = "
-A node that a [lifecycle hook](hooks.md) holds is never put back, since its group is terminating it: after any failure but
-`DrainTimedOut` and `NodeLost` the sweep starts another execution for it.
+A node that a [lifecycle hook](hooks.md) holds is never restored, because its group is terminating it. After any failure except
+`DrainTimedOut` and `NodeLost`, the sweep starts another execution for it.
 ";
 
 /// Renders the page of inputs and outcomes: all tables, each under its heading.
@@ -38,28 +38,32 @@ const NOTIFICATIONS: &str = "\
 
 <!-- Generated from crates/recycle/src/notify/notification.rs by `make generate`. -->
 
-One SNS topic, one JSON object for each thing that happened. Queues, functions and HTTP endpoints get the object; an email has its
-subject, and `reason`, `blocks` and `what_to_do` as lines of text. The state machine publishes it and goes on: a topic that cannot be
-published to neither fails nor holds up a node.
+recycle-eks publishes one JSON object for each event to one SNS topic. Queues, functions and HTTP endpoints receive the object. An
+email has the subject, and `reason`, `blocks` and `what_to_do` as lines of text. If the state machine cannot publish to the topic, it
+continues without the notification.
 ";
 
-/// The text below them.
+/// The text below the tables of notifications.
 const NOTIFICATIONS_END: &str = r#"
-Of executions that cannot tell themselves EventBridge tells: those of `recycle-node` that were aborted, took too long, or failed as
-`ClaimLost` or under a name of Step Functions' own (`States.…`); those of `rotate-nodes` that did not succeed, except as `RotationFailed`, which
-says itself which groups and nodes failed and why; those of the sweep that did not succeed. It tells in the same schema, as `failed` with `FAILED`, `TIMED_OUT` or `ABORTED` as the outcome, but without message attributes, which it cannot send,
-and with the JSON in an email, too. The module's alarms tell the same topic in CloudWatch's own words, without these attributes, too. So
-a subscription with a filter policy on attributes hears of neither: let one without a filter hear of everything.
+Some executions cannot publish the notification of their own end. EventBridge rules publish it instead, for these executions:
+
+- `recycle-node`: it was aborted or timed out, or it failed as `ClaimLost` or with an error of Step Functions (`States.…`).
+- `rotate-nodes`: it did not succeed. After `RotationFailed` the state machine itself publishes which groups and nodes failed, and why.
+- the sweep: it did not succeed.
+
+These notifications have the same schema, with the event `failed` and the outcome `FAILED`, `TIMED_OUT` or `ABORTED`. They have no
+message attributes, and an email contains the JSON. The module's alarms also publish to this topic, in CloudWatch's format and without
+attributes. A subscription with a filter policy on attributes receives none of them. Keep one subscription without a filter policy.
 
 ## Filter policies
 
-Only what somebody should look at:
+Only the events that an operator should look at:
 
 ```json
 {"severity": ["warning", "critical"]}
 ```
 
-Everything about two groups but their beginnings:
+Everything about two groups except the starts:
 
 ```json
 {"group": ["workers", "gpu"], "event": [{"anything-but": "started"}]}
@@ -67,7 +71,7 @@ Everything about two groups but their beginnings:
 
 ## One of each
 
-[One message of each kind](messages.md), as a run on the local world has published them.
+[One message of each kind](messages.md), as a run in the local test environment published them.
 "#;
 
 /// Renders the page about notifications.
@@ -81,11 +85,11 @@ pub fn render_notifications() -> String {
     }
     let attributes = ATTRIBUTES.map(|name| format!("`{name}`")).join(", ");
     let _ = writeln!(page, "\nMessage attributes, for filter policies: {attributes}.");
-    page.push_str("\n## Events\n\n| event | told when |\n|---|---|\n");
+    page.push_str("\n## Events\n\n| event | sent when |\n|---|---|\n");
     for event in NotificationKind::ALL {
         let _ = writeln!(page, "| `{}` | {} |", word(event), event.describe());
     }
-    page.push_str("\n| severity | says |\n|---|---|\n");
+    page.push_str("\n| severity | meaning |\n|---|---|\n");
     for severity in Severity::ALL {
         let _ = writeln!(page, "| `{}` | {} |", word(severity), severity.describe());
     }

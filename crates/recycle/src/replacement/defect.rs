@@ -1,4 +1,4 @@
-//! Finds why a Node is not usable.
+//! Finds the defect that makes a Node unusable for pods of the old node.
 
 use crate::base::names::REPLACEMENT_FOR_ANNOTATION;
 use crate::cluster::group::Member;
@@ -59,9 +59,9 @@ pub(crate) fn is_in_the_way(taint: &Taint, old_node: &NodeFacts) -> bool {
 /// Lists the first three and counts the rest, because the text is part of every answer.
 pub(crate) fn list_at_most_three(missing: &[String]) -> String {
     const MOST: usize = 3;
-    let told = missing[..missing.len().min(MOST)].join("; ");
+    let listed = missing[..missing.len().min(MOST)].join("; ");
     match missing.len().saturating_sub(MOST) {
-        0 => told,
-        more => format!("{told}; and {more} more"),
+        0 => listed,
+        more => format!("{listed}; and {more} more"),
     }
 }

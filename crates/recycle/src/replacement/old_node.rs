@@ -1,4 +1,4 @@
-//! What is remembered of a node that is gone when its replacement comes (way in `after`).
+//! Records facts about a node that is gone when its replacement comes (path `after`).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,8 +8,8 @@ use crate::cluster::node::{NodeFacts, Taint};
 use crate::replacement::defect::keeps_pods_away;
 
 /// The number of hexadecimal digits at the end of an instance id that tell members apart.
-/// A group has at most 500 members by default. In one case of 30,000 a newcomer to such a group has the same digits as a member,
-/// and is then not recognised.
+/// A group has at most 500 members by default. In one case of 30,000 a new member of such a group has the same digits as an old one,
+/// and is then not recognised as new.
 const DIGITS: usize = 6;
 /// The number of characters that write these digits, six bits each: 500 members take 2,000 bytes.
 const MARK: usize = DIGITS * 4 / 6;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_later_is_told_by_the_end_of_the_id() {
+    fn new_members_are_recognised_by_the_end_of_the_id() {
         let old = OldNode::new(None, &[id(OLD), id(OTHER)]);
         assert_eq!(old.members.len(), 2 * MARK);
         let mut group = group();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_replacement_has_to_offer_is_what_the_old_one_did() {
+    fn the_replacement_is_compared_with_the_old_node() {
         let old = OldNode::new(Some(&gpu()), &[]);
         assert_eq!(old.taints, ["nvidia.com/gpu:NoSchedule"]);
         let facts = old.to_facts(&"old".parse().unwrap(), &id(OLD));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_small_whatever_the_node_has() {
+    fn the_record_stays_small_for_any_node() {
         let node = NodeFacts {
             extended_resources: (0..50).map(|n| format!("example.com/{n:040}")).collect(),
             taints: (0..50)

@@ -1,7 +1,7 @@
-//! Does the group have as many usable members without the old node as it had with it?
+//! Checks whether the group has as many usable members without the old node as it had with it.
 //!
-//! Auto Scaling does not say which launch belongs to which EnterStandby. While one launch takes its time, a neighbour may die, and its
-//! successor may arrive first. Whoever took that for the replacement would leave the group one member short.
+//! Auto Scaling does not report which launch belongs to which EnterStandby. While one launch is pending, another member may die and its
+//! successor may arrive first. If that successor counted as the replacement, the group would be one member short.
 
 use crate::base::ids::InstanceId;
 use crate::cluster::group::{Group, Member};
@@ -29,7 +29,7 @@ impl Shortage {
     }
 }
 
-/// Counts the usable members while the old node still serves.
+/// Counts the usable members while the old node is still in service.
 /// The old node counts unless it is not Ready, even if an operator has cordoned it.
 #[must_use]
 pub fn count_usable(old: &InstanceId, old_node: &NodeFacts, group: &Group, nodes: &[NodeFacts]) -> u32 {
@@ -121,7 +121,7 @@ mod tests {
     use crate::fixtures::{claimed, id, member, node};
     use crate::records::node_record::Record;
 
-    /// `a` is the old node, `b` and `c` are its neighbours, and the rest came after them.
+    /// `a` is the old node, `b` and `c` are the other members, and the rest came after them.
     fn id_of(name: char) -> InstanceId {
         id(&format!("i-0{}", name.to_string().repeat(16)))
     }
@@ -169,42 +169,42 @@ mod tests {
         let worked_on = |phase| claimed(ready('b'), phase, &Record::default());
         let cases = [
             (
-                "nothing was launched",
+                "no launch yet",
                 3,
                 vec![STANDBY, B, C],
                 vec![],
                 Some((2, 3)),
             ),
             (
-                "its launch is on its way",
+                "its launch is pending",
                 3,
                 vec![STANDBY, B, C, ('d', "Pending")],
                 vec![],
                 Some((2, 3)),
             ),
             (
-                "it is there",
+                "it is usable",
                 3,
                 vec![STANDBY, B, C, D],
                 vec![reserved('d', 'a')],
                 None,
             ),
             (
-                "a neighbour's successor alone",
+                "only the successor of another member",
                 3,
                 vec![STANDBY, C, D],
                 vec![reserved('d', 'a')],
                 Some((2, 3)),
             ),
             (
-                "and the other one, too",
+                "both launches are usable",
                 3,
                 vec![STANDBY, C, D, E],
                 vec![reserved('d', 'a')],
                 None,
             ),
             (
-                "a neighbour is not Ready",
+                "another member is not Ready",
                 3,
                 vec![STANDBY, B, C, D],
                 vec![silent.clone()],
@@ -218,56 +218,56 @@ mod tests {
                 None,
             ),
             (
-                "another is drained, too",
+                "another member is also drained",
                 3,
                 vec![STANDBY, B_TOO, C, D],
                 vec![worked_on(Phase::Waiting)],
                 None,
             ),
             (
-                "and has its replacement",
+                "another member is also drained and has its replacement",
                 3,
                 vec![STANDBY, B_TOO, C, D],
                 vec![worked_on(Phase::Waiting), reserved('d', 'b')],
                 Some((2, 3)),
             ),
             (
-                "it is being disposed of",
+                "the other drained member is being disposed of",
                 3,
                 vec![STANDBY, B_TOO, C, D, E],
                 vec![worked_on(Phase::Disposing), reserved('d', 'b')],
                 None,
             ),
             (
-                "it has gone",
+                "the other drained member is gone",
                 3,
                 vec![STANDBY, C, D, E],
                 vec![reserved('d', 'b')],
                 None,
             ),
             (
-                "it was put back",
+                "the other drained member was restored",
                 3,
                 vec![STANDBY, B, C, D],
                 vec![reserved('d', 'a')],
                 None,
             ),
             (
-                "a person has put one into Standby",
+                "an operator has put one into Standby",
                 3,
                 vec![STANDBY, B_TOO, C, D],
                 vec![],
                 Some((2, 3)),
             ),
             (
-                "its group ends a neighbour",
+                "its group terminates another member",
                 3,
                 vec![STANDBY, ('b', "Terminating:Wait"), C, D],
                 vec![],
                 Some((2, 3)),
             ),
             (
-                "our replacement is replaced itself",
+                "the replacement is itself being replaced",
                 3,
                 vec![STANDBY, C, ('b', "Standby"), D, E],
                 vec![worked_on(Phase::Draining), reserved('d', 'b')],
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_shortage_names_the_unusable_members() {
         let group = of(2, &[STANDBY, B, ('d', "Pending")]);
         let cordoned = NodeFacts {
             unschedulable: true,

@@ -1,6 +1,7 @@
-//! Is the replacement there, and is it usable?
+//! Checks whether the replacement has arrived and is usable.
 //!
-//! Auto Scaling does not say which launch belongs to which EnterStandby: a replacement is a newcomer that carries our reservation.
+//! Auto Scaling does not report which launch belongs to which EnterStandby. A replacement is therefore a new member that recycle-eks has
+//! reserved with an annotation.
 
 use jiff::Timestamp;
 
@@ -51,7 +52,7 @@ pub fn new_members<'a>(group: &'a Group, members_before: &[InstanceId]) -> Vec<&
     group.members.iter().filter(is_new).collect()
 }
 
-/// The number of times that a drained node looks again whether another replacement has come. The history has room for few more looks.
+/// The number of checks for another replacement of a drained node. The execution's history has room for few more.
 pub const LOOKS_OF_DRAINED: u32 = 4;
 
 /// The time that an execution has waited for a replacement, and its limit.
@@ -73,12 +74,12 @@ impl Patience {
         i64::from(self.timeout) - self.waited()
     }
 
-    /// Returns the seconds to wait before another look at the first replacement, or none if the time is over.
+    /// Returns the seconds to wait before the next check for the first replacement, or none if the time is over.
     fn next_wait(&self) -> Option<u32> {
         (self.left() > 0).then(|| next_wait(self.waited(), self.left(), 0, None))
     }
 
-    /// Returns the seconds to wait before another look at a second replacement, for which a drained node waits.
+    /// Returns the seconds to wait before the next check for a second replacement, for which a drained node waits.
     /// None if the time is over.
     #[must_use]
     pub fn next_wait_of_drained(&self) -> Option<u32> {
@@ -89,8 +90,8 @@ impl Patience {
 
 /// Decides on the replacement of `old`, which is in `group`.
 ///
-/// A candidate that is reserved for `old` is awaited as long as it is on its way. If it is leaving or gone, another one is taken.
-/// As long as the group is short of members, a candidate may be reserved, but none is enough.
+/// A candidate that is reserved for `old` is awaited until it is usable. If it is leaving or gone, another one is reserved.
+/// As long as the group is short of members, a candidate may be reserved, but the replacement is not ready.
 #[must_use]
 pub fn judge_replacement(
     old: &InstanceId,
@@ -130,9 +131,9 @@ pub fn judge_replacement(
     let full = group.filter(|group| !is_launched && group.desired >= group.max);
     ReplacementVerdict::TimedOut(match full {
         Some(Group { name, max, .. }) => format!(
-            "nothing was launched in {waited} seconds; group {name} is at its maximum of {max}, where AWS may launch none for a member in \
-             Standby: if its scaling activities say nothing else, raise the maximum by one; for other nodes of such a group write \
-             replacement \"after\""
+            "no instance was launched in {waited} seconds; group {name} is at its maximum of {max}, and AWS may launch no replacement for a \
+             member in Standby there; if the group's scaling activities show no other cause, raise its maximum by one; for other nodes of \
+             this group, set replacement \"after\""
         ),
         None => format!("no usable replacement after {waited} seconds: {reason}"),
     })
@@ -164,7 +165,7 @@ mod tests {
         }
     }
 
-    /// A newcomer that could stand in for the old node at once.
+    /// A new member that could replace the old node at once.
     fn fresh() -> NodeFacts {
         NodeFacts {
             taints: vec![taint("team", "NoSchedule")],
@@ -206,20 +207,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn the_reason_to_wait_is_named() {
         let tainted = |key, effect| NodeFacts {
             taints: vec![taint(key, effect)],
             ..fresh()
         };
         let cases = [
-            ("no newcomer", vec![], "the group has no new member yet"),
+            ("no new member", vec![], "the group has no new member yet"),
             (
                 "it is launching",
                 vec![candidate(NEW, "Pending", None)],
                 "i-0bbbbbbbbbbbbbbbb is Pending",
             ),
             (
-                "its hook waits",
+                "its launch hook waits",
                 vec![candidate(NEW, "Pending:Wait", Some(fresh()))],
                 "i-0bbbbbbbbbbbbbbbb is Pending:Wait",
             ),
@@ -260,7 +261,7 @@ mod tests {
                 "node old still has the taint node.kubernetes.io/not-ready:NoSchedule",
             ),
             (
-                "it is drained itself, like the old one",
+                "it is itself being drained",
                 in_service(tainted("recycle-eks/draining", "NoSchedule")),
                 "node old still has the taint recycle-eks/draining:NoSchedule",
             ),
@@ -273,27 +274,27 @@ mod tests {
                 "node old does not offer nvidia.com/gpu yet",
             ),
             (
-                "it is another's",
+                "it is the replacement of another node",
                 in_service(reserved(fresh(), OTHER)),
                 "node old is the replacement of i-0cccccccccccccccc",
             ),
             (
-                "a newcomer that is leaving again does not count",
+                "a new member that is leaving again does not count",
                 vec![candidate(NEW, "Terminating:Wait", Some(fresh()))],
                 "the group has no new member yet",
             ),
             (
-                "of two both are named",
+                "both of two are named",
                 vec![candidate(NEW, "Pending", None), candidate(OTHER, "Pending", None)],
                 "i-0bbbbbbbbbbbbbbbb is Pending; i-0cccccccccccccccc is Pending",
             ),
             (
-                "of many three are named",
+                "three of many are named",
                 vec![candidate(NEW, "Pending", None); 5],
                 "i-0bbbbbbbbbbbbbbbb is Pending; and 2 more",
             ),
             (
-                "the reserved one is waited for though another is usable",
+                "the reserved one is awaited although another is usable",
                 vec![
                     candidate(OTHER, "InService", Some(fresh())),
                     candidate(
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usable_newcomer_is_reserved_and_then_ready() {
+    fn a_usable_new_member_is_reserved_and_then_ready() {
         let new = id(NEW);
         let prefer_no = NodeFacts {
             taints: vec![taint("soft", "PreferNoSchedule")],
@@ -345,7 +346,7 @@ mod tests {
                 ReplacementVerdict::Ready(new.clone()),
             ),
             (
-                "another's is passed over",
+                "the replacement of another node is passed over",
                 vec![
                     candidate(OTHER, "InService", Some(reserved(fresh(), "i-0dddddddddddddddd"))),
                     candidate(NEW, "InService", Some(fresh())),
@@ -353,7 +354,7 @@ mod tests {
                 ReplacementVerdict::Reserve(new.clone()),
             ),
             (
-                "where the reserved one leaves another is taken",
+                "if the reserved one leaves, another is reserved",
                 vec![gone, candidate(NEW, "InService", Some(fresh()))],
                 ReplacementVerdict::Reserve(new),
             ),
@@ -363,13 +364,13 @@ mod tests {
             assert_eq!(
                 judge(&candidates, 9_999),
                 expected,
-                "{name}, though the time is over"
+                "{name}, although the time is over"
             );
         }
     }
 
     #[test]
-    fn the_wait_ends_at_the_timeout_with_what_was_missing() {
+    fn the_wait_ends_at_the_timeout_with_the_last_reason() {
         let pending = [candidate(NEW, "Pending", None)];
         assert!(matches!(
             judge(&pending, 830),
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_maximum_a_launch_that_never_comes_has_its_own_advice() {
+    fn a_missing_launch_at_the_maximum_has_its_own_advice() {
         let judge = |max, candidates: &[Candidate]| {
             let group = Group { max, ..group() };
             judge_replacement(&id(OLD), &old(), Some(&group), candidates, None, within(0, 840))
@@ -394,7 +395,7 @@ mod tests {
             (
                 2,
                 [].as_slice(),
-                "group workers is at its maximum of 2, where AWS may launch none",
+                "group workers is at its maximum of 2, and AWS may launch no replacement",
             ),
             (3, [].as_slice(), "the group has no new member yet"),
             (2, pending.as_slice(), "i-0bbbbbbbbbbbbbbbb is Pending"),
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn newcomers_are_who_was_not_there_before() {
+    fn new_members_were_not_in_the_group_before() {
         let mut group = group();
         group.members.push(member(NEW, "Pending"));
         let found: Vec<InstanceId> = new_members(&group, &[id(OLD), id(OTHER)])

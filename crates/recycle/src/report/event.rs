@@ -1,4 +1,4 @@
-//! An execution and the events of its history: the one model of them, which the report and every view of the command line are read from.
+//! Defines an execution and the events of its history. The report and every view of the command line read this model.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -75,16 +75,16 @@ pub enum EventKind {
     Scheduled(Value),
     /// A function returned this answer.
     Answered(Value),
-    /// A task failed. It may be tried again.
+    /// A task failed. A retry may follow.
     Failed {
         error: String,
         cause: String,
     },
     /// A Distributed Map began. The text is the ARN of its run.
     MapRun(String),
-    /// In a rotation, the turn of the node with this index began.
+    /// In a rotation, the node with this index began to ask whether it may start.
     NodeAsked(usize),
-    /// In a rotation, the turn of a node ended. The value is the input of the state `NodeDone`.
+    /// In a rotation, a node ended. The value is the input of the state `NodeDone`.
     NodeDone(Value),
     Ended(End),
     Other,
@@ -94,7 +94,7 @@ pub enum EventKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Pre-flight, claim, and waiting for the node's turn.
+    /// Pre-flight, claim, and waiting in the queue.
     Queue,
     /// Standby, and waiting for the replacement.
     Replacement,
@@ -102,7 +102,7 @@ pub enum Stage {
     Drain,
     /// Balancers, volumes, and the removal of the instance.
     Disposal,
-    RestoreState,
+    Restore,
 }
 
 impl Stage {
@@ -112,18 +112,18 @@ impl Stage {
         Self::Replacement,
         Self::Drain,
         Self::Disposal,
-        Self::RestoreState,
+        Self::Restore,
     ];
 
     /// Returns the stage's word, which is also the class of its bars in the report's page.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
-            Self::Queue => "turn",
+            Self::Queue => "queue",
             Self::Replacement => "replacement",
             Self::Drain => "drain",
             Self::Disposal => "disposal",
-            Self::RestoreState => "put-back",
+            Self::Restore => "restore",
         }
     }
 }
@@ -154,7 +154,7 @@ pub const BOXES: [(&str, Stage, &[&str]); 6] = [
     ),
     (
         "RestoreNode",
-        Stage::RestoreState,
+        Stage::Restore,
         &["RestoreNode", "WaitForRestore"],
     ),
 ];

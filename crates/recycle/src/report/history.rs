@@ -1,6 +1,6 @@
-//! What an execution has done, read from its history: phases, pods, what blocked, what people were told.
+//! Reports an execution from its history: its stages, pods, blockages and notifications.
 //!
-//! The history is the only source: the report of an execution is the same years after its node is gone. How it looks, it does not know.
+//! The history is the only source, so a report does not depend on whether the node still exists. The command line renders the report.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::report::reader::Reader;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RotationReport {
     pub summary: Summary,
-    /// The field `selection` of the input: what was to be recycled.
+    /// The field `selection` of the input.
     pub selection: Value,
     /// One report for each execution that the rotation has started, in the order in which they began.
     pub nodes: Vec<NodeReport>,

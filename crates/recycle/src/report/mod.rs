@@ -1,4 +1,4 @@
-//! Reads what an execution has done from its history.
+//! Builds reports of executions from their histories.
 
 pub mod event;
 pub mod history;

@@ -1,4 +1,4 @@
-//! The parts of a report.
+//! Defines the parts of a report.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::report::event::{Event, Execution, Stage};
 
-/// Number of looks to which the counts of pods are thinned. A screen has fewer points.
+/// Number of checks to which the counts of pods are thinned. A screen has fewer points.
 pub(crate) const MOST_LOOKS: usize = 400;
 
 /// The most pods that a report names.
 pub(crate) const MOST_PODS: usize = 200;
 
-/// The most failed tries that a report lists.
+/// The most failed attempts that a report lists.
 pub(crate) const MOST_FAILED_ATTEMPTS: usize = 50;
 
 /// A condition that lasted. Without an end, it still lasts.
@@ -34,7 +34,7 @@ impl<What> Span<What> {
     }
 }
 
-/// The number of pods of each class, at one look.
+/// The number of pods of each class, at one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Look {
     pub at: Timestamp,
@@ -50,7 +50,7 @@ pub struct SeenPod {
     pub name: String,
 }
 
-/// A notification that was sent, in its own words.
+/// A notification that was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SentNotification {
     pub at: Timestamp,
@@ -59,7 +59,7 @@ pub struct SentNotification {
     pub subject: String,
 }
 
-/// A failed try.
+/// A failed attempt of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FailedAttempt {
     pub at: Timestamp,
@@ -95,9 +95,9 @@ pub struct NodeReport {
     pub group: Option<String>,
     pub cluster: Option<String>,
     pub stages: Vec<Span<Stage>>,
-    /// Number of looks at the pods.
+    /// Number of checks of the pods.
     pub polls: usize,
-    /// Looks at which the number of pods of a class changed.
+    /// Checks at which the number of pods of a class changed.
     pub looks: Vec<Look>,
     /// Pods that answers named. An answer names the first five of each class, in alphabetical order.
     pub pods: Vec<Span<SeenPod>>,
@@ -126,7 +126,7 @@ pub(crate) fn summarize(execution: &Execution, events: &[Event]) -> Summary {
     }
 }
 
-/// Removes looks at even distances. The first and the last stay.
+/// Removes checks at even distances. The first and the last stay.
 pub(crate) fn thin(looks: &mut Vec<Look>) {
     let every = looks.len().div_ceil(MOST_LOOKS).max(1);
     let last = looks.len().saturating_sub(1);

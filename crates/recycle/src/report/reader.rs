@@ -1,4 +1,4 @@
-//! Reads the history of an execution event by event.
+//! Reads the history of an execution, event by event.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ struct Answer {
     counts: BTreeMap<String, u32>,
     names: BTreeMap<String, Vec<String>>,
     reason: String,
-    tell: Option<Tell>,
+    notification: Option<Notification>,
     run: Carried,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Tell {
+struct Notification {
     event: String,
     severity: String,
     subject: String,
@@ -93,8 +93,8 @@ impl<'a> Reader<'a> {
     pub(crate) fn read(&mut self, event: &'a Event) {
         match &event.what {
             EventKind::Entered(state) => self.enter(state, event.at),
-            EventKind::Answered(answer) => self.hear(answer, event.at),
-            EventKind::Failed { error, cause } => self.stumble(error, cause, event.at),
+            EventKind::Answered(answer) => self.read_answer(answer, event.at),
+            EventKind::Failed { error, cause } => self.note_failure(error, cause, event.at),
             EventKind::Started(_)
             | EventKind::Scheduled(_)
             | EventKind::MapRun(_)
@@ -116,30 +116,30 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn hear(&mut self, answer: &Value, at: Timestamp) {
+    fn read_answer(&mut self, answer: &Value, at: Timestamp) {
         let answer = Answer::deserialize(answer).unwrap_or_default();
         self.report.node = answer.run.node.clone().or_else(|| self.report.node.take());
         self.report.group = answer.run.group.clone().or_else(|| self.report.group.take());
         self.report
             .notifications
-            .extend(answer.tell.as_ref().map(|tell| SentNotification {
+            .extend(answer.notification.as_ref().map(|sent| SentNotification {
                 at,
-                event: tell.event.clone(),
-                severity: tell.severity.clone(),
-                subject: tell.subject.clone(),
+                event: sent.event.clone(),
+                severity: sent.severity.clone(),
+                subject: sent.subject.clone(),
             }));
         match self.state {
-            "CheckPods" => self.look(answer, at),
+            "CheckPods" => self.note_check(answer, at),
             "EvictPods" => self.note_refusals(answer.reason),
             _ => {}
         }
     }
 
-    fn look(&mut self, answer: Answer, at: Timestamp) {
+    fn note_check(&mut self, answer: Answer, at: Timestamp) {
         self.report.polls += 1;
         self.name_pods(&answer, at);
         let since = answer.run.blockage.and_then(|blockage| blockage.since);
-        let blocks = answer.tell.map(|tell| tell.blocks).unwrap_or_default();
+        let blocks = answer.notification.map(|sent| sent.blocks).unwrap_or_default();
         self.note_blockage(since, blocks, at);
         let counts = answer.counts;
         let looks = &mut self.report.looks;
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Records the reason of `evict-pods` as the blockage, until a notification lists what blocks.
+    /// Records the reason of `evict-pods` as the blockage, until a notification lists the causes.
     fn note_refusals(&mut self, reason: String) {
         if let Some(last) = self.find_blockage().filter(|last| last.what.is_empty()) {
             last.what = vec![reason];
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
         self.report.blocked.last_mut().filter(|last| last.until.is_none())
     }
 
-    fn stumble(&mut self, error: &str, cause: &str, at: Timestamp) {
+    fn note_failure(&mut self, error: &str, cause: &str, at: Timestamp) {
         if self.report.failed_attempts.len() < MOST_FAILED_ATTEMPTS {
             self.report.failed_attempts.push(FailedAttempt {
                 at,

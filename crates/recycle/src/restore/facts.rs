@@ -1,4 +1,4 @@
-//! The facts that a restore is decided by.
+//! Defines the facts that decide a restore.
 
 use jiff::Timestamp;
 
@@ -33,17 +33,17 @@ impl NewMember {
 /// The state of the Node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KubernetesHalf {
-    /// The cluster cannot be asked.
+    /// The cluster cannot be reached.
     Unseen,
     /// There is no Node of this instance.
     Vanished,
-    /// Something has to be taken away from the Node ([`crate::restore::undo::undo_kubernetes`]).
+    /// Something has to be removed from the Node ([`crate::restore::undo::undo_kubernetes`]).
     Undo,
     /// No mark of an execution keeps pods away.
     Clean,
 }
 
-/// The facts that a put-back is decided by.
+/// The facts that decide the next step of a restore.
 #[derive(Debug, Clone)]
 pub struct RestoreFacts<'a> {
     pub id: &'a InstanceId,
@@ -54,19 +54,19 @@ pub struct RestoreFacts<'a> {
     pub kubernetes: KubernetesHalf,
     /// True if the Node has not been Ready for so long that it counts as lost ([`crate::drain::lost`]).
     pub is_lost: bool,
-    /// The members that came after EnterStandby; None if no record says who was there before, or the cluster cannot be asked.
+    /// The members that came after EnterStandby. None if no record lists the members before it, or the cluster cannot be reached.
     pub new_members: Option<&'a [NewMember]>,
-    /// Other instances whose Nodes this put-back has cordoned, or this node's execution keeps from Cluster Autoscaler.
+    /// Other instances whose Nodes this restore has cordoned, or that this node's execution keeps from Cluster Autoscaler.
     pub marked: &'a [NewMember],
-    /// When the Node was marked as being put back; None if it is not.
+    /// The time at which the Node was marked as being restored. None if it is not marked.
     pub queued_since: Option<Timestamp>,
-    /// The Node of the group that is put back first, if that is another one.
+    /// The Node of the group that is restored first, if that is another one.
     pub ahead: Option<&'a NodeName>,
-    /// The members and former members that an execution or put-back of this instance has protected from scale-in.
+    /// The current and earlier members that an execution or restore of this instance has protected from scale-in.
     pub protected: &'a [InstanceId],
-    /// The changes of the group that were made or about to be made.
+    /// The recorded changes of the group. The last one may not have been made.
     pub group_changes: &'a GroupChanges,
-    /// Seconds since the put-back began.
+    /// Seconds since the restore began.
     pub waited: i64,
     /// The number of steps and checks before this one.
     pub steps: u32,

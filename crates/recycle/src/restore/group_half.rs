@@ -13,8 +13,8 @@ use crate::restore::step::{
 use crate::restore::table::{Column, Row, Way, find_row, look_up};
 
 impl RestoreFacts<'_> {
-    /// Returns the step by which this put-back waits for others of its group. None if it may go on, or if the cluster cannot be asked.
-    /// The Node is marked as being put back before the other Nodes are read again, so that of two put-backs each sees the other.
+    /// Returns the step by which this restore waits for other restores of its group. None if it may continue, or if the cluster cannot
+    /// be reached. The Node is marked as being restored before the other Nodes are read again, so that two restores see each other.
     pub(crate) fn wait_in_line(&self) -> Option<RestoreStep> {
         if self.kubernetes != KubernetesHalf::Clean {
             return None;
@@ -23,11 +23,11 @@ impl RestoreFacts<'_> {
             return Some(RestoreStep::Queue);
         }
         let node = self.ahead.filter(|_| self.waited < i64::from(LINE_PATIENCE))?;
-        let why = format!("node {node} of its group is put back first");
+        let why = format!("node {node} of the same group is restored first");
         Some(RestoreStep::Wait(STEP_WAIT, why))
     }
 
-    /// Checks whether there is time and a step left for a way back that is not open yet.
+    /// Checks whether the restore has time and steps left to wait for the group.
     #[must_use]
     pub fn has_time(&self) -> bool {
         self.waited < i64::from(PATIENCE) && self.steps < MOST_STEPS
@@ -44,13 +44,13 @@ impl RestoreFacts<'_> {
         let (Some(instance), Some(member)) = (living, group.member(self.id)) else {
             return Place::Lost;
         };
-        let ours = instance.tags.contains_key(STANDBY_TAG);
+        let is_own = instance.tags.contains_key(STANDBY_TAG);
         match member.lifecycle_state.as_str() {
             "Standby" if instance.was_stopped() => Place::Foreign,
             _ if self.kubernetes == KubernetesHalf::Vanished || self.is_lost => Place::Lost,
             "InService" => Place::InService,
-            "Standby" if ours => Place::Standby,
-            "EnteringStandby" if ours => Place::OnTheWay(member.lifecycle_state.clone()),
+            "Standby" if is_own => Place::Standby,
+            "EnteringStandby" if is_own => Place::OnTheWay(member.lifecycle_state.clone()),
             state if state.starts_with("Pending") => Place::OnTheWay(state.to_owned()),
             "Standby" | "EnteringStandby" => Place::Foreign,
             _ => Place::Lost,
@@ -73,7 +73,7 @@ impl RestoreFacts<'_> {
                 Row::Free | Row::AtMaximum | Row::AtMinimum | Row::Fixed => Stuck::AtMaximum,
             });
         }
-        // The replacement is kept empty until it goes. It is also the member that a trim of the group may take.
+        // The replacement is kept empty until it is terminated. It is also the member that the group may terminate if it is too large.
         let dropped = replacement.filter(|_| matches!(way, Way::DropThenExit | Way::ExitThenDrop));
         let step = match (way, dropped) {
             (Way::LowerThenExit, _) => RestoreStep::Lower { from: group.desired },
@@ -88,7 +88,7 @@ impl RestoreFacts<'_> {
     }
 
     /// Decides the steps once the instance is back in service.
-    /// The group gets the size that it had, if that costs no pod, and the marks of the put-back go.
+    /// The group gets its earlier size, if that costs no pod. The marks of the restore are removed.
     pub(crate) fn settle(&self, group: &Group) -> RestoreStep {
         let replacement = self.find_replacement(group);
         let column = self.column(group, replacement);
@@ -111,7 +111,7 @@ impl RestoreFacts<'_> {
                 (Column::Empty | Column::Stays, _) => {}
             }
         }
-        // The group took back the capacity that ExitStandby had added, and would choose itself which member goes.
+        // The desired capacity is lower than after ExitStandby. Without a step here, the group would choose the member to terminate.
         let has_trimmed = exited_from == Some(group.desired) && count(group) > group.desired;
         if has_trimmed && self.has_time() {
             let dropped = replacement.filter(|_| column == Column::Empty);
@@ -128,9 +128,9 @@ impl RestoreFacts<'_> {
         }
         let note = is_larger.then(|| {
             let why = match (column, self.new_members) {
-                (Column::Stays, None) => "nobody can tell whether its replacement has pods",
+                (Column::Stays, None) => "it is unknown whether its replacement has pods",
                 (Column::Stays, Some(_)) => "its replacement has pods",
-                (Column::NotLaunched | Column::Empty, _) => "its replacement did not go in time",
+                (Column::NotLaunched | Column::Empty, _) => "its replacement was not terminated in time",
             };
             format!(
                 "group {} is one larger than before, desired capacity {}: {why}",
@@ -141,7 +141,7 @@ impl RestoreFacts<'_> {
     }
 
     /// Returns the step that has to come before the group's size changes, if there is one.
-    /// The replacement that is to go is cordoned, so that it stays empty. All other members are protected from scale-in.
+    /// The replacement that is terminated next is cordoned, so that it stays empty. All other members are protected from scale-in.
     fn prepare(&self, group: &Group, dropped: Option<&NewMember>) -> Option<RestoreStep> {
         if let Some(new_member) = dropped.filter(|new_member| !new_member.is_cordoned()) {
             return Some(RestoreStep::CordonReplacement(new_member.instance.clone()));
@@ -151,7 +151,7 @@ impl RestoreFacts<'_> {
         (!exposed.is_empty()).then_some(RestoreStep::Protect(exposed))
     }
 
-    /// Ends the put-back, unless the Node has still to be checked. `note` says what in the group is not as it was.
+    /// Ends the restore, unless the Node still has to be checked. `note` says how the group differs from before.
     pub(crate) fn end(&self, end: RestoreStep, note: Option<String>) -> RestoreStep {
         self.clean_up(match (self.kubernetes, self.has_time()) {
             (KubernetesHalf::Unseen, true) => wait_for_cluster(),
@@ -160,7 +160,7 @@ impl RestoreFacts<'_> {
         })
     }
 
-    /// Removes marks first and protection last. Every end of a put-back comes through here.
+    /// Removes marks first and protection last. Every restore ends through this function.
     pub(crate) fn clean_up(&self, end: RestoreStep) -> RestoreStep {
         let id = self.id.as_str();
         let is_left = matches!(end, RestoreStep::LeaveInStandby(_));
@@ -173,7 +173,7 @@ impl RestoreFacts<'_> {
             .filter(|new_member| {
                 let is_cordoned = new_member.annotation(CORDONED_FOR_ANNOTATION) == Some(id);
                 let is_reserved = new_member.annotation(REPLACEMENT_FOR_ANNOTATION) == Some(id);
-                // Another execution can go on from Standby, with the replacement that is reserved.
+                // Another execution can resume from Standby, with the reserved replacement.
                 let node = new_member.node.as_ref();
                 let is_kept = node.is_some_and(|node| is_kept_for(node, self.id));
                 is_cordoned || is_kept || (is_reserved && !is_left)
@@ -197,8 +197,8 @@ impl RestoreFacts<'_> {
         }
     }
 
-    /// Returns the newcomer that stands in for the node: it is in service, and not reserved for another node.
-    /// A newcomer that is reserved for this node comes first, then an empty one.
+    /// Returns the new member that replaces the node: it is in service, and not reserved for another node.
+    /// A new member that is reserved for this node comes first, then an empty one.
     fn find_replacement(&self, group: &Group) -> Option<&NewMember> {
         let new_members = self.new_members.unwrap_or_default().iter();
         new_members
@@ -220,18 +220,18 @@ impl RestoreFacts<'_> {
         let Some(new_members) = self.new_members.filter(|_| !self.group_changes.has_paid(group)) else {
             return Column::Stays;
         };
-        // A newcomer that is not in service yet may have pods already. It would go first if the group were made smaller.
+        // A new member that is not in service yet may already have pods. The group would terminate it first if it were made smaller.
         let mut new_members = new_members.iter();
-        let may_have_come = new_members.any(|new_member| self.may_have_come_for_us(new_member));
+        let may_have_pods = new_members.any(|new_member| self.may_be_the_replacement(new_member));
         match replacement {
             Some(new_member) if new_member.has_pods => Column::Stays,
             Some(_) => Column::Empty,
-            None if !may_have_come && group.in_service() < group.desired => Column::NotLaunched,
+            None if !may_have_pods && group.in_service() < group.desired => Column::NotLaunched,
             None => Column::Stays,
         }
     }
 
-    fn may_have_come_for_us(&self, new_member: &NewMember) -> bool {
+    fn may_be_the_replacement(&self, new_member: &NewMember) -> bool {
         new_member.has_pods
             && !is_leaving(&new_member.lifecycle_state)
             && !self.is_reserved_for_others(new_member)

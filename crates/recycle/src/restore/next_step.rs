@@ -1,9 +1,9 @@
-//! The put-back: the one next step by which a node that could not be recycled becomes again what it was.
+//! Decides the next step of a restore. A restore returns a node that could not be recycled to its earlier state.
 //!
-//! Two halves that need not wait for each other: on the Node what we wrote is taken away; in the group the instance comes back into
-//! service by a table ([`look_up`](crate::restore::table::look_up)). Each step looks at what is there now and at what was recorded
-//! before the calls ([`GroupChange`]), so that it may be repeated after a crash at any point. Nothing here starts a pod's end: only a
-//! replacement without pods goes.
+//! A restore has two independent halves. On the Node, it removes what an execution wrote. In the group, it returns the instance to
+//! service by a table ([`look_up`](crate::restore::table::look_up)). Each step is decided from live state, and from the changes that
+//! were recorded before the calls ([`GroupChange`]). So a step can be repeated after a crash at any point. A restore ends no pod. It
+//! terminates only a replacement without pods.
 
 use jiff::Timestamp;
 
@@ -12,11 +12,11 @@ use crate::records::restore_log::{GaveUp, GroupChange, GroupChanges};
 use crate::restore::facts::{KubernetesHalf, RestoreFacts};
 use crate::restore::step::{LONG_WAIT, Place, RestoreStep, Stuck, wait_for_cluster};
 
-/// Seconds for which the cluster is asked before the group's half begins without it.
+/// Seconds to wait for an unreachable cluster before the group's half begins without it.
 pub const CLUSTER_PATIENCE: u32 = 120;
 
-/// Seconds until a way back that was refused is tried again.
-/// A try takes half an hour. In that time no other execution can have the node, and no other node of its group the turn.
+/// Seconds until a refused restore is attempted again.
+/// An attempt takes half an hour. In that time no other execution can claim the node, and no other node of its group is admitted.
 pub const REFUSED_PATIENCE: i64 = 6 * 3_600;
 
 #[must_use]
@@ -49,7 +49,7 @@ pub fn next_restore_step(restore_facts: &RestoreFacts<'_>) -> RestoreStep {
 }
 
 impl GaveUp {
-    /// Checks whether another try is pointless for now, given that `step` would be the next one.
+    /// Checks whether another attempt is pointless for now, given that `step` would be the next one.
     #[must_use]
     pub fn is_final(self, step: &RestoreStep, now: Timestamp) -> bool {
         let is_end = matches!(step, RestoreStep::LeaveInStandby(_) | RestoreStep::Report(_));
@@ -59,7 +59,7 @@ impl GaveUp {
 
 impl GroupChanges {
     /// Checks whether the group was made one smaller again, as far as the group shows that.
-    /// The desired capacity tells whether a call took effect whose answer was lost.
+    /// If the answer to a call was lost, the desired capacity shows whether the call took effect.
     pub(crate) fn has_paid(&self, group: &Group) -> bool {
         self.0
             .iter()

@@ -1,14 +1,14 @@
-//! The steps of a restore.
+//! Defines the steps of a restore, and its limits.
 
 use crate::base::ids::InstanceId;
 use crate::cluster::group::Group;
 
-/// The next step of a put-back.
+/// The next step of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestoreStep {
-    /// Take from the Node what an execution wrote.
+    /// Remove from the Node what an execution wrote.
     UndoKubernetes,
-    /// Write on the Node that it is being put back.
+    /// Mark the Node as being restored.
     Queue,
     /// Protect these members from scale-in.
     Protect(Vec<InstanceId>),
@@ -24,25 +24,25 @@ pub enum RestoreStep {
         /// The desired capacity before it.
         from: u32,
     },
-    /// Take from these members' Nodes the put-back's cordon and the mark that keeps them from Cluster Autoscaler.
-    /// The reservation goes, too, unless another execution may go on with it.
+    /// Remove the restore's cordon from these members' Nodes, and the mark that keeps them from Cluster Autoscaler.
+    /// Also remove the reservation, unless another execution may resume with it.
     ReleaseReplacements {
         new_members: Vec<InstanceId>,
         /// True if the reservation is removed.
         reservation: bool,
     },
-    /// Take away the protection that the execution or the put-back gave these members.
+    /// Remove the protection that the execution or the restore gave these members.
     Unprotect(Vec<InstanceId>),
-    /// TerminateInstanceInAutoScalingGroup of a dead member in Standby, so that its group forgets it. No health check reaches it there.
+    /// TerminateInstanceInAutoScalingGroup of a dead member in Standby, where the group does not check its health.
     ForgetDead,
     /// Wait this many seconds, for the reason in the text.
     Wait(u32, String),
-    /// The node is what it was. The text says what is not, if anything.
+    /// The node is restored. The text says how the group differs from before, if it does.
     Done(Option<String>),
-    /// There is no legal way back, for this reason.
+    /// The instance cannot leave Standby, for this reason.
     LeaveInStandby(Stuck),
-    /// The node is lost, has no group, cannot be seen, was stopped as asked, or is in Standby without an execution's doing.
-    /// Nothing more is done to it. The text says what is not as it was in its group, if anything.
+    /// The node is lost, has no group, cannot be seen, was stopped as asked, or was put into Standby by an operator or another tool.
+    /// The restore does nothing more to it. The text says how its group differs from before, if it does.
     Report(Option<String>),
 }
 
@@ -51,9 +51,9 @@ pub enum RestoreStep {
 pub enum Stuck {
     AtMaximum,
     LaunchSuspended,
-    /// The instance does not run; holds its state.
+    /// The instance is not running. Holds its state.
     NotRunning(String),
-    /// The way back did not open in time.
+    /// The instance could not leave Standby in time.
     TooLong,
 }
 
@@ -69,13 +69,16 @@ impl Stuck {
         } = group;
         match self {
             Self::AtMaximum => format!(
-                "group {name} has minimum {min}, desired capacity {desired} and maximum {max}, which allow no way back"
+                "group {name} has minimum {min}, desired capacity {desired} and maximum {max}, so the instance cannot leave Standby"
             ),
             Self::LaunchSuspended => format!(
-                "the process Launch of group {name} is suspended, without which AWS lets nobody out of Standby"
+                "the process Launch of group {name} is suspended, and without it AWS lets no instance leave Standby"
             ),
             Self::NotRunning(state) => format!("the instance is {state}"),
-            Self::TooLong => format!("the way back was not open within {} minutes", PATIENCE / 60),
+            Self::TooLong => format!(
+                "the instance could not leave Standby within {} minutes",
+                PATIENCE / 60
+            ),
         }
     }
 }
@@ -114,33 +117,33 @@ impl RestoreStep {
     }
 
     /// Checks whether the step changes the group's size or prepares that.
-    /// Two such put-backs of one group at the same time would take each other's changes for their own.
+    /// Two such restores of one group at the same time would take each other's changes for their own.
     pub(crate) fn changes_group(&self) -> bool {
         self.kind() == Kind::Group
     }
 }
 
-/// Seconds that a put-back may take before the node is left where it is: half an hour.
-/// In that time a launch that is under way comes or fails, and a busy group calms down.
+/// Seconds that a restore may take before the node is left where it is: half an hour.
+/// In that time a launch that is under way succeeds or fails, and a busy group calms down.
 pub const PATIENCE: u32 = 1_800;
 
-/// Seconds for which a put-back waits for other put-backs of the group. The sweep takes up a crashed one in that time.
+/// Seconds for which a restore waits for other restores of the group. In that time the sweep resumes a crashed one.
 pub const LINE_PATIENCE: u32 = 900;
 
 /// Seconds between two steps, enough for Auto Scaling to show the effect of the last one.
 pub const STEP_WAIT: u32 = 10;
 
-/// Seconds between two checks of something that takes its time: half an hour has 30 of them.
+/// Seconds between two checks of something slow. Half an hour has 30 of them.
 pub const LONG_WAIT: u32 = 60;
 
-/// The number of steps and checks after which a put-back gives up: 30 checks and 10 steps, twice as many as any way needs.
+/// The number of steps and checks after which a restore gives up: 30 checks and 10 steps, twice as many as any restore needs.
 /// The execution's history has no room for more.
 pub const MOST_STEPS: u32 = 40;
 
 pub(crate) enum Place {
     /// The instance is gone, is not a member or is leaving its group; or its Node is gone or counts as lost.
     Lost,
-    /// The instance is in Standby, but no execution put it there, or it was stopped as asked and stays there.
+    /// The instance is in Standby, but no execution put it there, or it was stopped as asked.
     Foreign,
     OnTheWay(String),
     Standby,
@@ -148,7 +151,7 @@ pub(crate) enum Place {
 }
 
 pub(crate) fn wait_for_cluster() -> RestoreStep {
-    RestoreStep::Wait(LONG_WAIT, "the cluster cannot be asked".to_owned())
+    RestoreStep::Wait(LONG_WAIT, "the cluster cannot be reached".to_owned())
 }
 
 /// Counts the members that count towards the desired capacity.

@@ -1,6 +1,6 @@
-//! The sweep: which nodes carry something of ours, and whether anybody still works on them.
+//! Finds the nodes that carry marks of recycle-eks, and decides whether the sweep may work on them.
 //!
-//! How a node is put back, it does not decide: that is the put-back's, whoever asks for it.
+//! The steps of a restore are the same for a sweep and for an execution. [`crate::restore::next_step`] decides them.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::input::urgency::Urgency;
 use crate::records::claim::{Claim, ClaimDecision, Phase, StoredClaim, decide_claim, is_forgotten};
 use crate::records::owner::Owner;
 
-/// The number of nodes that one sweep works on. Each may take 412 history events (44 steps of a put-back, a question about the owner,
+/// The number of nodes that one sweep works on. Each may take 412 history events (44 steps of a restore, a question about the owner,
 /// a notification). An execution has room for 25,000.
 pub const MOST_NODES: usize = 40;
 /// Seconds between two sweeps, as in the module's rule.
@@ -29,11 +29,11 @@ pub const LONGEST_CALL: i64 = 300;
 
 /// The prefix of the names of executions that a sweep starts for a member that this installation's hook holds.
 pub const BY_HOOK: &str = "hook";
-/// The prefix of the names of executions that a sweep starts for a node that a person has tainted.
+/// The prefix of the names of executions that a sweep starts for a node that an operator has tainted.
 pub const BY_REQUEST: &str = "request";
 
 /// Returns the cause that distinguishes the execution that a sweep starts for a node from earlier ones.
-/// It consists of the quarter of an hour, and of the execution whose work the new one goes on with.
+/// It consists of the quarter of an hour, and of the previous execution, if the new one resumes its work.
 /// All sweeps of a quarter of an hour find the same cause. So an execution that cannot begin is not started again by the sweep
 /// that its own end triggers.
 #[must_use]
@@ -45,14 +45,14 @@ pub fn find_cause(previous: Option<&Claim>, now: Timestamp) -> String {
     )
 }
 
-/// Checks whether the execution that held this claim has drained the member and let go of it.
+/// Checks whether the execution that held this claim has drained the member and completed its work.
 /// In that case the group waits for another tool's hook.
 #[must_use]
 pub fn is_done_with(previous: &Claim, owner: Option<&Owner>) -> bool {
     previous.phase == Phase::Disposing && owner.is_some_and(|owner| owner.status == "SUCCEEDED")
 }
 
-/// Checks whether a person's taint has started this execution. Such an execution answers the taint however it ends.
+/// Checks whether a sweep has started this execution for an operator's taint. The taint counts as answered, whatever the outcome.
 #[must_use]
 pub fn is_by_request(execution: &ExecutionArn) -> bool {
     let name = execution.as_str().rsplit(':').next();
@@ -63,7 +63,7 @@ pub fn is_by_request(execution: &ExecutionArn) -> bool {
 /// The tags that mark an instance because of the instance itself, not because of another one.
 pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, RESTORE_LOG_TAG, GAVE_UP_TAG];
 
-/// Returns every instance for which something of recycle-eks is left on a Node or an instance, or which a person's taint asks for.
+/// Returns every instance for which something of recycle-eks is left on a Node or an instance, or that an operator's taint requests.
 /// `recycle-eks:stopped`, `recycle-eks:detached` with the taint of that name, and `recycle-eks/replacement-for` do not count:
 /// they are results.
 #[must_use]
@@ -96,12 +96,12 @@ fn is_marked(node: &NodeFacts) -> bool {
     annotations.iter().any(|key| node.annotations.contains_key(*key))
         || node.labels.contains_key(GROUP_LABEL)
         || node.is_requested()
-        // A taint whose value or effect differs was changed by a person or another tool, and belongs to them.
+        // A taint whose value or effect differs was changed by an operator or another tool, and stays.
         || node.instance.as_ref().is_some_and(|instance| node.taints.contains(&draining_taint(instance)))
 }
 
 /// Checks whether the instance was stopped or detached as asked.
-/// If so, the sweep removes what the execution has left, and no person has to do anything.
+/// If so, the sweep removes the marks of the execution, and an operator has nothing to do.
 #[must_use]
 pub fn is_result(node: Option<&NodeFacts>, instance: &Instance, lifecycle_state: Option<&str>) -> bool {
     let is_draining = node.is_some_and(|node| node.taints.contains(&draining_taint(&instance.id)));
@@ -120,10 +120,10 @@ pub fn take_turns(
     now: Timestamp,
 ) -> Vec<InstanceId> {
     let unclaimed = held.difference(&leftovers).cloned().collect();
-    let mut turns = rotate(unclaimed, now);
-    turns.extend(rotate(leftovers.into_iter().collect(), now));
-    turns.truncate(MOST_NODES);
-    turns
+    let mut chosen = rotate(unclaimed, now);
+    chosen.extend(rotate(leftovers.into_iter().collect(), now));
+    chosen.truncate(MOST_NODES);
+    chosen
 }
 
 fn rotate(mut ids: Vec<InstanceId>, now: Timestamp) -> Vec<InstanceId> {
@@ -138,7 +138,7 @@ fn rotate(mut ids: Vec<InstanceId>, now: Timestamp) -> Vec<InstanceId> {
 /// The decision of a sweep about the claim of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeftoverDecision {
-    /// The claim is this sweep's: put the node back.
+    /// The claim is this sweep's: restore the node.
     RestoreState,
     /// No execution works on the node: make the claim this sweep's. Holds the claim that was there, if there was one.
     Claim(Option<Claim>),
@@ -148,7 +148,7 @@ pub enum LeftoverDecision {
     Wait(u32),
     /// An execution works on the node, or the claim belongs to another installation or version. The text says which.
     Leave(String),
-    /// The annotation is not a claim; a person has to remove it.
+    /// The annotation is not a claim. An operator has to remove it.
     Unreadable(String),
 }
 
@@ -179,7 +179,7 @@ pub fn judge_leftover(
         ClaimDecision::AskOwner(owner) => LeftoverDecision::AskOwner(owner),
         // A sweep has the lowest urgency, so that no claim is less urgent.
         ClaimDecision::TakeOver(claim) => {
-            LeftoverDecision::Leave(format!("{} works on it", claim.fence.execution))
+            LeftoverDecision::Leave(format!("{} works on this node", claim.fence.execution))
         }
         ClaimDecision::Duplicate(reason) => LeftoverDecision::Leave(reason),
         // Another installation, or a newer version, may be at work under this claim. Its own sweep works on its nodes.
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_times_are_those_of_the_module() {
+    fn the_times_match_the_terraform_module() {
         let rule = format!("\"rate({} minutes)\"", INTERVAL / 60);
         assert!(
             include_str!("../../../../terraform/sweep.tf").contains(&rule),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_ours_on_a_node_names_its_instance() {
+    fn marks_on_a_node_name_its_instance() {
         let itself = node("a").instance.unwrap().to_string();
         for key in [
             CLAIM_ANNOTATION,
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_ours_on_an_instance_names_it_unless_it_is_gone() {
+    fn marks_on_an_instance_name_it_unless_it_is_gone() {
         for key in OWN_TAGS {
             assert_eq!(found(&[], &[with_tag(key, "x")]), [crate::fixtures::OLD], "{key}");
             let gone = Instance {
@@ -291,11 +291,11 @@ mod tests {
         let node = with_annotation(CORDONED_FOR_ANNOTATION, OTHER);
         assert_eq!(found(&[node], &[]), [OTHER]);
         assert_eq!(found(&[], &[with_tag(PROTECTED_FOR_TAG, OTHER)]), [OTHER]);
-        assert!(found(&[with_annotation(CORDONED_FOR_ANNOTATION, "nobody")], &[]).is_empty());
+        assert!(found(&[with_annotation(CORDONED_FOR_ANNOTATION, "no id")], &[]).is_empty());
     }
 
     #[test]
-    fn a_request_is_answered_by_the_executions_of_its_name_alone() {
+    fn only_executions_named_for_a_request_answer_it() {
         let arn = |name: &str| ARN.replace("run-1", name).parse().unwrap();
         let started = Start::new(BY_REQUEST, &id(OTHER), "a sweep");
         assert!(is_by_request(&arn(&started.name)));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_no_leftovers() {
+    fn results_are_not_leftovers() {
         let node = with_annotation(REPLACEMENT_FOR_ANNOTATION, OTHER);
         let detached = NodeFacts {
             taints: vec![detached_taint(&id(crate::fixtures::OLD))],
@@ -350,13 +350,13 @@ mod tests {
     }
 
     #[test]
-    fn one_sweep_after_the_other_sees_to_all_of_too_many() {
+    fn successive_sweeps_cover_more_nodes_than_one_sweep_can() {
         let ids: BTreeSet<InstanceId> = (0..100).map(|n| id(&format!("i-{n:017x}"))).collect();
         let mut seen = BTreeSet::new();
         for sweep in 0..3 {
-            let turn = take_turns(ids.clone(), &BTreeSet::new(), at(sweep * INTERVAL));
-            assert_eq!(turn.len(), MOST_NODES);
-            seen.extend(turn);
+            let chosen = take_turns(ids.clone(), &BTreeSet::new(), at(sweep * INTERVAL));
+            assert_eq!(chosen.len(), MOST_NODES);
+            seen.extend(chosen);
         }
         assert_eq!(seen, ids);
         let few: BTreeSet<InstanceId> = ids.into_iter().take(3).collect();
@@ -367,24 +367,24 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_hook_holds_unclaimed_is_seen_to_before_all_others() {
+    fn unclaimed_members_that_a_hook_holds_come_first() {
         let ids = |from: u32, to: u32| -> BTreeSet<InstanceId> {
             (from..to).map(|n| id(&format!("i-{n:017x}"))).collect()
         };
         let (leftovers, held) = (ids(0, 100), ids(90, 130));
-        let turns = take_turns(leftovers, &held, at(0));
-        assert_eq!(turns.len(), MOST_NODES);
+        let chosen = take_turns(leftovers, &held, at(0));
+        assert_eq!(chosen.len(), MOST_NODES);
         let unclaimed = ids(100, 130);
         assert!(
-            turns.iter().take(30).all(|id| unclaimed.contains(id)),
-            "{turns:?}"
+            chosen.iter().take(30).all(|id| unclaimed.contains(id)),
+            "{chosen:?}"
         );
-        let turns = take_turns(ids(0, 3), &ids(1, 5), at(0));
-        assert_eq!(turns.into_iter().collect::<BTreeSet<_>>(), ids(0, 5));
+        let chosen = take_turns(ids(0, 3), &ids(1, 5), at(0));
+        assert_eq!(chosen.into_iter().collect::<BTreeSet<_>>(), ids(0, 5));
     }
 
     #[test]
-    fn however_often_sweeps_come_one_start_is_made_in_a_quarter_of_an_hour_and_for_each_that_ended() {
+    fn sweeps_start_one_execution_per_quarter_of_an_hour_and_per_ended_execution() {
         let quarter = |seconds| find_cause(None, at(seconds));
         assert_eq!(quarter(0), quarter(INTERVAL - 1));
         assert_ne!(quarter(0), quarter(INTERVAL));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_well_after_the_drain_left_nothing_to_do() {
+    fn an_execution_that_succeeded_after_the_drain_leaves_nothing_to_do() {
         let owner = |status: &str| Owner {
             execution: ARN.parse().unwrap(),
             status: status.to_owned(),
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_taken_over_only_from_one_who_has_ended_for_a_while() {
+    fn a_claim_is_taken_over_only_some_time_after_its_owner_has_ended() {
         let me: Fence = format!("{}#0", ARN.replace("run-1", "sweep-1")).parse().unwrap();
         let theirs = claim(Phase::Draining);
         let mine = Claim {
@@ -433,9 +433,9 @@ mod tests {
         let now = 1_000;
         let cases = [
             ("no claim", None, None, LeftoverDecision::Claim(None)),
-            ("our own", known(&mine), None, LeftoverDecision::RestoreState),
+            ("its own", known(&mine), None, LeftoverDecision::RestoreState),
             (
-                "nobody was asked",
+                "the owner was not asked about",
                 known(&theirs),
                 None,
                 LeftoverDecision::AskOwner(fence(0).execution),
@@ -465,7 +465,7 @@ mod tests {
                 taken,
             ),
             (
-                "somebody's text",
+                "another tool's text",
                 Some(StoredClaim::Unreadable("x".to_owned())),
                 None,
                 LeftoverDecision::Unreadable("x".to_owned()),

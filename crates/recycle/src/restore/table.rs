@@ -1,4 +1,4 @@
-//! The table of a restore: what to do, by the sizes of the group and the state of the replacement.
+//! Defines the table of a restore: the calls by which the instance leaves Standby, by the group's sizes and the replacement's state.
 
 use crate::cluster::group::Group;
 
@@ -13,7 +13,7 @@ pub enum Row {
     AtMinimum,
     /// m = d = M
     Fixed,
-    /// The process Launch is suspended: AWS lets no instance out of Standby.
+    /// The process Launch is suspended. Without it, AWS lets no instance leave Standby.
     LaunchSuspended,
 }
 
@@ -22,13 +22,13 @@ pub enum Row {
 pub enum Column {
     /// The replacement is not in service: not launched, or still on its way.
     NotLaunched,
-    /// The replacement is there, without pods other than finished ones and those of DaemonSets and mirrors.
+    /// The replacement is in service, without pods other than finished ones and those of DaemonSets and mirrors.
     Empty,
-    /// The replacement has pods or cannot be checked, or none is due. Nothing is taken away.
+    /// The replacement has pods or cannot be checked, or none is due. No member is terminated.
     Stays,
 }
 
-/// The sequence of calls by which the instance comes back.
+/// The sequence of calls by which the instance returns to service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// SetDesiredCapacity(d-1), then ExitStandby makes it d.
@@ -45,7 +45,7 @@ pub enum Way {
     Stay,
 }
 
-/// Looks up the table of the put-back: returns the cell of this row and column.
+/// Returns the cell of this row and column.
 #[must_use]
 pub fn look_up(row: Row, column: Column) -> Way {
     match (row, column) {

@@ -1,4 +1,4 @@
-//! What a restore removes from the Node.
+//! Decides what a restore removes from the Node.
 
 use crate::base::names::{DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, PROGRESS_ANNOTATION};
 use crate::cluster::autoscaler::{ScaleDown, let_go_of_old_node};
@@ -8,12 +8,12 @@ use crate::records::node_record::Record;
 /// The value of the balancers' label if the execution has set it.
 pub const EXCLUDED: &str = "true";
 
-/// The changes that a put-back makes on a Node.
-/// It takes away only values that an execution wrote and that are unchanged, and a person's request and end of the drain.
+/// The changes that a restore makes on a Node.
+/// It removes values that an execution wrote and that are unchanged. It also removes an operator's request and end of the drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undo {
     /// The taints that stay. None if there is no taint to remove: the draining taint, the out-of-service taint of recycle-eks,
-    /// or a person's request taint.
+    /// or an operator's request taint.
     pub taints: Option<Vec<Taint>>,
     pub uncordon: bool,
     pub annotations: Vec<&'static str>,
@@ -24,13 +24,13 @@ pub struct Undo {
     pub record: Option<Record>,
 }
 
-/// Decides what to take from a Node. None if only claim, record and group label are left, which go last.
+/// Decides what to remove from a Node. None if only claim, record and group label are left, which go last.
 /// `taint` is the taint that the execution set.
 ///
 /// The execution has set a cordon if three things hold: the record says that it drained the node, the cordon was not there before,
 /// and no other field manager has written the field since.
 ///
-/// Cluster Autoscaler lists members in Standby, too. So the annotation that keeps it away stays until the node is out of Standby.
+/// Cluster Autoscaler also lists members in Standby. So the annotation that keeps it away stays until the node is out of Standby.
 #[must_use]
 pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Option<Undo> {
     let record = node.record();

@@ -1,9 +1,9 @@
-//! May the next node of a group start? Checks the end of the rotation, a paused group, and the pauses between nodes and tries.
+//! Decides whether the next node of a group may start: checks the end of the rotation, a paused group, and pauses.
 //!
-//! A rotation asks before each of its nodes. Failures are judged in `attempts.rs`, and the first replacement in `canary.rs`.
+//! A rotation asks before each of its nodes. `attempts.rs` judges failures, and `canary.rs` judges the first replacement.
 //!
-//! Nothing is remembered from one question to the next: what has begun, what has failed and how the first replacement came out, the world
-//! says. A rotation that is started again, or redriven, goes on from there.
+//! Each check reads live state: the nodes that have begun, the nodes that have failed, and the first replacement. No check depends on
+//! an earlier one. So a rotation that is started again, or redriven, continues from the live state.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use crate::rotation::request::Trigger;
 use crate::rotation::terms::{Part, Terms};
 
 /// Seconds that a node waits for one reason before it and the nodes after it are left for the next rotation.
-/// Also the longest wait between two looks.
+/// Also the longest wait between two checks.
 pub(crate) const LONGEST_WAIT: u32 = 86_400;
 
 /// Seconds for which a node waits for evicted pods to find a place.
@@ -28,13 +28,13 @@ pub(crate) const LONGEST_WAIT: u32 = 86_400;
 /// Every further node would make the shortage worse.
 pub(crate) const LONGEST_PENDING: u32 = 3_600;
 
-/// Seconds for which a node waits for an earlier node that has neither begun nor been tried.
+/// Seconds for which a node waits for an earlier node without any execution.
 /// A node that may begin asks and begins at once.
-/// The retries of its Tasks last no longer (`terraform/state-machine.tf`: ten minutes of waiting, and eleven tries of 90 seconds).
+/// The retries of its Tasks last no longer (`terraform/state-machine.tf`: ten minutes of waiting, and eleven attempts of 90 seconds).
 pub(crate) const LONGEST_BEGIN: u32 = 1_800;
 
-/// The fewest seconds between a failed try and the next.
-/// A node that was put back needs time to settle, and the cause of a failure is seldom gone at once.
+/// The fewest seconds between a failed attempt and the next.
+/// A restored node needs time to settle, and the cause of a failure seldom disappears at once.
 pub(crate) const SHORTEST_RETRY: u32 = 60;
 
 /// Characters of the text about a duplicate, which holds the other execution's ARN.
@@ -50,13 +50,13 @@ const LONGEST_WHY: usize = 240;
 pub enum WaitReason {
     /// An operator has paused the group.
     Paused,
-    /// An earlier node is about to begin or to be tried again.
+    /// An earlier node is about to begin its first or next attempt.
     Beginning,
     /// An execution is working on an earlier node, whose replacement, the group's first, is not known yet.
     Canary,
     /// Pods that the rotation evicted are still Pending.
     Pending,
-    /// The execution of this try, which has the same name, still runs.
+    /// The execution of this attempt, which has the same name, still runs.
     Execution,
 }
 
@@ -75,22 +75,22 @@ pub struct WaitingNode {
     pub instance_id: InstanceId,
     /// Position among the group's nodes, from 0.
     pub index: usize,
-    /// The time of its first question, or of the end of its last failed try.
+    /// The time of its first check, or of the end of its last failed attempt.
     pub began_at: Timestamp,
-    /// Seconds of waiting in all. Pauses between nodes or tries do not count.
+    /// Seconds of waiting in all. Pauses between nodes or attempts do not count.
     pub waited: u32,
     /// The reason of the last wait.
     pub waits_for: Option<WaitReason>,
     /// Seconds of waiting for `waits_for`.
     #[serde(default)]
     pub waited_for_it: u32,
-    /// Number of this try, from 1.
+    /// Number of this attempt, from 1.
     pub attempt: u32,
-    /// Status of the last try's execution.
+    /// Status of the last attempt's execution.
     pub status: Option<String>,
-    /// Error name of the last try, if it had one.
+    /// Error name of the last attempt, if it had one.
     pub error: Option<String>,
-    /// Whether an execution with the name of this try exists already.
+    /// Whether an execution with the name of this attempt already exists.
     #[serde(default)]
     pub exists: bool,
 }
@@ -113,7 +113,7 @@ impl WaitingNode {
     }
 }
 
-/// The end of a node that is not started, or not tried again. It stands in the rotation's output.
+/// The end of a node that is not started, or gets no further attempt. It is part of the rotation's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ended {
     /// `recycled`, `failed` or `left`.
@@ -132,7 +132,7 @@ pub enum Admission {
     Wait(WaitReason, String),
     /// Waits for an execution that is working on an earlier node, however long that takes.
     Await(String),
-    /// Waits for so many seconds: the pause that the input asks for, or the pause between two tries.
+    /// Waits for so many seconds: the pause that the input asks for, or the pause between two attempts.
     Pause(u32),
     /// Leaves this node. The next node may start.
     Skip(Ended),
@@ -157,7 +157,7 @@ impl Ended {
         Self::new("left", why, Some(error))
     }
 
-    /// Turns the end into `failed` if the last try failed, whatever prevents the next try.
+    /// Changes the end to `failed` if the last attempt failed, whatever prevents the next one.
     /// An end under an error's name stays as it is.
     pub(crate) fn after(self, waiting_node: &WaitingNode) -> Self {
         match &waiting_node.status {
@@ -175,7 +175,7 @@ impl Ended {
 pub fn judge_end_before(output: Option<&Value>) -> Ended {
     let field = |name: &str| output?.get(name)?.as_str();
     if field("outcome") != Some("duplicate") {
-        return Ended::left("its execution has ended before");
+        return Ended::left("its execution had already ended");
     }
     let mut why = format!("duplicate: {}", field("reason").unwrap_or_default());
     cut_text(&mut why, LONGEST_DUPLICATE);
@@ -200,22 +200,22 @@ impl Admission {
 }
 
 /// Returns the seconds to wait next: half of what was waited so far, from [`SHORTEST_WAIT`] to [`LONGEST_WAIT`].
-/// A day of waiting takes 20 looks.
+/// A day of waiting takes 20 checks.
 /// The first wait is longer by a spread, because the groups of a rotation begin at the same moment.
-/// Without it, their nodes would all look, and begin, at the same moments.
+/// Without it, their nodes would all check, and begin, at the same moments.
 pub(crate) fn pace(waited: u32, instance: &InstanceId) -> u32 {
     let first = if waited == 0 { spread(instance) } else { 0 };
     (waited / 2).clamp(SHORTEST_WAIT, LONGEST_WAIT) + first
 }
 
-/// Checks whether a node's turn came only after the end of another node's turn.
-/// The first `at_once` nodes have their turns from the beginning.
+/// Checks whether a node asks only after another node has ended.
+/// The first `at_once` nodes ask from the beginning.
 #[must_use]
 pub fn comes_after_others(waiting_node: &WaitingNode, at_once: u32) -> bool {
     waiting_node.index >= usize::try_from(at_once).unwrap_or(usize::MAX)
 }
 
-/// Returns the seconds that must pass before this try, counted from `WaitingNode::began_at`.
+/// Returns the seconds that must pass before this attempt, counted from `WaitingNode::began_at`.
 fn find_pause(terms: &Terms, waiting_node: &WaitingNode, at_once: u32) -> u32 {
     let between = terms.wait_between_nodes;
     match waiting_node.status {
@@ -225,7 +225,7 @@ fn find_pause(terms: &Terms, waiting_node: &WaitingNode, at_once: u32) -> u32 {
     }
 }
 
-/// Returns the cause that gives the execution of a try its name. It depends only on the rotation and the try.
+/// Returns the cause that gives the execution of an attempt its name. It depends only on the rotation and the attempt.
 #[must_use]
 pub fn name_cause(rotation: &ExecutionArn, attempt: u32) -> String {
     match attempt {
@@ -234,7 +234,7 @@ pub fn name_cause(rotation: &ExecutionArn, attempt: u32) -> String {
     }
 }
 
-/// Returns the ARN of the execution of a try, in the `recycle-node` machine of the rotation's installation.
+/// Returns the ARN of the execution of an attempt, in the `recycle-node` machine of the rotation's installation.
 pub fn find_execution(
     part: &Part,
     trigger: Trigger,
@@ -263,7 +263,7 @@ fn name_machine(part: &Part) -> String {
     format!("{module}recycle-node")
 }
 
-/// Decides without a call to AWS or Kubernetes. A node is not tried again after its last retry, or after its execution was ABORTED.
+/// Decides without a call to AWS or Kubernetes. A node gets no attempt after its last retry, or after its execution was ABORTED.
 /// A dry run always starts, and no other node starts after the end.
 #[must_use]
 pub fn check_waiting_node(
@@ -276,7 +276,7 @@ pub fn check_waiting_node(
     if let Some(status) = &waiting_node.status
         && (status == "ABORTED" || waiting_node.attempt > terms.retries.saturating_add(1))
     {
-        return Some(Admission::Skip(Ended::left("not again").after(waiting_node)));
+        return Some(Admission::Skip(Ended::left("no further attempt").after(waiting_node)));
     }
     if terms.dry_run {
         return Some(Admission::Start);
@@ -286,7 +286,7 @@ pub fn check_waiting_node(
 }
 
 /// Decides from the state of the group. The group may be gone or paused, or the node may be out of service.
-/// The pause before the node or the try may also not be over yet. `at_once` is how many nodes of the group may have their turn at once.
+/// The pause before the node or the attempt may also not be over yet. `at_once` is the number of nodes that may ask or run at once.
 #[must_use]
 pub fn check_group(
     terms: &Terms,
@@ -299,7 +299,7 @@ pub fn check_group(
         return Some(Admission::stop("the group is gone"));
     };
     match fleet.state_of(&waiting_node.instance_id) {
-        None => return Some(Admission::skip("is no member of its group any more")),
+        None => return Some(Admission::skip("is no longer a member of its group")),
         Some("InService") => {}
         Some(state) => return Some(Admission::skip(format!("is {state}"))),
     }

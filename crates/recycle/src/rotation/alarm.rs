@@ -37,7 +37,7 @@ pub fn read_alarm(event: &Value, terms: &AlarmTerms) -> Result<Alarmed, InvalidI
     match (group, terms.pick) {
         (Some(group), Some(Pick::Oldest)) => Ok(Alarmed::OldestOf(group)),
         (Some(group), None) => Err(InvalidInput(format!(
-            "the alarm names no instance but group {group}: write pick = \"oldest\" if its oldest node is meant"
+            "the alarm names group {group} and no instance: write pick = \"oldest\" to recycle the group's oldest node"
         ))),
         (None, Some(_) | None) => Err(InvalidInput(format!(
             "the alarm names neither one instance nor one group (it has {}): write group and pick = \"oldest\"",
@@ -47,7 +47,7 @@ pub fn read_alarm(event: &Value, terms: &AlarmTerms) -> Result<Alarmed, InvalidI
 }
 
 /// Reads a dimension of the alarm's only metric. None if the alarm has several metrics or none, or the metric lacks the dimension.
-/// Fails if the value is no valid id.
+/// Fails if the value is not a valid id.
 fn read_dimension<Id: FromStr<Err = InvalidId>>(
     metrics: &[BTreeMap<String, String>],
     name: &str,
@@ -88,7 +88,7 @@ fn describe_metrics(metrics: &[BTreeMap<String, String>]) -> String {
     text
 }
 
-/// The fields that are read of CloudWatch's message to a topic (CloudWatch user guide, "Notifying users on alarm changes").
+/// The fields that are read from CloudWatch's message to a topic (CloudWatch user guide, "Notifying users on alarm changes").
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct AlarmMessage {
@@ -143,7 +143,7 @@ fn read_dimensions(dimensions: &Value) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-/// Chooses the node that an alarm means, unless a node of its group was claimed or replaced within the cooldown.
+/// Chooses the node that an alarm points to, unless a node of its group was claimed or replaced within the cooldown.
 /// `machines` are the group's members and the instances that were claimed in the group.
 pub fn choose_alarmed(
     alarmed: &Alarmed,
@@ -168,14 +168,14 @@ pub fn choose_alarmed(
         }
         Alarmed::OldestOf(group) => match fleets.iter().find(|fleet| fleet.name == *group) {
             Some(fleet) => (fleet, find_oldest(fleet, machines)),
-            None => return Choice::nothing(format!("{group} is no group of cluster {cluster}")),
+            None => return Choice::nothing(format!("{group} is not a group of cluster {cluster}")),
         },
     };
     let cooldown = SignedDuration::from_mins(i64::from(terms.cooldown_minutes));
     let last = find_last_work(fleet, machines, nodes);
     if let Some(last) = last.filter(|last| now.duration_since(*last) < cooldown) {
         return Choice::nothing(format!(
-            "group {} cools down: its last node was claimed or replaced at {last}, less than {} minutes ago",
+            "group {} is cooling down: its last node was claimed or replaced at {last}, less than {} minutes ago",
             fleet.name, terms.cooldown_minutes
         ));
     }

@@ -1,4 +1,4 @@
-//! Judges the nodes that a rotation has begun: which have failed, whether more failed than `failure_budget` allows, and which are awaited.
+//! Judges the nodes that a rotation has begun. Some have failed, perhaps more than `failure_budget` allows, and some are awaited.
 
 use crate::base::ids::{ExecutionArn, InstanceId};
 use crate::base::names::REPLACES_LABEL;
@@ -15,15 +15,15 @@ use crate::rotation::terms::Terms;
 pub enum AttemptOutcome {
     NotBegun,
     Running,
-    /// The last try failed, and the next is about to begin.
+    /// The last attempt failed, and the next is about to begin.
     BetweenTries,
     Done,
-    /// The node failed and is not tried again.
+    /// The node failed, and there is no further attempt.
     Failed,
 }
 
-/// Judges a try by its execution's status, which is none if Step Functions knows no such execution.
-/// Returns none if the next try's status has to be asked for. A node that is not in service is not tried again.
+/// Judges an attempt by its execution's status. The status is None if Step Functions does not know the execution.
+/// Returns None if the next attempt's status has to be fetched. A node that is not in service gets no further attempt.
 #[must_use]
 pub fn judge_try(
     status: Option<&str>,
@@ -44,8 +44,8 @@ pub fn judge_try(
     }
 }
 
-/// Turns a node that has been between tries for longer than a retry takes into a failed one: nothing tries it any more.
-/// The time is what `waiting_node` has waited for earlier nodes to begin.
+/// Judges a node as failed if it has been between attempts for longer than a retry takes: no further attempt is coming.
+/// The time is the time for which `waiting_node` has waited for earlier nodes to begin.
 #[must_use]
 pub fn settle_outcome(outcome: AttemptOutcome, waiting_node: &WaitingNode, terms: &Terms) -> AttemptOutcome {
     let patience = LONGEST_BEGIN.saturating_add(terms.wait_between_nodes.max(SHORTEST_RETRY));
@@ -69,7 +69,7 @@ pub fn find_doubtful<'a>(earlier: &'a [InstanceId], fleet: &Fleet, begun: &[Begu
     earlier.iter().filter(is_doubtful).collect()
 }
 
-/// Returns the earlier nodes that are gone. Most were recycled, and some were lost. They are too many for one question each.
+/// Returns the earlier nodes that are gone. Most were recycled, and some were lost. They are too many for one call each.
 #[must_use]
 pub fn find_gone<'a>(earlier: &'a [InstanceId], fleet: &Fleet) -> Vec<&'a InstanceId> {
     earlier.iter().filter(|id| !is_there(id, fleet)).collect()
@@ -87,7 +87,7 @@ pub fn is_in_service(node: &InstanceId, fleet: &Fleet) -> bool {
 }
 
 /// Checks whether at least one of the earlier nodes that are in service and have not begun has been left.
-/// Beside the node that asks, only `at_once` - 1 nodes have their turn.
+/// Apart from the asking node, only `at_once` - 1 nodes may be asking or running.
 #[must_use]
 pub fn is_one_left(not_begun: usize, at_once: u32) -> bool {
     not_begun >= usize::try_from(at_once).unwrap_or(usize::MAX)
@@ -110,7 +110,7 @@ pub struct Begun {
 }
 
 /// Returns the nodes that have begun, in their order. `claimed` are the claimed Nodes of the group.
-/// `replacements` are the Nodes that replace one of `nodes`, and `rotation` is the execution that asks.
+/// `replacements` are the Nodes that replace one of `nodes`, and `rotation` is the execution of the rotation.
 #[must_use]
 pub fn find_begun(
     nodes: &[InstanceId],
@@ -135,7 +135,7 @@ pub fn find_begun(
 }
 
 /// Checks whether a planned execution of this installation holds the Node's claim. Only such a claim shows that the node is under way.
-/// `claim-node` refuses a node with any other claim, and a rotation would wait for ever for the end of such a claim.
+/// `claim-node` refuses a node with any other claim, and a rotation could wait for ever for the end of such a claim.
 /// For such a node, the status of its own execution decides.
 fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
     node.claim().is_some_and(|claim| match claim {
@@ -147,7 +147,7 @@ fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
 /// Decides where no earlier node is known to have begun. The node waits for an earlier node that is about to begin, or runs.
 /// If an earlier node has been left, it is unknown which of them is to begin, and the node does not wait for a beginning.
 /// It also stops waiting after `LONGEST_BEGIN` for a node that could have begun and has not.
-/// Such a node cannot be started at all, or the question whether it may start had no answer.
+/// Such a node cannot be started at all, or the check whether it may start got no answer.
 #[must_use]
 pub fn check_outcomes(
     outcomes: &[(&InstanceId, AttemptOutcome)],
@@ -162,12 +162,12 @@ pub fn check_outcomes(
         .iter()
         .filter(|(id, outcome)| is_to_begin(id, outcome))
         .count();
-    let is_nobody_to_begin =
+    let is_none_to_begin =
         is_one_left(to_begin, at_once) || waiting_node.waited_for(WaitReason::Beginning) >= LONGEST_BEGIN;
     outcomes.iter().find_map(|(id, outcome)| {
         let wait_reason = match outcome {
             AttemptOutcome::NotBegun => {
-                (is_in_service(id, fleet) && !is_nobody_to_begin).then_some(WaitReason::Beginning)
+                (is_in_service(id, fleet) && !is_none_to_begin).then_some(WaitReason::Beginning)
             }
             AttemptOutcome::BetweenTries => Some(WaitReason::Beginning),
             AttemptOutcome::Running => Some(WaitReason::Canary),
@@ -178,5 +178,5 @@ pub fn check_outcomes(
 }
 
 pub(crate) fn describe_awaited(first: &InstanceId) -> String {
-    format!("the replacement of {first}, the group's first, is not known yet")
+    format!("the group's first replacement, that of {first}, is not known yet")
 }

@@ -1,4 +1,4 @@
-//! Checks the first replacement of a group.
+//! Checks the first replacement of a group, before more nodes of the group start.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ pub enum Canary<'a> {
     /// The first replacement exists and has to be checked.
     Judge(&'a NodeFacts),
     Await(&'a InstanceId),
-    /// No other node has begun. The executions of the earlier nodes have to be looked up.
+    /// No other node has begun. The function has to look up the executions of the earlier nodes.
     Ask,
     First,
 }
@@ -44,10 +44,10 @@ pub fn find_canary<'a>(waiting_node: &WaitingNode, begun: &'a [Begun]) -> Canary
     }
 }
 
-/// Decides on a wait without a question to Step Functions.
+/// Decides on a wait without a call to Step Functions.
 /// A node waits while an execution is working on the group's first node.
-/// A node whose turn came at the beginning also waits at its first look, because the first node is about to begin then.
-/// Otherwise a rotation of many groups would ask hundreds of questions at one moment.
+/// A node that asks from the beginning also waits at its first check, because the first node is about to begin then.
+/// Otherwise a rotation of many groups would make hundreds of calls at one moment.
 #[must_use]
 pub fn check_canary(canary: &Canary<'_>, waiting_node: &WaitingNode, at_once: u32) -> Option<Admission> {
     match canary {
@@ -66,7 +66,7 @@ pub fn check_kubelet(replacement: &NodeFacts, control_plane: Option<Release>) ->
     let kubelet = Release::read(&replacement.kubelet)?;
     let plane = control_plane.filter(|plane| kubelet > *plane)?;
     let name = &replacement.name;
-    let why = format!("the replacement {name} has kubelet {kubelet}, the control plane is {plane}");
+    let why = format!("the replacement {name} has kubelet {kubelet}, but the control plane is {plane}");
     Some(Admission::stop_with(Stop::KubeletTooNew, why))
 }
 

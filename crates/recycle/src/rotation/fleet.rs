@@ -1,4 +1,4 @@
-//! The Auto Scaling groups and instances that a rotation chooses from.
+//! Defines the Auto Scaling groups and instances that a rotation chooses from.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The marks that a rotation sets on the nodes which it is about to recycle: a taint and an annotation. Whose they are says the annotation.
+//! Decides the marks of the nodes that a rotation is about to recycle: a taint, and an annotation that names the rotation.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ fn is_mark(taint: &Taint) -> bool {
 }
 
 /// Returns the annotation that names the rotation whose mark is on the node. None if the node has no mark.
-/// A value that is no ARN was not written by a rotation.
+/// A rotation writes its ARN. Another tool wrote any other value.
 #[must_use]
 pub fn marked_by(node: &NodeFacts) -> Option<&str> {
     node.annotations.get(OUTDATED_ANNOTATION).map(String::as_str)
@@ -50,12 +50,12 @@ pub fn add_mark(
     ended: &BTreeSet<ExecutionArn>,
 ) -> Option<Vec<Taint>> {
     let owner = marked_by(node);
-    let is_ours = owner == Some(rotation.as_str());
-    let is_free = owner.is_none_or(|owner| is_ours || ended.iter().any(|arn| arn.as_str() == owner));
+    let is_own = owner == Some(rotation.as_str());
+    let is_free = owner.is_none_or(|owner| is_own || ended.iter().any(|arn| arn.as_str() == owner));
     let effect = mark.effect();
     let mut marks = node.taints.iter().filter(|taint| is_mark(taint));
     let has_it = effect.is_none_or(|effect| marks.any(|taint| taint.effect == effect));
-    if !is_free || (is_ours && has_it) {
+    if !is_free || (is_own && has_it) {
         return None;
     }
     let taint = effect.map(|effect| Taint {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_added_beside_all_other_taints_unless_it_is_there_or_somebody_elses() {
+    fn a_mark_is_added_unless_it_is_there_or_another_rotation_has_marked_the_node() {
         let (me, other) = (arn("me"), arn("other"));
         let ended = [arn("ended")].into();
         for (name, found, mark, expected) in [
@@ -114,19 +114,19 @@ mod tests {
                 None,
             ),
             (
-                "another mark of ours",
+                "another mark of this rotation",
                 marked(me.as_str(), Some("PreferNoSchedule")),
                 Mark::Hard,
                 Some(vec!["NoSchedule", "NoSchedule"]),
             ),
             (
-                "another rotation's",
+                "the mark of another rotation",
                 marked(other.as_str(), Some("PreferNoSchedule")),
                 Mark::Soft,
                 None,
             ),
             (
-                "one's that has ended",
+                "the mark of an ended rotation",
                 marked(arn("ended").as_str(), Some("NoSchedule")),
                 Mark::Soft,
                 Some(vec!["NoSchedule", "PreferNoSchedule"]),
@@ -146,17 +146,17 @@ mod tests {
     }
 
     #[test]
-    fn ours_are_the_executions_of_the_machine_beside_the_sweep() {
+    fn the_rotations_of_an_installation_are_found_from_its_sweep() {
         let sweep = ARN.replace("recycle-eks-recycle-node", "recycle-eks-sweep");
-        let ours = ARN.replace("recycle-eks-recycle-node", "recycle-eks-rotate-nodes");
+        let rotation = ARN.replace("recycle-eks-recycle-node", "recycle-eks-rotate-nodes");
         assert_ne!(sweep, ARN);
         let beside = rotations_beside(&sweep.parse().unwrap());
-        assert_eq!(beside, machine_of(&ours.parse().unwrap()));
+        assert_eq!(beside, machine_of(&rotation.parse().unwrap()));
         assert_ne!(beside, machine_of(&ARN.parse().unwrap()));
     }
 
     #[test]
-    fn a_mark_is_taken_away_and_a_taint_with_a_value_is_somebodys() {
+    fn a_mark_is_removed_and_a_taint_with_a_value_stays() {
         let mut found = marked(ARN, Some("NoSchedule"));
         assert_eq!(without_mark(&found), [taint("dedicated", "NoSchedule")]);
         found.taints = vec![Taint {

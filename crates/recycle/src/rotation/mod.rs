@@ -1,4 +1,4 @@
-//! Decides which nodes a rotation recycles, and when each begins.
+//! Decides which nodes a rotation recycles, and when each of them starts.
 
 pub mod admission;
 pub mod alarm;

@@ -1,6 +1,6 @@
-//! Which members a rotation is about: the criteria, and the nodes of a group in the order in which they are recycled.
+//! Selects the outdated members of a group by criteria, and the groups that a rotation covers.
 //!
-//! Whether the next of them may start, and what of it, it does not ask: that is the gate's.
+//! [`crate::rotation::admission`] decides whether the next of these nodes may start.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -98,7 +98,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// Reads `v1.33.4-eks-1a2b3c4`, `1.33` and similar texts. None if the text is no version.
+    /// Reads `v1.33.4-eks-1a2b3c4`, `1.33` and similar texts. None if the text is not a version.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let mut numbers = text.trim_start_matches('v').split('.');
@@ -249,7 +249,7 @@ pub fn describe_source(
 }
 
 /// Returns the groups that a selection of outdated nodes covers.
-/// Fails if a group in `groups` is no group of the cluster.
+/// Fails if an entry of `groups` is not a group of the cluster.
 pub fn find_fleets<'a>(
     outdated: &Outdated,
     fleets: &'a [Fleet],
@@ -258,7 +258,9 @@ pub fn find_fleets<'a>(
     if let Some(names) = &outdated.groups {
         let find = |name: &GroupName| {
             let fleet = fleets.iter().find(|fleet| fleet.name == *name);
-            fleet.ok_or_else(|| InvalidInput(format!("selection: {name} is no group of cluster {cluster}")))
+            fleet.ok_or_else(|| {
+                InvalidInput(format!("selection: {name} is not a group of cluster {cluster}"))
+            })
         };
         return names.iter().map(find).collect();
     }
@@ -292,8 +294,8 @@ impl Chosen {
 }
 
 /// Checks whether an execution of the same installation has claimed the instance.
-/// `claim-node` refuses a node with any other claim and names the claim, so that the rotation lists the node as failed.
-/// A claim of unknown origin therefore does not hide a node from every rotation.
+/// A node with any other claim is not left out, so that a claim of unknown origin does not hide a node from every rotation.
+/// `claim-node` refuses such a node and names the claim, and the rotation lists the node as failed.
 pub(crate) fn is_worked_on(instance: &Instance, rotation: &ExecutionArn) -> bool {
     matches!(instance.claim(), Some(StoredClaim::Known(claim)) if claim.is_of_installation(rotation))
 }
@@ -313,7 +315,7 @@ pub struct Groups {
 }
 
 /// Chooses the groups that have nodes to recycle, as many as an answer has room for. The next rotation finds the rest.
-/// `unknown` lists, in words, what could not be read.
+/// `unknown` lists in sentences the objects that could not be read.
 #[must_use]
 pub fn choose_groups(found: Vec<(GroupName, Chosen)>, unknown: &[String]) -> Groups {
     let all = found.len();
@@ -329,12 +331,12 @@ pub fn choose_groups(found: Vec<(GroupName, Chosen)>, unknown: &[String]) -> Gro
         groups.push(name);
     }
     let count = groups.len();
-    let mut reason = format!("{nodes} nodes are to be recycled, in {count} of {all} groups");
+    let mut reason = format!("{nodes} nodes to recycle, in {count} of {all} groups");
     if claimed > 0 {
-        reason = format!("{reason}; {claimed} more are worked on already");
+        reason = format!("{reason}; executions already work on {claimed} more");
     }
     if left > 0 {
-        reason = format!("{reason}; {left} groups are for the next rotation");
+        reason = format!("{reason}; {left} groups are left for the next rotation");
     }
     for text in unknown {
         reason = format!("{reason}; {text}");

@@ -1,6 +1,6 @@
-//! Which nodes `rotate-nodes` recycles: the choice among what AWS and Kubernetes say.
+//! Chooses the nodes that `rotate-nodes` recycles, from the facts of AWS and Kubernetes.
 //!
-//! Whether a chosen node can be recycled, it does not ask: that is pre-flight's question, in the execution of that node.
+//! The pre-flight of each node's own execution checks whether that node can be recycled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,10 +79,10 @@ pub fn choose_listed(
             None => format!("EC2 does not know {id}"),
             Some(instance) if instance.is_gone() => format!("{id} is {}", instance.state),
             Some(instance) if !is_in_group && !has_cluster_tag(&instance.tags, cluster) => {
-                format!("{id} is no instance of cluster {cluster}")
+                format!("{id} is not an instance of cluster {cluster}")
             }
             // EC2 sends warnings for every Spot instance of the region, also for those of Karpenter.
-            // For other triggers, pre-flight tells the operator what to do instead.
+            // For other triggers, the error of pre-flight says what to do instead.
             Some(_) if !is_in_group && trigger.is_of_ec2() => {
                 format!("{id} is in no Auto Scaling group of cluster {cluster}")
             }
@@ -97,7 +97,7 @@ pub fn choose_listed(
 }
 
 /// Chooses the members that are in service, selected, and not claimed by an execution of this installation.
-/// `rotation` is the execution that asks.
+/// `rotation` is the execution of the rotation.
 #[must_use]
 pub fn choose_members(
     selection: &Selection,

@@ -1,7 +1,7 @@
-//! Which rotations begin because of what `start-rotation` is told: by an alarm through an SNS topic, or by `terraform apply`.
+//! Decides which rotations `start-rotation` starts: for alarms that arrive through an SNS topic, or for a `terraform apply`.
 //!
-//! Which nodes a rotation means, [`crate::rotation::selection`] says. Whether what a trigger asks for makes sense, it asks only where the answer is
-//! seen by whoever wrote it: in `terraform apply`.
+//! [`crate::rotation::selection`] chooses the nodes of a rotation. The rotation's input is checked here only for `terraform apply`,
+//! because its author sees the error there.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ pub fn decide_starts(request: &StartRequest, triggers: &AlarmTriggers) -> Result
         StartRequest::Deliveries(deliveries) => {
             let mut all = Starts::default();
             for delivery in deliveries {
-                let found = hear(&delivery.sns.message, triggers);
+                let found = read_message(&delivery.sns.message, triggers);
                 all.starts.extend(found.starts);
                 all.reasons.extend(found.reasons);
             }
@@ -133,16 +133,16 @@ pub fn decide_starts(request: &StartRequest, triggers: &AlarmTriggers) -> Result
 
 /// Starts rotations if the message says that an alarm in `alarm_triggers` enters ALARM.
 /// Other messages start nothing, because a topic has other subscribers and other senders.
-fn hear(message: &str, triggers: &AlarmTriggers) -> Starts {
+fn read_message(message: &str, triggers: &AlarmTriggers) -> Starts {
     let alarm: AlarmMessage = match read_text(message) {
         Ok(alarm) => alarm,
-        Err(error) => return Starts::nothing(format!("the message is none of a CloudWatch alarm: {error}")),
+        Err(error) => return Starts::nothing(format!("the message is not from a CloudWatch alarm: {error}")),
     };
     let name = &alarm.alarm_name;
     let (before, now) = (&alarm.old_state_value, &alarm.new_state_value);
     if now != "ALARM" || before == "ALARM" {
         return Starts::nothing(format!(
-            "alarm {name} went from {before} to {now}, which is not entering ALARM"
+            "alarm {name} changed from {before} to {now} and did not enter ALARM"
         ));
     }
     let meant = triggers
@@ -155,7 +155,7 @@ fn hear(message: &str, triggers: &AlarmTriggers) -> Starts {
         found.reasons.push(why);
     }
     if found.starts.is_empty() {
-        return Starts::nothing(format!("alarm {name} is in none of alarm_triggers"));
+        return Starts::nothing(format!("no entry of alarm_triggers names alarm {name}"));
     }
     found
 }
@@ -176,7 +176,7 @@ impl AlarmMessage {
     }
 }
 
-/// Refuses an invalid rotation when its input is written, not when the rotation is needed.
+/// Refuses an invalid rotation at the apply that writes it, not later when the value changes.
 /// On `delete` the input is not checked.
 fn apply(change: &Change) -> Result<Starts, InvalidInput> {
     let Change { value, rotation, tf } = change;
@@ -186,11 +186,11 @@ fn apply(change: &Change) -> Result<Starts, InvalidInput> {
     let is_same = tf.prev_input.get("value") == Some(value);
     Ok(match tf.action {
         Action::Create => Starts::nothing("the value is new: a rotation begins when it changes"),
-        Action::Delete => Starts::nothing("nobody watches the value any more"),
+        Action::Delete => Starts::nothing("the trigger is removed: no rotation starts for this value"),
         Action::Update if is_same => {
-            Starts::nothing("the value is the same: only what a rotation does has changed")
+            Starts::nothing("the value is the same: only the rotation's input has changed")
         }
-        // No name: a value may return later, and has to begin a rotation again.
+        // No name: an earlier value may return, and then has to start a rotation again.
         Action::Update => Starts {
             starts: vec![RotationStart {
                 name: None,
@@ -249,12 +249,12 @@ mod tests {
         decide_starts(&request, &triggers()).unwrap()
     }
 
-    fn told(change: &Value) -> Starts {
+    fn starts_for(change: &Value) -> Starts {
         delivered(&[message(change).to_string()])
     }
 
     #[test]
-    fn only_an_alarm_of_ours_that_enters_alarm_begins_a_rotation() {
+    fn only_a_listed_alarm_that_enters_alarm_starts_a_rotation() {
         for (name, change, words) in [
             (
                 "over",
@@ -270,15 +270,15 @@ mod tests {
             (
                 "another's",
                 json!({"AlarmName": "disk"}),
-                "alarm disk is in none of alarm_triggers",
+                "no entry of alarm_triggers names alarm disk",
             ),
             (
                 "no alarm",
                 json!({"AlarmArn": null}),
-                "none of a CloudWatch alarm",
+                "is not from a CloudWatch alarm",
             ),
         ] {
-            let starts = told(&change);
+            let starts = starts_for(&change);
             assert!(starts.starts.is_empty(), "{name}");
             let answer = starts.answer();
             assert_eq!(answer.verdict, StartVerdict::NothingToStart, "{name}");
@@ -286,18 +286,18 @@ mod tests {
         }
         for text in ["", "hello", "{}", "[1]"] {
             let answer = delivered(&[text.to_owned()]).answer();
-            assert!(answer.reason.contains("none of a CloudWatch alarm"), "{text}");
+            assert!(answer.reason.contains("is not from a CloudWatch alarm"), "{text}");
         }
         for before in ["OK", "INSUFFICIENT_DATA"] {
-            let starts = told(&json!({"OldStateValue": before}));
+            let starts = starts_for(&json!({"OldStateValue": before}));
             assert_eq!(starts.starts.len(), 1);
             assert_eq!(starts.answer().verdict, StartVerdict::Started);
         }
     }
 
     #[test]
-    fn a_rotation_is_named_after_the_alarm_and_its_moment_and_not_after_the_delivery() {
-        let name = |change: &Value| told(change).starts[0].name.clone().unwrap();
+    fn a_rotation_is_named_after_the_alarm_and_its_time_and_not_after_the_delivery() {
+        let name = |change: &Value| starts_for(change).starts[0].name.clone().unwrap();
         let first = name(&json!({}));
         assert_eq!(
             first,
@@ -312,8 +312,8 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_begins_a_rotation_for_each_trigger_that_has_it() {
-        let both = told(&json!({"AlarmName": "load"}));
+    fn an_alarm_starts_a_rotation_for_each_trigger_that_names_it() {
+        let both = starts_for(&json!({"AlarmName": "load"}));
         let names: Vec<&str> = both
             .starts
             .iter()
@@ -326,15 +326,15 @@ mod tests {
         let answer = delivered(&[message(&json!({})).to_string(), "hello".to_owned()]).answer();
         assert_eq!(answer.verdict, StartVerdict::Started);
         assert!(
-            answer.reason.contains("for busy; the message is none of"),
+            answer.reason.contains("for busy; the message is not from"),
             "{}",
             answer.reason
         );
     }
 
     #[test]
-    fn the_rotation_is_the_triggers_with_the_event_that_the_bus_would_have() {
-        let starts = told(&json!({}));
+    fn the_input_of_a_rotation_has_the_event_that_eventbridge_would_deliver() {
+        let starts = starts_for(&json!({}));
         assert_eq!(
             starts.starts[0].input,
             json!({
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn select_nodes_reads_every_kind_of_alarm_from_it() {
+    fn select_nodes_reads_every_kind_of_alarm_from_the_event() {
         let of_group = json!([{"name": "AutoScalingGroupName", "value": "workers"}]);
         let query = |dimensions: &Value| json!({"Id": "m", "MetricStat": {"Metric": {"Dimensions": dimensions}, "Stat": "Average"}});
         let math = json!({"Metrics": [query(&of_group), {"Id": "e", "Expression": "m * 2"}]});
@@ -384,7 +384,7 @@ mod tests {
             ("a composite alarm", Value::Null, refused("no metric of its own")),
         ] {
             let terms: AlarmTerms = serde_json::from_value(json!({"pick": "oldest"})).unwrap();
-            let event = &told(&json!({"Trigger": trigger})).starts[0].input["event"];
+            let event = &starts_for(&json!({"Trigger": trigger})).starts[0].input["event"];
             assert_eq!(read_alarm(event, &terms), expected, "{name}");
         }
     }
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_value_that_changed_begins_a_rotation() {
+    fn only_a_changed_value_starts_a_rotation() {
         let rotation = json!({"trigger": "apply", "selection": {"outdated": {"ami": true}}, "recycle": {}});
         for (name, action, before, expected) in [
             ("the first apply", "create", Value::Null, 0),
@@ -407,7 +407,7 @@ mod tests {
                 json!({"value": "2", "rotation": {}}),
                 0,
             ),
-            ("nobody knows what it was", "update", Value::Null, 1),
+            ("the earlier value is unknown", "update", Value::Null, 1),
             ("destroy", "delete", json!({"value": "1"}), 0),
         ] {
             let starts = applied(action, &before, &rotation).unwrap().starts;
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_that_makes_no_sense_is_refused_when_it_is_written_and_never_keeps_it_from_going() {
+    fn an_invalid_rotation_is_refused_on_create_and_update_but_not_on_delete() {
         let wrong = json!({"trigger": "apply", "selection": {"outdated": {}}});
         for action in ["create", "update"] {
             let error = applied(action, &Value::Null, &wrong).unwrap_err().to_string();

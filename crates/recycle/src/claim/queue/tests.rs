@@ -1,4 +1,4 @@
-//! The rules as tables; and every way in which up to four nodes of a group can meet, step by step.
+//! The rules as tables, and random orders of the steps of up to four nodes of a group.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -43,7 +43,7 @@ fn decide(phase: Phase, rivals: &[Rival], limits: Limits) -> QueueStep {
 }
 
 #[test]
-fn in_the_queue_it_goes_by_order_and_by_who_is_busy() {
+fn the_next_step_in_the_queue_depends_on_the_order_and_on_busy_nodes() {
     use Phase::{Admitted, Claimed, Disposing, Draining, Standby, Waiting};
     use QueueStep::{Swap, Wait};
     let cases: [(&str, Vec<Rival>, Limits, QueueStep); 14] = [
@@ -63,7 +63,7 @@ fn in_the_queue_it_goes_by_order_and_by_who_is_busy() {
             Swap,
         ),
         (
-            "another may have its turn, though it is behind",
+            "another has swapped, although it is behind",
             vec![rival("a", Admitted, 11)],
             ONE,
             Wait,
@@ -87,19 +87,19 @@ fn in_the_queue_it_goes_by_order_and_by_who_is_busy() {
             Swap,
         ),
         (
-            "another is on its way out",
+            "another is being disposed of",
             vec![rival("a", Disposing, 9)],
             ONE,
             Swap,
         ),
         (
-            "as many as may be only wait for pods",
+            "the group is full of nodes that only wait for pods",
             vec![rival("a", Waiting, 8), rival("b", Disposing, 9)],
             ONE,
             Wait,
         ),
         (
-            "one that waits, and one ahead",
+            "one waits for pods, and one is ahead",
             vec![rival("a", Waiting, 8), rival("b", Claimed, 9)],
             ONE,
             Wait,
@@ -123,7 +123,7 @@ fn in_the_queue_it_goes_by_order_and_by_who_is_busy() {
 }
 
 #[test]
-fn after_the_swap_everybody_who_has_swapped_counts_and_the_order_says_who_steps_back() {
+fn after_the_swap_all_swapped_claims_count_and_the_order_decides_which_steps_back() {
     use Phase::{Admitted, Claimed, Draining, Standby, Waiting};
     use QueueStep::{Go, StepBack, Wait};
     let cases: [(&str, Vec<Rival>, Limits, QueueStep); 11] = [
@@ -135,19 +135,19 @@ fn after_the_swap_everybody_who_has_swapped_counts_and_the_order_says_who_steps_
             Go,
         ),
         (
-            "one has swapped, too, ahead",
+            "one ahead has also swapped",
             vec![rival("a", Admitted, 9)],
             ONE,
             StepBack,
         ),
         (
-            "one has swapped, too, behind",
+            "one behind has also swapped",
             vec![rival("a", Admitted, 11)],
             ONE,
             Wait,
         ),
         (
-            "one behind was sure of its turn and has gone on",
+            "one behind was admitted and has gone on",
             vec![rival("a", Standby, 11)],
             ONE,
             StepBack,
@@ -177,13 +177,13 @@ fn after_the_swap_everybody_who_has_swapped_counts_and_the_order_says_who_steps_
             Go,
         ),
         (
-            "one behind may be sure of its turn, and one ahead, too",
+            "one behind may be admitted, and one ahead too",
             vec![rival("a", Admitted, 9), rival("z", Admitted, 11)],
             TWO,
             Wait,
         ),
         (
-            "both ahead",
+            "both are ahead",
             vec![rival("a", Admitted, 8), rival("b", Admitted, 9)],
             TWO,
             StepBack,
@@ -195,7 +195,7 @@ fn after_the_swap_everybody_who_has_swapped_counts_and_the_order_says_who_steps_
 }
 
 #[test]
-fn one_that_was_found_past_the_turn_goes_on_whoever_else_is_underway() {
+fn a_claim_that_was_found_past_the_queue_goes_on_beside_others() {
     let rivals = [rival("a", Phase::Draining, 1), rival("b", Phase::Admitted, 2)];
     for phase in [Phase::Standby, Phase::Draining, Phase::Waiting, Phase::Disposing] {
         assert_eq!(decide(phase, &rivals, ONE), QueueStep::Go, "{phase}");
@@ -203,7 +203,7 @@ fn one_that_was_found_past_the_turn_goes_on_whoever_else_is_underway() {
 }
 
 #[test]
-fn hook_and_spot_do_not_wait_and_count_for_others() {
+fn urgent_executions_do_not_wait_and_count_for_others() {
     let rivals = [rival("a", Phase::Draining, 1), rival("b", Phase::Admitted, 2)];
     for urgency in Urgency::ALL {
         let me = |phase| Claim {
@@ -241,16 +241,16 @@ fn rivals_are_claims_of_the_same_group_on_other_nodes() {
         ..node(text)
     };
     let written = |claim: &Claim| serde_json::to_string(claim).unwrap();
-    let ours = written(&claimed_at(Phase::Admitted, 5));
+    let of_group = written(&claimed_at(Phase::Admitted, 5));
     let of_another_group = written(&Claim {
         group: "gpu".parse().unwrap(),
         ..claim(Phase::Admitted)
     });
-    let of_another_installation = ours.replace("recycle-eks-", "other-");
-    assert_ne!(of_another_installation, ours);
+    let of_another_installation = of_group.replace("recycle-eks-", "other-");
+    assert_ne!(of_another_installation, of_group);
     let nodes = [
-        on("m", &ours),
-        on("a", &ours),
+        on("m", &of_group),
+        on("a", &of_group),
         on("b", &of_another_group),
         node("c"),
         on("d", r#"{"schema": 2}"#),
@@ -265,7 +265,7 @@ fn rivals_are_claims_of_the_same_group_on_other_nodes() {
 }
 
 #[test]
-fn a_waiting_node_says_whose_turn_it_is() {
+fn the_wait_reason_names_the_nodes_that_are_recycled_or_ahead() {
     use Phase::{Claimed, Draining, Standby, Waiting};
     let describe =
         |rivals: &[Rival], limits| describe_queue(&claimed_at(Claimed, 10), &name("m"), rivals, limits);
@@ -298,12 +298,12 @@ fn a_waiting_node_says_whose_turn_it_is() {
     let waiting = [rival("a", Waiting, 1), rival("b", Waiting, 2)];
     assert_eq!(
         describe(&waiting, full),
-        "2 of the group's nodes are underway, and 2 may be"
+        "2 of the group's nodes are underway, and at most 2 may be"
     );
 }
 
 #[test]
-fn a_long_queue_makes_no_long_sentence() {
+fn the_wait_reason_of_a_long_queue_is_short() {
     let rivals: Vec<Rival> = (0..300)
         .map(|number| rival(&format!("{number:03}{}", "n".repeat(200)), Phase::Draining, 1))
         .collect();
@@ -312,7 +312,7 @@ fn a_long_queue_makes_no_long_sentence() {
 }
 
 #[test]
-fn a_turn_is_waited_for_by_the_poll_law_for_a_day() {
+fn a_node_waits_in_the_queue_for_a_day_by_the_poll_law() {
     for (now, expected) in [
         (0, Some(30)),
         (10_000, Some(100)),
@@ -344,13 +344,13 @@ struct Worker {
 /// The next step of a worker. Each step is one call, and other workers may act between two of them.
 #[derive(Debug, Clone)]
 enum Doing {
-    /// Claims the node, or takes over the claim of its former life.
+    /// Claims the node, or takes over the claim of its previous life.
     Claim,
     /// Reads the group's claims.
     List,
     /// Carries out the decision that it made from the list.
     Act(QueueStep),
-    /// Knows that its turn has come. The next invocation begins the work.
+    /// Is admitted. The next invocation begins the work.
     Begin,
     /// Works, phase by phase.
     Work,
@@ -440,7 +440,7 @@ impl Model {
             }
             (Doing::List, _) => match &worker.claim {
                 Some(claim) => Doing::Act(decide_queue_step(claim, &worker.node, &rivals, limits)),
-                None => panic!("it lists what it has not joined"),
+                None => panic!("it lists claims before it has claimed"),
             },
             (Doing::Act(QueueStep::Swap), _) => worker.swap(Phase::Admitted, Doing::List),
             (Doing::Act(QueueStep::StepBack), _) => worker.swap(Phase::Claimed, Doing::List),
@@ -464,7 +464,7 @@ impl Model {
         self.check();
     }
 
-    /// Checks that no more planned executions have their turn than the limits allow. Urgent ones come on top at any time.
+    /// Checks that no more planned executions are admitted than the limits allow. Urgent ones may be admitted in addition at any time.
     fn check(&self) {
         let planned = || {
             self.workers
@@ -512,7 +512,7 @@ impl Worker {
         next
     }
 
-    /// Whether the worker was told that its turn has come, or its claim was found past the turn.
+    /// Whether the worker is admitted, or its claim was found past the queue.
     fn is_admitted(&self) -> bool {
         matches!(self.doing, Doing::Act(QueueStep::Go) | Doing::Begin)
             || self.phase().is_some_and(|phase| phase > Phase::Admitted)
@@ -520,18 +520,18 @@ impl Worker {
 }
 
 #[test]
-fn one_that_is_sure_of_its_turn_though_it_came_last_counts_for_those_ahead() {
-    // Two nodes may be busy. The last one is sure of its turn.
+fn a_node_that_was_admitted_although_it_came_last_counts_for_those_ahead() {
+    // Two nodes may be busy. The last one is admitted.
     // Then the first, whose claim was written late, and the second swap.
     let mut model = Model::new(&[Urgency::Planned; 3], TWO);
     let (first, second, last) = (0, 1, 2);
-    model.step(first); // its moment, but not its claim
+    model.step(first); // the time of its claim, but not the claim
     for number in [second, last] {
         model.step(number);
         model.step(number);
     }
     for _ in 0..4 {
-        model.step(last); // list, swap, list, sure
+        model.step(last); // list, swap, list, admitted
     }
     assert!(matches!(model.workers[last].doing, Doing::Begin));
     model.step(second); // lists: there is room for one
@@ -571,7 +571,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn however_they_meet_no_more_than_may_have_their_turn_and_all_come_through(
+    fn in_any_order_of_steps_the_limits_hold_and_all_nodes_end(
         urgencies in prop::collection::vec(any_urgency(), 2..=4),
         limits in any_limits(),
         steps in prop::collection::vec(0_usize..4, 0..160),
@@ -584,7 +584,7 @@ proptest! {
     }
 
     #[test]
-    fn though_they_die_anywhere_and_others_take_over(
+    fn the_limits_hold_although_executions_die_anywhere_and_others_take_over(
         urgencies in prop::collection::vec(any_urgency(), 2..=4),
         limits in any_limits(),
         steps in prop::collection::vec((0_usize..4, prop::option::weighted(0.1, any_urgency())), 0..160),
@@ -602,7 +602,7 @@ proptest! {
 }
 
 #[test]
-fn with_after_whoever_is_underway_holds_a_place_to_the_end() {
+fn with_after_a_node_holds_its_place_to_the_end() {
     let limits = Limits {
         parallel: 2,
         surge: 5,
@@ -618,7 +618,7 @@ fn with_after_whoever_is_underway_holds_a_place_to_the_end() {
 }
 
 #[test]
-fn with_after_nobody_begins_in_a_group_that_is_short_of_members() {
+fn with_after_no_node_begins_in_a_group_that_is_short_of_members() {
     let whole = group();
     let mut short = whole.clone();
     short.members.pop();
@@ -677,14 +677,14 @@ fn with_after_the_last_healthy_target_of_several_members_waits_for_another() {
         ..GroupState::default()
     };
     let after = input(json!({"replacement": "after"}));
-    let overriding = input(json!({"replacement": "after", "override": ["last_target"]}));
+    let overridden = input(json!({"replacement": "after", "override": ["last_target"]}));
     let mut alone = group();
     alone.desired = 1;
     alone.members.truncate(1);
     let cases = [
         ("another is healthy", &group(), &after, 1, false),
         ("none is", &group(), &after, 0, true),
-        ("overridden", &group(), &overriding, 0, false),
+        ("overridden", &group(), &overridden, 0, false),
         ("it is the only member", &alone, &after, 0, false),
     ];
     for (name, group, input, others, expected) in cases {

@@ -152,7 +152,7 @@ fn is_the_only_one(found: &[Finding], expected: Expected) {
 }
 
 #[test]
-fn of_a_healthy_installation_every_finding_is_ok_and_has_no_mend() {
+fn every_finding_of_a_healthy_installation_is_ok_and_has_no_remedy() {
     let findings = examine(&healthy(), &Seen::Found(inside()));
     assert_eq!(worst(&findings), Level::Ok, "{findings:#?}");
     assert!(
@@ -181,7 +181,7 @@ fn of_a_healthy_installation_every_finding_is_ok_and_has_no_mend() {
 }
 
 #[test]
-fn whatever_is_wrong_with_the_functions_machines_and_entries_is_the_only_finding() {
+fn one_fault_of_functions_machines_or_entries_is_one_finding() {
     type Break = fn(&mut Installation);
     fn function(seen: &mut Installation, change: fn(&mut Function)) {
         let Some(Seen::Found(Some(function))) = seen.functions.get_mut("check-pods") else {
@@ -221,7 +221,7 @@ fn whatever_is_wrong_with_the_functions_machines_and_entries_is_the_only_finding
         ),
         (
             |seen| function(seen, |it| it.version = Some("0.9.0".to_owned())),
-            (Level::Warning, "function", "check-pods", "of version 0.9.0"),
+            (Level::Warning, "function", "check-pods", "its version is 0.9.0"),
         ),
         (
             |seen| function(seen, |it| it.log_level = Some("WARN".to_owned())),
@@ -261,7 +261,12 @@ fn whatever_is_wrong_with_the_functions_machines_and_entries_is_the_only_finding
         ),
         (
             |seen| entry(seen, None),
-            (Level::Problem, "access entry", "check-pods", "has none"),
+            (
+                Level::Problem,
+                "access entry",
+                "check-pods",
+                "has no access entry",
+            ),
         ),
         (
             |seen| entry(seen, Some("others")),
@@ -274,7 +279,7 @@ fn whatever_is_wrong_with_the_functions_machines_and_entries_is_the_only_finding
         ),
         (
             |seen| seen.sweeps = Seen::Found(Vec::new()),
-            (Level::Problem, "sweep", "", "none has ever run"),
+            (Level::Problem, "sweep", "", "no sweep has ever run"),
         ),
         (
             |seen| seen.sweeps = Seen::Found(vec![sweep("SUCCEEDED", -3_000)]),
@@ -282,7 +287,7 @@ fn whatever_is_wrong_with_the_functions_machines_and_entries_is_the_only_finding
                 Level::Problem,
                 "sweep",
                 "",
-                "the last one began at 2026-12-31T23:10:00Z",
+                "the last sweep began at 2026-12-31T23:10:00Z",
             ),
         ),
         (
@@ -293,7 +298,7 @@ fn whatever_is_wrong_with_the_functions_machines_and_entries_is_the_only_finding
                     sweep("SUCCEEDED", -900),
                 ])
             },
-            (Level::Problem, "sweep", "", "the last one FAILED"),
+            (Level::Problem, "sweep", "", "the last sweep FAILED"),
         ),
         (
             |seen| {
@@ -311,7 +316,7 @@ fn whatever_is_wrong_with_the_functions_machines_and_entries_is_the_only_finding
         ),
         (
             |seen| seen.groups = Seen::Failed("no answer".to_owned()),
-            (Level::Problem, "group", "", "could not be asked: no answer"),
+            (Level::Problem, "group", "", "cannot be read: no answer"),
         ),
         (
             |seen| seen.groups = Seen::Unanswered("Throttling: rate exceeded".to_owned()),
@@ -326,7 +331,7 @@ fn whatever_is_wrong_with_the_functions_machines_and_entries_is_the_only_finding
 }
 
 #[test]
-fn whatever_is_wrong_with_what_tells_and_starts_is_the_only_finding() {
+fn one_fault_of_rules_topic_queue_or_logs_is_one_finding() {
     type Break = fn(&mut Installation);
     fn rule(seen: &mut Installation, name: &str, change: fn(&mut Rule)) {
         let Seen::Found(rules) = &mut seen.rules else {
@@ -361,15 +366,25 @@ fn whatever_is_wrong_with_what_tells_and_starts_is_the_only_finding() {
         ),
         (
             |seen| rule(seen, "r-sweep-clock", |it| it.name = "r-hook-other".to_owned()),
-            (Level::Problem, "rule", "r-sweep-clock", "there is no such rule"),
+            (Level::Problem, "rule", "r-sweep-clock", "the rule does not exist"),
         ),
         (
             |seen| rule(seen, "r-hook-workers", |it| it.pattern = None),
-            (Level::Warning, "lifecycle hook", "workers", "no rule hears of it"),
+            (
+                Level::Warning,
+                "lifecycle hook",
+                "workers",
+                "no rule matches its events",
+            ),
         ),
         (
             |seen| topic(seen, 0, 0),
-            (Level::Warning, "notifications", "", "nobody subscribes"),
+            (
+                Level::Warning,
+                "notifications",
+                "",
+                "the topic has no subscription",
+            ),
         ),
         (
             |seen| topic(seen, 0, 1),
@@ -403,7 +418,7 @@ fn whatever_is_wrong_with_what_tells_and_starts_is_the_only_finding() {
                 Level::Warning,
                 "logs",
                 "/aws/lambda/r-check-pods",
-                "no such log group",
+                "the log group does not exist",
             ),
         ),
     ];
@@ -415,7 +430,7 @@ fn whatever_is_wrong_with_what_tells_and_starts_is_the_only_finding() {
 }
 
 #[test]
-fn a_group_of_one_size_alone_has_no_way_back() {
+fn a_group_with_equal_sizes_has_a_finding() {
     for (sizes, expected) in [
         ((3, 3, 3), true),
         ((2, 3, 3), false),
@@ -455,7 +470,7 @@ fn a_groups_name_is_one_word_in_every_command() {
 }
 
 #[test]
-fn whatever_is_wrong_with_a_group_is_the_only_finding() {
+fn one_fault_of_a_group_is_one_finding() {
     type Break = fn(&mut Group);
     fn with_hook(group: &mut Group, change: fn(&mut Hook)) {
         let mut hook = hook();
@@ -482,21 +497,29 @@ fn whatever_is_wrong_with_a_group_is_the_only_finding() {
         ),
         (
             |it| it.hooks = Seen::Found(Vec::new()),
-            (Level::Problem, "lifecycle hook", "ends instances after 24 hours"),
+            (
+                Level::Problem,
+                "lifecycle hook",
+                "terminates instances after 24 hours",
+            ),
         ),
         (
             |it| {
                 it.hooks = Seen::Found(Vec::new());
                 it.max_lifetime = None;
             },
-            (Level::Warning, "lifecycle hook", "our hook is not there"),
+            (
+                Level::Warning,
+                "lifecycle hook",
+                "the hook recycle-eks is missing",
+            ),
         ),
         (
             |it| with_hook(it, |hook| hook.on_termination = false),
             (
                 Level::Problem,
                 "lifecycle hook",
-                "does not hold what is terminated",
+                "does not hold terminated members",
             ),
         ),
         (
@@ -515,7 +538,7 @@ fn whatever_is_wrong_with_a_group_is_the_only_finding() {
             (
                 Level::Warning,
                 "lifecycle hook",
-                "it lasts 25 hours at most, a drain may take 48",
+                "it lasts 25 hours at most, but a drain may take 48",
             ),
         ),
         (
@@ -531,7 +554,7 @@ fn whatever_is_wrong_with_a_group_is_the_only_finding() {
             (
                 Level::Warning,
                 "lifecycle hook",
-                "hold terminated members, too: nth",
+                "also hold terminated members: nth",
             ),
         ),
         (
@@ -598,7 +621,7 @@ fn a_cluster_without_a_tagged_group_has_nothing_to_recycle() {
 }
 
 #[test]
-fn whatever_the_functions_see_wrong_is_the_only_finding() {
+fn one_fault_that_the_functions_see_is_one_finding() {
     let names = |count: usize| (0..count).map(|number| format!("n{number}")).collect::<Vec<_>>();
     let cases = [
         (
@@ -606,14 +629,14 @@ fn whatever_the_functions_see_wrong_is_the_only_finding() {
                 version: "0.9.0".to_owned(),
                 ..inside()
             },
-            (Level::Warning, "code", "select-nodes", "of version 0.9.0"),
+            (Level::Warning, "code", "select-nodes", "has version 0.9.0"),
         ),
         (
             Inside {
                 api_server: Seen::Denied("401".to_owned()),
                 ..inside()
             },
-            (Level::Problem, "API server", "", "are not let in: 401"),
+            (Level::Problem, "API server", "", "it refuses the functions: 401"),
         ),
         (
             Inside {
@@ -653,7 +676,7 @@ fn whatever_the_functions_see_wrong_is_the_only_finding() {
                 Level::Problem,
                 "cluster tag",
                 "",
-                "1 member without kubernetes.io/cluster/prod, which cannot be recycled: i-0aaaaaaaaaaaaaaaa",
+                "1 member without kubernetes.io/cluster/prod cannot be recycled: i-0aaaaaaaaaaaaaaaa",
             ),
         ),
         (
@@ -744,7 +767,7 @@ fn whatever_the_functions_see_wrong_is_the_only_finding() {
 }
 
 #[test]
-fn roles_that_only_the_config_map_maps_are_a_warning_and_its_mode_is_named_with_its_mend() {
+fn roles_that_only_the_config_map_maps_are_a_warning_with_a_remedy() {
     let mapped = |mode: &str| {
         let mut seen = healthy();
         seen.authentication = Seen::Found(mode.to_owned());
@@ -760,7 +783,7 @@ fn roles_that_only_the_config_map_maps_are_a_warning_and_its_mode_is_named_with_
             assert_eq!(finding.level, Level::Warning, "{finding:?}");
             assert!(finding.found.contains("aws-auth"), "{finding:?}");
             if finding.check == "access entry" {
-                let is_sure = finding.found.contains("is let in all the same");
+                let is_sure = finding.found.contains("the ConfigMap aws-auth admits it");
                 assert_eq!(is_sure, finding.of == ASKER, "{finding:?}");
             }
         }
@@ -785,7 +808,7 @@ fn roles_that_only_the_config_map_maps_are_a_warning_and_its_mode_is_named_with_
 }
 
 #[test]
-fn what_one_is_not_allowed_to_ask_the_functions_is_unknown() {
+fn facts_that_the_caller_may_not_read_are_unknown() {
     let mut findings = examine(&healthy(), &Seen::Denied("lambda:InvokeFunction".to_owned()));
     findings.retain(|finding| finding.level != Level::Ok);
     is_the_only_one(
@@ -801,7 +824,7 @@ fn what_one_is_not_allowed_to_ask_the_functions_is_unknown() {
 }
 
 #[test]
-fn a_node_is_odd_without_an_instance_that_is_there_and_in_a_group() {
+fn a_node_without_an_existing_instance_in_a_group_is_odd() {
     let on = |name: &str, instance: Option<&str>| NodeFacts {
         instance: instance.map(id),
         ..node(name)

@@ -31,7 +31,7 @@ fn answered(mut payload: Value) -> EventKind {
     EventKind::Answered(payload)
 }
 
-fn looked(counts: Value, names: Value) -> EventKind {
+fn counts(counts: Value, names: Value) -> EventKind {
     answered(json!({"verdict": "wait", "reason": "it waits", "counts": counts, "names": names}))
 }
 
@@ -116,7 +116,7 @@ fn a_recycled_node_has_its_stages_one_after_the_other() {
 }
 
 #[test]
-fn every_task_and_wait_of_the_machine_belongs_to_a_stage_but_those_that_tell() {
+fn every_task_and_wait_of_the_machine_belongs_to_a_stage_except_notifications() {
     let machine: Value =
         serde_json::from_str(include_str!("../../../../../state-machine/recycle-node.asl.json")).unwrap();
     let top = machine["States"].as_object().unwrap();
@@ -125,7 +125,7 @@ fn every_task_and_wait_of_the_machine_belongs_to_a_stage_but_those_that_tell() {
         .unwrap();
     let mut seen = Vec::new();
     for (name, state) in top.iter().chain(branch) {
-        if matches!(state["Type"].as_str().unwrap(), "Task" | "Wait") && !name.starts_with("Tell") {
+        if matches!(state["Type"].as_str().unwrap(), "Task" | "Wait") && !name.starts_with("Notify") {
             let (_, stage) = find_box(name).unwrap_or_else(|| panic!("{name} belongs to no box"));
             seen.push((stage, name.as_str()));
         }
@@ -150,7 +150,7 @@ fn an_execution_that_runs_has_a_last_stage_without_an_end() {
         &[
             (1, entered("ClaimNode")),
             (2, entered("CheckPods")),
-            (3, looked(json!({"awaited": 1}), json!({"awaited": ["a/b"]}))),
+            (3, counts(json!({"awaited": 1}), json!({"awaited": ["a/b"]}))),
         ],
         None,
     );
@@ -166,7 +166,7 @@ fn an_execution_that_runs_has_a_last_stage_without_an_end() {
 }
 
 #[test]
-fn pods_are_named_from_the_look_that_saw_them_first_to_the_one_that_did_not() {
+fn a_pod_is_listed_from_its_first_check_to_the_first_check_without_it() {
     let pod = |class: &str, name: &str| SeenPod {
         class: class.to_owned(),
         name: name.to_owned(),
@@ -176,7 +176,7 @@ fn pods_are_named_from_the_look_that_saw_them_first_to_the_one_that_did_not() {
             (10, entered("CheckPods")),
             (
                 10,
-                looked(
+                counts(
                     json!({"awaited": 1, "evictable": 1}),
                     json!({"awaited": ["a/train"], "evictable": ["a/web"]}),
                 ),
@@ -184,15 +184,15 @@ fn pods_are_named_from_the_look_that_saw_them_first_to_the_one_that_did_not() {
             (40, entered("CheckPods")),
             (
                 40,
-                looked(
+                counts(
                     json!({"awaited": 1, "terminating": 1}),
                     json!({"awaited": ["a/train"], "terminating": ["a/web"]}),
                 ),
             ),
             (70, entered("CheckPods")),
-            (70, looked(json!({"awaited": 1}), json!({"awaited": ["a/train"]}))),
+            (70, counts(json!({"awaited": 1}), json!({"awaited": ["a/train"]}))),
             (90, entered("CheckPods")),
-            (90, looked(json!({"awaited": 1}), json!({"awaited": ["a/train"]}))),
+            (90, counts(json!({"awaited": 1}), json!({"awaited": ["a/train"]}))),
             (99, entered("DetachTerminate")),
         ],
         Some(100),
@@ -209,21 +209,21 @@ fn pods_are_named_from_the_look_that_saw_them_first_to_the_one_that_did_not() {
     assert_eq!(
         times,
         [at(10), at(40), at(70)],
-        "a look that saw the same is no news"
+        "a check with the same counts is not listed"
     );
     assert_eq!(report.polls, 4);
 }
 
 #[test]
-fn a_look_that_counts_pods_and_names_none_does_not_end_them() {
+fn a_check_that_counts_pods_and_names_none_does_not_end_them() {
     let train = || json!({"awaited": ["a/train"]});
     let report = report(
         &[
             (10, entered("CheckPods")),
-            (10, looked(json!({"awaited": 1}), train())),
-            (40, looked(json!({"awaited": 1}), json!({}))),
-            (70, looked(json!({"awaited": 1}), train())),
-            (90, looked(json!({}), json!({}))),
+            (10, counts(json!({"awaited": 1}), train())),
+            (40, counts(json!({"awaited": 1}), json!({}))),
+            (70, counts(json!({"awaited": 1}), train())),
+            (90, counts(json!({}), json!({}))),
         ],
         Some(100),
     );
@@ -232,16 +232,16 @@ fn a_look_that_counts_pods_and_names_none_does_not_end_them() {
 }
 
 #[test]
-fn what_blocks_is_what_people_were_told_or_the_evictions_own_words_before() {
-    let blocked = |since: i64, tell: Value| {
+fn blocks_come_from_the_notification_or_from_the_evictions_before_it() {
+    let blocked = |since: i64, notification: Value| {
         let mut payload = json!({"verdict": "evict", "run": {"blockage": {"since": at(since).to_string()}}});
-        if !tell.is_null() {
-            payload["notification"] = tell;
+        if !notification.is_null() {
+            payload["notification"] = notification;
         }
         answered(payload)
     };
     let refused = || answered(json!({"verdict": "wait", "reason": "the budget a/web allows none"}));
-    let tell = json!({"event": "blocked", "severity": "warning", "subject": "blocked", "blocks": ["budget a/web keeps 2 pods"]});
+    let notification = json!({"event": "blocked", "severity": "warning", "subject": "blocked", "blocks": ["budget a/web keeps 2 pods"]});
     let report = report(
         &[
             (10, entered("CheckPods")),
@@ -249,13 +249,13 @@ fn what_blocks_is_what_people_were_told_or_the_evictions_own_words_before() {
             (11, entered("EvictPods")),
             (11, refused()),
             (40, entered("CheckPods")),
-            (40, looked(json!({}), json!({}))),
+            (40, counts(json!({}), json!({}))),
             (400, entered("CheckPods")),
             (400, blocked(390, Value::Null)),
             (401, entered("EvictPods")),
             (401, refused()),
             (700, entered("CheckPods")),
-            (700, blocked(390, tell)),
+            (700, blocked(390, notification)),
             (730, entered("CheckPods")),
             (730, blocked(390, Value::Null)),
         ],
@@ -280,7 +280,7 @@ fn what_blocks_is_what_people_were_told_or_the_evictions_own_words_before() {
 }
 
 #[test]
-fn a_failure_says_where_and_why_and_the_cause_of_the_execution_is_its_reason() {
+fn a_failure_has_its_state_and_cause_and_the_reason_is_the_cause_of_the_execution() {
     let end = End {
         status: "FAILED".to_owned(),
         error: "DrainTimedOut".to_owned(),
@@ -315,12 +315,12 @@ fn a_failure_says_where_and_why_and_the_cause_of_the_execution_is_its_reason() {
     );
     assert_eq!(
         spans(&report.stages)[1],
-        (Stage::RestoreState, at(3), Some(at(9)))
+        (Stage::Restore, at(3), Some(at(9)))
     );
 }
 
 #[test]
-fn of_very_many_looks_some_stay_and_the_first_and_the_last_among_them() {
+fn many_checks_are_thinned_and_the_first_and_last_stay() {
     let mut looks: Vec<Look> = (0..2_500)
         .map(|number| Look {
             at: at(number),
@@ -333,7 +333,7 @@ fn of_very_many_looks_some_stay_and_the_first_and_the_last_among_them() {
 }
 
 #[test]
-fn executions_are_found_by_the_names_that_they_are_started_under() {
+fn started_executions_are_found_by_their_names() {
     let start = |name: &str, machine: &str| {
         EventKind::Scheduled(json!({
             "Name": name,
@@ -358,7 +358,7 @@ fn executions_are_found_by_the_names_that_they_are_started_under() {
 }
 
 #[test]
-fn a_rotation_has_its_nodes_in_the_order_of_their_beginnings() {
+fn a_rotation_lists_its_nodes_in_the_order_of_their_starts() {
     let rotation = Execution {
         input: json!({"trigger": "manual", "selection": {"outdated": {"ami": true}}}),
         end: Some(succeeded(json!({"outcome": "rotated"}))),

@@ -247,7 +247,7 @@ fn a_dead_member_in_standby_is_forgotten_and_nothing_else_is_done() {
 }
 
 #[test]
-fn a_lost_node_is_left_where_it_is_with_nobody_protected_for_it() {
+fn a_lost_node_stays_where_it_is_and_no_member_stays_protected_for_it() {
     let mut world = World::new(FREE);
     world.is_lost = true;
     world.kubernetes = KubernetesHalf::Undo;
@@ -270,7 +270,7 @@ fn the_protection_of_a_member_on_its_way_into_service_is_left_to_the_sweep() {
 }
 
 #[test]
-fn every_cell_of_the_table_is_walked_to_its_end() {
+fn every_cell_of_the_table_reaches_its_end() {
     let done = || RestoreStep::Done(None);
     let larger = || {
         RestoreStep::Done(Some(
@@ -353,7 +353,7 @@ fn every_cell_of_the_table_is_walked_to_its_end() {
 }
 
 #[test]
-fn whoever_is_to_stay_is_protected_before_the_group_changes() {
+fn members_that_stay_are_protected_before_the_group_changes() {
     let steps = |mut world: World| {
         let mut steps = Vec::new();
         for _ in 0..3 {
@@ -363,11 +363,11 @@ fn whoever_is_to_stay_is_protected_before_the_group_changes() {
         }
         steps
     };
-    let everybody = RestoreStep::Protect(vec![id(OLD), id(OTHER)]);
+    let protect_both = RestoreStep::Protect(vec![id(OLD), id(OTHER)]);
     assert_eq!(
         steps(World::new(FREE)),
         [
-            everybody.clone(),
+            protect_both.clone(),
             RestoreStep::Lower { from: 2 },
             RestoreStep::ExitStandby { from: 1 }
         ]
@@ -376,7 +376,7 @@ fn whoever_is_to_stay_is_protected_before_the_group_changes() {
         steps(World::new(AT_MINIMUM).with_replacement("InService", false)),
         [
             RestoreStep::CordonReplacement(id(NEW)),
-            everybody,
+            protect_both,
             RestoreStep::ExitStandby { from: 2 }
         ]
     );
@@ -418,7 +418,7 @@ fn a_trim_of_the_group_after_exit_standby_takes_no_member_with_pods() {
 }
 
 #[test]
-fn who_is_lost_or_somebody_elses_is_only_reported() {
+fn a_node_that_is_lost_or_in_a_foreign_standby_is_only_reported() {
     let with = |change: &dyn Fn(&mut World)| {
         let mut world = World::new(FREE);
         change(&mut world);
@@ -442,7 +442,7 @@ fn who_is_lost_or_somebody_elses_is_only_reported() {
             with(&|world| world.kubernetes = KubernetesHalf::Vanished),
         ),
         (
-            "somebody else's Standby",
+            "the Standby of another tool",
             with(&|world| world.instance.tags.clear()),
         ),
     ];
@@ -455,7 +455,7 @@ fn who_is_lost_or_somebody_elses_is_only_reported() {
             world.instance.tags.clear();
         }),
         RestoreStep::UndoKubernetes,
-        "the Node's half is ours all the same"
+        "the Node is cleaned up all the same"
     );
     assert_eq!(
         with(&|world| {
@@ -463,7 +463,7 @@ fn who_is_lost_or_somebody_elses_is_only_reported() {
             world.protected = vec![id(OTHER)];
         }),
         RestoreStep::Unprotect(vec![id(OTHER)]),
-        "our protection goes whatever became of the node"
+        "the protection is removed whatever the state of the node"
     );
     assert_eq!(
         with(&|world| "stopped".clone_into(&mut world.instance.state)),
@@ -542,14 +542,14 @@ fn a_replacement_stays_reserved_for_a_node_that_is_left_in_standby() {
 }
 
 #[test]
-fn who_was_brought_back_by_a_person_is_left_as_large_a_group_as_the_person_made_it() {
+fn if_an_operator_returns_the_node_to_service_its_group_keeps_its_size() {
     let mut world = World::new((1, 3, 4)).with_replacement("InService", false);
     "InService".clone_into(&mut world.group.members[0].lifecycle_state);
     assert_eq!(world.next(), RestoreStep::Done(None));
 }
 
 #[test]
-fn a_cluster_that_is_away_is_asked_for_a_while_and_then_the_group_is_put_in_order_without_it() {
+fn if_the_cluster_stays_unreachable_the_group_is_restored_without_it() {
     let mut world = World::new(FREE);
     world.kubernetes = KubernetesHalf::Unseen;
     world.new_members = None;
@@ -561,7 +561,7 @@ fn a_cluster_that_is_away_is_asked_for_a_while_and_then_the_group_is_put_in_orde
     }
     assert_eq!(world.group_changes.to_string(), "exit:2");
     world.waited = i64::from(PATIENCE);
-    let note = "group workers is one larger than before, desired capacity 3: nobody can tell whether its replacement has pods";
+    let note = "group workers is one larger than before, desired capacity 3: it is unknown whether its replacement has pods";
     assert_eq!(
         world.finish(),
         (vec![], RestoreStep::Report(Some(note.to_owned())))
@@ -569,7 +569,7 @@ fn a_cluster_that_is_away_is_asked_for_a_while_and_then_the_group_is_put_in_orde
 }
 
 #[test]
-fn what_takes_too_long_ends_in_standby() {
+fn a_restore_that_takes_too_long_ends_in_standby() {
     let mut entering = World::new(FREE);
     "EnteringStandby".clone_into(&mut entering.group.members[0].lifecycle_state);
     assert!(matches!(entering.next(), RestoreStep::Wait(..)));
@@ -587,7 +587,7 @@ fn what_takes_too_long_ends_in_standby() {
 }
 
 #[test]
-fn deeds_are_read_as_they_were_written() {
+fn group_changes_are_read_as_they_were_written() {
     let group_changes = GroupChanges::default()
         .with(GroupChange::Lower(3))
         .with(GroupChange::Lower(4))
@@ -601,7 +601,7 @@ fn deeds_are_read_as_they_were_written() {
     }
 }
 
-fn ours() -> Taint {
+fn own() -> Taint {
     Taint {
         value: Some(OLD.to_owned()),
         ..taint(DRAINING_TAINT, "NoSchedule")
@@ -624,7 +624,7 @@ fn with_record(record: &Record) -> NodeFacts {
     let mut node = claimed(node("old"), Phase::Disposing, record);
     node.taints = vec![
         taint("team", "NoSchedule"),
-        ours(),
+        own(),
         taint(REQUEST_TAINT, "NoExecute"),
     ];
     node.unschedulable = true;
@@ -636,8 +636,8 @@ fn with_record(record: &Record) -> NodeFacts {
 }
 
 #[test]
-fn everything_of_ours_is_taken_from_the_node_at_once_and_what_it_was_is_forgotten() {
-    let undo = undo_kubernetes(&drained(), &ours(), false).unwrap();
+fn all_changes_of_an_execution_are_undone_at_once_and_cleared_from_the_record() {
+    let undo = undo_kubernetes(&drained(), &own(), false).unwrap();
     assert_eq!(
         undo,
         Undo {
@@ -656,24 +656,24 @@ fn everything_of_ours_is_taken_from_the_node_at_once_and_what_it_was_is_forgotte
     let mut clean = claimed(node("old"), Phase::Standby, undo.record.as_ref().unwrap());
     clean.unschedulable = true;
     assert_eq!(
-        undo_kubernetes(&clean, &ours(), false),
+        undo_kubernetes(&clean, &own(), false),
         None,
-        "a later cordon is a person's"
+        "a later cordon is an operator's"
     );
     for alone in [PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION] {
         let mut node = clean.clone();
         node.annotations.insert(alone.to_owned(), "{}".to_owned());
-        let undo = undo_kubernetes(&node, &ours(), false);
+        let undo = undo_kubernetes(&node, &own(), false);
         assert_eq!(undo.map(|undo| undo.annotations), Some(vec![alone]));
     }
-    for (taint, is_undone) in [(ours(), true), (taint("team", "NoSchedule"), false)] {
+    for (taint, is_undone) in [(own(), true), (taint("team", "NoSchedule"), false)] {
         clean.taints = vec![taint];
-        assert_eq!(undo_kubernetes(&clean, &ours(), false).is_some(), is_undone);
+        assert_eq!(undo_kubernetes(&clean, &own(), false).is_some(), is_undone);
     }
 }
 
 #[test]
-fn what_a_node_was_before_is_forgotten_with_what_we_made_of_it() {
+fn the_earlier_state_of_a_node_is_cleared_from_its_record() {
     let before = Record {
         was_unschedulable: true,
         excluded_before: Some("mine".to_owned()),
@@ -682,7 +682,7 @@ fn what_a_node_was_before_is_forgotten_with_what_we_made_of_it() {
         ..drained().record().unwrap()
     };
     assert_eq!(
-        undo_kubernetes(&with_record(&before), &ours(), false)
+        undo_kubernetes(&with_record(&before), &own(), false)
             .unwrap()
             .record,
         Some(Record {
@@ -705,7 +705,7 @@ fn a_node_is_kept_from_cluster_autoscaler_until_it_is_out_of_standby() {
         let mut node = with_record(&record);
         node.annotations
             .insert(SCALE_DOWN_DISABLED_ANNOTATION.to_owned(), "true".to_owned());
-        let undo = undo_kubernetes(&node, &ours(), true).unwrap();
+        let undo = undo_kubernetes(&node, &own(), true).unwrap();
         let left = undo.record.unwrap();
         assert_eq!(
             (undo.scale_down, left.kept, &left.kept_before),
@@ -716,8 +716,8 @@ fn a_node_is_kept_from_cluster_autoscaler_until_it_is_out_of_standby() {
         clean.taints = Vec::new();
         clean.unschedulable = false;
         clean.labels = strings([]);
-        assert_eq!(undo_kubernetes(&clean, &ours(), true), None, "the rest is done");
-        let undo = undo_kubernetes(&clean, &ours(), false).unwrap();
+        assert_eq!(undo_kubernetes(&clean, &own(), true), None, "the rest is done");
+        let undo = undo_kubernetes(&clean, &own(), false).unwrap();
         assert_eq!(
             (undo.scale_down, undo.record.unwrap().kept),
             (before.map_or(ScaleDown::Remove, ScaleDown::Set), false)
@@ -726,29 +726,29 @@ fn a_node_is_kept_from_cluster_autoscaler_until_it_is_out_of_standby() {
 }
 
 #[test]
-fn only_values_that_are_still_ours_are_undone() {
+fn only_unchanged_values_of_an_execution_are_undone() {
     let record = || drained().record().unwrap();
-    let undo = |node: &NodeFacts| undo_kubernetes(node, &ours(), false).unwrap();
+    let undo = |node: &NodeFacts| undo_kubernetes(node, &own(), false).unwrap();
 
     let was_cordoned = with_record(&Record {
         was_unschedulable: true,
         ..record()
     });
     assert!(!undo(&was_cordoned).uncordon, "cordoned before");
-    let by_person = NodeFacts {
+    let by_operator = NodeFacts {
         cordoned_by: Some("kubectl-cordon".to_owned()),
         ..drained()
     };
-    assert!(!undo(&by_person).uncordon, "cordoned by a person meanwhile");
+    assert!(!undo(&by_operator).uncordon, "cordoned by an operator since");
     let uncordoned = NodeFacts {
         unschedulable: false,
         ..drained()
     };
-    assert!(!undo(&uncordoned).uncordon, "uncordoned by a person");
+    assert!(!undo(&uncordoned).uncordon, "uncordoned by an operator");
     let theirs = NodeFacts {
         taints: vec![Taint {
             value: Some("mine".to_owned()),
-            ..ours()
+            ..own()
         }],
         ..drained()
     };
@@ -760,12 +760,12 @@ fn only_values_that_are_still_ours_are_undone() {
     assert!(!undo(&had_label).remove_label, "labelled before");
     let mut relabelled = drained();
     relabelled.labels = strings([(EXCLUDE_FROM_BALANCERS_LABEL, "mine")]);
-    assert!(!undo(&relabelled).remove_label, "labelled by somebody else");
+    assert!(!undo(&relabelled).remove_label, "labelled by another tool");
     let earlier = with_record(&Record {
         excluded_at: None,
         ..record()
     });
-    assert!(!undo(&earlier).remove_label, "we had not come that far");
+    assert!(!undo(&earlier).remove_label, "not set by the execution");
     let kept = |before: Option<&str>, now: &str| {
         let mut node = with_record(&Record {
             kept: true,
@@ -788,7 +788,7 @@ fn only_values_that_are_still_ours_are_undone() {
     assert_eq!(
         kept(None, "false").scale_down,
         ScaleDown::Keep,
-        "changed by a person meanwhile"
+        "changed by an operator since"
     );
     assert!(!kept(None, "true").record.unwrap().kept);
 
@@ -806,7 +806,7 @@ fn only_values_that_are_still_ours_are_undone() {
 }
 
 #[test]
-fn two_put_backs_of_a_group_change_its_size_one_after_the_other() {
+fn two_restores_of_a_group_change_its_size_one_after_the_other() {
     let mut world = World::new(FREE);
     world.queued_since = None;
     assert_eq!(world.next(), RestoreStep::Queue);
@@ -820,7 +820,7 @@ fn two_put_backs_of_a_group_change_its_size_one_after_the_other() {
     world.waited = i64::from(CLUSTER_PATIENCE);
     assert!(
         !matches!(world.next(), RestoreStep::Queue),
-        "who sees no Nodes does not wait for them"
+        "a restore that sees no Nodes does not wait for other restores"
     );
     let mut stuck = World::new(FIXED);
     stuck.queued_since = None;
@@ -828,12 +828,12 @@ fn two_put_backs_of_a_group_change_its_size_one_after_the_other() {
     assert_eq!(
         stuck.next(),
         RestoreStep::LeaveInStandby(Stuck::AtMaximum),
-        "who changes nothing waits for nobody"
+        "a restore that changes no size does not wait for other restores"
     );
 }
 
 #[test]
-fn a_member_is_waited_for_on_its_way_into_our_standby_and_left_on_its_way_into_anothers() {
+fn a_restore_waits_only_for_a_member_that_an_execution_puts_into_standby() {
     let mut world = World::new(FREE);
     "EnteringStandby".clone_into(&mut world.member_mut(&id(OLD)).lifecycle_state);
     assert!(
@@ -846,7 +846,7 @@ fn a_member_is_waited_for_on_its_way_into_our_standby_and_left_on_its_way_into_a
 }
 
 #[test]
-fn a_launch_that_is_under_way_is_waited_for_before_the_group_gets_its_size_again() {
+fn a_restore_waits_for_a_launch_before_it_lowers_the_desired_capacity() {
     let mut world = World::new(AT_MINIMUM).with_replacement("Pending", false);
     for expected in [
         RestoreStep::Protect(vec![id(OLD), id(OTHER)]),
@@ -861,7 +861,7 @@ fn a_launch_that_is_under_way_is_waited_for_before_the_group_gets_its_size_again
 }
 
 #[test]
-fn a_group_that_has_all_it_wants_is_not_made_smaller() {
+fn a_group_at_its_desired_capacity_is_not_made_smaller() {
     let mut world = World::new(FREE);
     world.group.members.push(member(NEW, "InService"));
     let (changes, end) = world.finish();
@@ -870,7 +870,7 @@ fn a_group_that_has_all_it_wants_is_not_made_smaller() {
 }
 
 #[test]
-fn who_comes_for_another_node_is_no_replacement_of_this_one() {
+fn a_member_reserved_for_another_node_is_not_the_replacement() {
     for (owner, changes) in [(OLD, vec!["exit"]), (OTHER, vec!["lower", "exit"])] {
         let mut world = World::new(FREE).with_replacement("Pending", true);
         let reserved = strings([(REPLACEMENT_FOR_ANNOTATION, owner)]);
@@ -895,7 +895,7 @@ fn protection_stays_until_the_group_has_no_member_too_many() {
 }
 
 #[test]
-fn a_refusal_is_tried_again_after_hours_and_what_had_no_way_as_soon_as_it_has_one() {
+fn a_refused_restore_is_attempted_again_after_hours_and_a_stuck_one_as_soon_as_it_can_continue() {
     let end = RestoreStep::LeaveInStandby(Stuck::AtMaximum);
     let way = RestoreStep::ExitStandby { from: 2 };
     let gave_up = |was_refused| GaveUp {
@@ -915,11 +915,11 @@ fn a_refusal_is_tried_again_after_hours_and_what_had_no_way_as_soon_as_it_has_on
 }
 
 proptest! {
-    /// The put-back ends from any sizes and any replacement, also with a crash between any two steps.
+    /// The restore ends from any sizes and any replacement, also with a crash between any two steps.
     /// AWS refuses none of its calls, and no member stays protected.
     /// The group is as large as before, or one larger if its replacement has pods.
     #[test]
-    fn any_put_back_ends_and_takes_no_pod_away(
+    fn any_restore_ends_and_ends_no_pod(
         min in 0_u32..4,
         more in 0_u32..3,
         room in 0_u32..3,

@@ -109,7 +109,7 @@ fn why(admission: Option<Admission>) -> String {
 }
 
 #[test]
-fn a_node_that_has_failed_is_tried_again_as_often_as_the_input_says_and_not_if_somebody_stopped_it() {
+fn a_failed_node_is_attempted_again_as_often_as_retries_allow_unless_it_was_aborted() {
     let failed = |status: &str, attempt: u32| WaitingNode {
         status: Some(status.to_owned()),
         error: (status == "FAILED").then(|| "DrainTimedOut".to_owned()),
@@ -170,7 +170,7 @@ fn a_node_that_has_failed_is_tried_again_as_often_as_the_input_says_and_not_if_s
 }
 
 #[test]
-fn the_group_says_whether_it_is_there_and_paused_and_the_input_how_long_lies_between_nodes() {
+fn a_node_does_not_start_in_a_missing_or_paused_group_or_during_a_pause() {
     let paused = Fleet {
         tags: strings([(PAUSED_TAG, "true")]),
         ..fleet(&[(OLD, "InService")])
@@ -190,7 +190,7 @@ fn the_group_says_whether_it_is_there_and_paused_and_the_input_how_long_lies_bet
             "no member",
             Some(fleet(&[])),
             waiting_node(0),
-            "skip, left: is no member of its group any more",
+            "skip, left: is no longer a member of its group",
         ),
         (
             "in Standby",
@@ -254,24 +254,24 @@ fn the_group_says_whether_it_is_there_and_paused_and_the_input_how_long_lies_bet
     }
 }
 
-/// Counts the looks of a node that is told to wait, until it is told to stop or five days are over.
-fn look(admission: &Admission) -> (u32, WaitingNode, Answer<SelectVerdict>) {
+/// Counts the checks of a node that waits, until it is stopped or five days are over.
+fn count_checks(admission: &Admission) -> (u32, WaitingNode, Answer<SelectVerdict>) {
     let (rotation, part) = (rotation(json!({})), part());
-    let mut looks = 0;
+    let mut checks = 0;
     let mut asking = waiting_node(0);
     loop {
         let answer = admission.clone().answer(&rotation, &part, &asking);
         if answer.verdict != SelectVerdict::Wait || asking.waited > 5 * DAY {
-            return (looks, asking, answer);
+            return (checks, asking, answer);
         }
-        let spread = if looks == 0 { 30 } else { 0 };
+        let spread = if checks == 0 { 30 } else { 0 };
         assert!(answer.wait_seconds >= 30 && answer.wait_seconds <= 30.max(asking.waited / 2) + spread);
         asking = after(&asking, &answer);
-        looks += 1;
+        checks += 1;
     }
 }
 
-/// Returns the turn after a wait, as the state machine carries it.
+/// Returns the node after a wait, as the state machine carries it.
 fn after(waiting_node: &WaitingNode, answer: &Answer<SelectVerdict>) -> WaitingNode {
     let SelectBody::AfterWait(waited) = answer.body.clone() else {
         panic!("{answer:?}")
@@ -285,7 +285,7 @@ fn after(waiting_node: &WaitingNode, answer: &Answer<SelectVerdict>) -> WaitingN
 }
 
 #[test]
-fn what_was_waited_for_one_thing_is_no_waiting_for_another() {
+fn the_seconds_of_waiting_count_for_one_reason_only() {
     let (rotation, part) = (rotation(json!({})), part());
     let long = WaitingNode {
         waited: 2 * DAY,
@@ -310,7 +310,7 @@ fn what_was_waited_for_one_thing_is_no_waiting_for_another() {
 }
 
 #[test]
-fn who_is_not_tried_again_for_half_an_hour_and_the_pause_has_failed() {
+fn a_node_without_a_further_attempt_for_half_an_hour_and_the_pause_has_failed() {
     let patient = Terms {
         wait_between_nodes: 600,
         ..terms(json!({"retries": 1}))
@@ -331,9 +331,9 @@ fn who_is_not_tried_again_for_half_an_hour_and_the_pause_has_failed() {
 }
 
 #[test]
-fn whoever_waits_looks_after_half_of_what_it_has_waited_and_is_left_after_a_day() {
-    let (looks, asking, answer) = look(&Admission::Wait(WaitReason::Paused, "paused".to_owned()));
-    assert_eq!(looks, 20);
+fn a_waiting_node_checks_at_growing_intervals_and_is_left_after_a_day() {
+    let (checks, asking, answer) = count_checks(&Admission::Wait(WaitReason::Paused, "paused".to_owned()));
+    assert_eq!(checks, 20);
     assert!(asking.waited >= DAY);
     let SelectBody::Ended(ended) = answer.body else {
         panic!("{answer:?}")
@@ -345,22 +345,22 @@ fn whoever_waits_looks_after_half_of_what_it_has_waited_and_is_left_after_a_day(
 }
 
 #[test]
-fn what_the_input_asks_for_is_no_waiting_for_others() {
+fn a_pause_of_the_input_is_not_a_wait() {
     let answer = Admission::Pause(DAY).answer(&rotation(json!({})), &part(), &waiting_node(9));
     assert_eq!((answer.verdict, answer.wait_seconds), (SelectVerdict::Pause, DAY));
 }
 
 #[test]
-fn whoever_waits_for_a_node_that_is_worked_on_waits_on_and_looks_once_a_day_at_least() {
-    let (looks, _, answer) = look(&Admission::Await("draining".to_owned()));
-    assert_eq!((looks, answer.verdict), (25, SelectVerdict::Wait));
+fn a_node_that_waits_for_a_running_execution_keeps_waiting_and_checks_at_least_daily() {
+    let (checks, _, answer) = count_checks(&Admission::Await("draining".to_owned()));
+    assert_eq!((checks, answer.verdict), (25, SelectVerdict::Wait));
     assert_eq!(answer.wait_seconds, DAY);
 }
 
 #[test]
-fn the_nodes_that_wait_from_the_beginning_do_not_all_look_again_at_the_same_moment() {
+fn the_nodes_that_wait_from_the_beginning_check_again_at_different_moments() {
     let (rotation, part) = (rotation(json!({})), part());
-    let looks: BTreeSet<u32> = (0..40)
+    let waits: BTreeSet<u32> = (0..40)
         .map(|number| {
             let waiting_node = WaitingNode {
                 instance_id: format!("i-{number:017x}").parse().unwrap(),
@@ -372,13 +372,13 @@ fn the_nodes_that_wait_from_the_beginning_do_not_all_look_again_at_the_same_mome
         })
         .collect();
     assert!(
-        looks.len() > 10 && looks.iter().all(|wait| (30..60).contains(wait)),
-        "{looks:?}"
+        waits.len() > 10 && waits.iter().all(|wait| (30..60).contains(wait)),
+        "{waits:?}"
     );
 }
 
 #[test]
-fn each_try_has_a_name_that_anybody_can_compute() {
+fn each_attempt_has_a_name_that_can_be_computed() {
     let (rotation, part) = (rotation(json!({"retries": 1})), part());
     let name = |attempt: u32| {
         let asking = WaitingNode {
@@ -401,7 +401,7 @@ fn each_try_has_a_name_that_anybody_can_compute() {
 }
 
 #[test]
-fn what_became_of_an_earlier_node_is_read_try_by_try() {
+fn the_outcome_of_an_earlier_node_is_read_attempt_by_attempt() {
     for (status, attempt, retries, expected) in [
         (None, 1, 0, Some(AttemptOutcome::NotBegun)),
         (None, 2, 1, Some(AttemptOutcome::BetweenTries)),
@@ -454,15 +454,15 @@ fn in_work_for(name: &str, urgency: Urgency) -> NodeFacts {
 }
 
 #[test]
-fn a_claim_that_no_execution_of_this_installation_has_written_is_waited_for_by_no_node() {
+fn no_node_waits_for_a_claim_of_another_installation() {
     let begun = |claim: String| {
         let mut node = in_work(NEW);
         node.annotations.insert(CLAIM_ANNOTATION.to_owned(), claim);
         find_begun(&[id(NEW)], &[node], &[], &part().execution)
     };
-    let ours = in_work(NEW).annotations[CLAIM_ANNOTATION].clone();
-    assert_eq!(begun(ours.clone()).len(), 1);
-    let foreign = ours.replace("recycle-eks-recycle-node", "other-recycle-node");
+    let own = in_work(NEW).annotations[CLAIM_ANNOTATION].clone();
+    assert_eq!(begun(own.clone()).len(), 1);
+    let foreign = own.replace("recycle-eks-recycle-node", "other-recycle-node");
     for claim in [foreign, r#"{"schema": 2}"#.to_owned(), "mine!".to_owned()] {
         assert_eq!(begun(claim.clone()), [], "{claim}");
     }
@@ -476,7 +476,7 @@ fn the_first_replacement_is_awaited_and_judged_until_a_second_node_has_begun() {
     };
     for (name, index, begun, expected) in [
         ("the first itself", 0, vec![], "First"),
-        ("nobody has begun", 2, vec![], "Ask"),
+        ("none has begun", 2, vec![], "Ask"),
         (
             "the first waits for its replacement",
             2,
@@ -509,7 +509,7 @@ fn the_first_replacement_is_awaited_and_judged_until_a_second_node_has_begun() {
             "Await",
         ),
         (
-            "one whom EC2 takes away",
+            "one that EC2 interrupts",
             2,
             begun(&[in_work_for(OTHER, Urgency::Spot)], &[]),
             "Ask",
@@ -521,13 +521,13 @@ fn the_first_replacement_is_awaited_and_judged_until_a_second_node_has_begun() {
 }
 
 #[test]
-fn before_the_first_has_begun_the_others_wait_for_whoever_may_be_it() {
+fn before_the_first_node_has_begun_the_others_wait_for_a_node_that_may_be_the_first() {
     let (new, other) = (id(NEW), id(OTHER));
     let there = [(NEW, "InService"), (OTHER, "InService")];
     for (members, outcomes, at_once, waits) in [
         (&there[..], vec![], 2, false),
         (&there, vec![(&new, AttemptOutcome::NotBegun)], 2, true),
-        // One at a time: every earlier node has had its turn.
+        // One at a time: every earlier node has ended.
         (&there, vec![(&new, AttemptOutcome::NotBegun)], 1, false),
         (
             &there,
@@ -582,7 +582,7 @@ fn before_the_first_has_begun_the_others_wait_for_whoever_may_be_it() {
 }
 
 #[test]
-fn a_node_that_could_have_begun_and_has_not_is_waited_for_half_an_hour_and_one_that_runs_for_longer() {
+fn a_node_that_has_not_begun_is_awaited_for_half_an_hour_and_a_running_one_for_longer() {
     let new = id(NEW);
     let there = fleet(&[(NEW, "InService")]);
     for (waited, outcome, waits) in [
@@ -606,7 +606,7 @@ fn a_node_that_could_have_begun_and_has_not_is_waited_for_half_an_hour_and_one_t
 }
 
 #[test]
-fn nobody_is_asked_while_the_first_node_is_worked_on_or_about_to_begin() {
+fn executions_are_not_looked_up_while_the_first_node_is_claimed_or_about_to_begin() {
     let (first, new) = (id(OTHER), replacement(OTHER, None));
     let waited = |index: usize| WaitingNode {
         waited: 30,
@@ -615,14 +615,14 @@ fn nobody_is_asked_while_the_first_node_is_worked_on_or_about_to_begin() {
     for (name, canary, waiting_node, expected) in [
         ("it is the first", Canary::First, waiting_node(0), "start"),
         (
-            "the second, at its first look",
+            "the second, at its first check",
             Canary::Ask,
             waiting_node(1),
             "wait: the group's first node is about to begin",
         ),
-        ("the second, at its next look", Canary::Ask, waited(1), "start"),
+        ("the second, at its next check", Canary::Ask, waited(1), "start"),
         (
-            "the third: another's turn is over",
+            "the third: another node has ended",
             Canary::Ask,
             waiting_node(2),
             "start",
@@ -631,7 +631,7 @@ fn nobody_is_asked_while_the_first_node_is_worked_on_or_about_to_begin() {
             "the first is worked on",
             Canary::Await(&first),
             waited(2),
-            "await: the replacement of i-0cccccccccccccccc, the group's first, is not known yet",
+            "await: the group's first replacement, that of i-0cccccccccccccccc, is not known yet",
         ),
         (
             "the first has its replacement",
@@ -646,7 +646,7 @@ fn nobody_is_asked_while_the_first_node_is_worked_on_or_about_to_begin() {
 }
 
 #[test]
-fn who_has_failed_has_failed_whatever_keeps_the_next_try_from_coming() {
+fn a_failed_node_stays_failed_whatever_prevents_its_next_attempt() {
     let (rotation, part) = (rotation(json!({"retries": 1})), part());
     let failed = WaitingNode {
         attempt: 2,
@@ -681,7 +681,7 @@ fn who_has_failed_has_failed_whatever_keeps_the_next_try_from_coming() {
 }
 
 #[test]
-fn asked_about_are_the_earlier_nodes_that_are_there_and_not_worked_on() {
+fn executions_are_looked_up_for_earlier_nodes_that_are_members_and_not_claimed() {
     let nodes = [NEW, OTHER].map(id);
     let found = fleet(&[(NEW, "InService"), (OTHER, "Standby")]);
     let ask = |fleet: &Fleet, begun: &[Begun]| {
@@ -739,12 +739,12 @@ fn a_kubelet_may_be_as_new_as_the_control_plane_and_no_newer() {
     assert_eq!(ended.error, Some(Stop::KubeletTooNew));
     assert_eq!(
         ended.why,
-        "the replacement a has kubelet 1.34, the control plane is 1.33"
+        "the replacement a has kubelet 1.34, but the control plane is 1.33"
     );
 }
 
 #[test]
-fn only_pods_that_this_rotation_evicted_are_waited_for_and_for_an_hour() {
+fn a_node_waits_for_an_hour_for_pods_that_this_rotation_evicted() {
     let of = |name: &str, uid: &str, created: i64| {
         let controller = Controller {
             kind: "ReplicaSet".to_owned(),
@@ -796,7 +796,7 @@ fn only_pods_that_this_rotation_evicted_are_waited_for_and_for_an_hour() {
 }
 
 #[test]
-fn what_stands_beside_every_node_is_short() {
+fn the_end_of_a_node_is_short() {
     let ended = Ended::stopping(Stop::ReplacementStillOutdated, "x".repeat(9_000));
     let length = serde_json::to_string(&ended).unwrap().len();
     assert!(length < 330, "{length}");

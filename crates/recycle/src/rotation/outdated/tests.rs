@@ -76,7 +76,7 @@ fn templates() -> BTreeMap<Template, TemplateFacts> {
 }
 
 #[test]
-fn outdated_is_who_meets_one_of_the_criteria_among_those_that_the_filters_leave() {
+fn a_member_is_outdated_if_it_passes_the_filters_and_meets_a_criterion() {
     let found = fleet(&[(OLD, "1", "a"), (NEW, "2", "a")]);
     let machines = [
         machine(OLD, 0),
@@ -121,7 +121,7 @@ fn outdated_is_who_meets_one_of_the_criteria_among_those_that_the_filters_leave(
 }
 
 #[test]
-fn of_each_node_it_is_told_which_criteria_it_meets() {
+fn the_criteria_that_each_node_meets_are_listed() {
     let found = fleet(&[(OLD, "1", "a"), (NEW, "2", "a")]);
     let machines = [machine(OLD, 0), machine(NEW, 5 * HOUR)];
     let nodes = [
@@ -140,9 +140,9 @@ fn of_each_node_it_is_told_which_criteria_it_meets() {
     let every = json!({"launch_template": true, "ami": true, "kubelet": true, "older_than": "5h",
         "launched_before": "2027-01-01T05:00:00Z", "all": true});
     let mut chosen = choose(Selection::Outdated(outdated(every)));
-    let told = json!({"launch_template": [0], "ami": [0, 1], "kubelet": [0], "older_than": [0], "launched_before": [0],
+    let expected = json!({"launch_template": [0], "ami": [0, 1], "kubelet": [0], "older_than": [0], "launched_before": [0],
         "all": [0, 1]});
-    assert_eq!(json!(chosen.criteria), told);
+    assert_eq!(json!(chosen.criteria), expected);
     assert_eq!((chosen.cut(1), chosen.nodes.len()), (1, 1));
     assert_eq!(json!(chosen.criteria)["ami"], json!([0]));
     let listed = choose(Selection::InstanceIds(vec![id(NEW)]));
@@ -150,7 +150,7 @@ fn of_each_node_it_is_told_which_criteria_it_meets() {
 }
 
 #[test]
-fn nodes_go_zone_by_zone_and_the_oldest_first_and_without_those_that_are_worked_on() {
+fn nodes_are_ordered_by_zone_and_age_without_those_of_other_executions() {
     const LAST: &str = "i-0dddddddddddddddd";
     let found = fleet(&[
         (OLD, "1", "b"),
@@ -179,9 +179,9 @@ fn nodes_go_zone_by_zone_and_the_oldest_first_and_without_those_that_are_worked_
     assert_eq!(choose(&machines, &all).nodes, [OTHER, NEW, LAST, OLD].map(id));
     let listed = Selection::InstanceIds(vec![id(OLD), id(OTHER)]);
     assert_eq!(choose(&machines, &listed).nodes, [OTHER, OLD].map(id));
-    let ours = claim(Phase::Draining).to_tag();
-    let theirs = ours.replace("recycle-eks-", "other-");
-    for (tag, left_out) in [(ours.as_str(), 1), (theirs.as_str(), 0), ("2 x", 0), ("x", 0)] {
+    let own = claim(Phase::Draining).to_tag();
+    let foreign = own.replace("recycle-eks-", "other-");
+    for (tag, left_out) in [(own.as_str(), 1), (foreign.as_str(), 0), ("2 x", 0), ("x", 0)] {
         let tags = &mut machines[2].instance.tags;
         tags.insert(CLAIM_TAG.to_owned(), tag.to_owned());
         tags.insert(GROUP_TAG.to_owned(), "workers".to_owned());
@@ -216,7 +216,7 @@ fn nodes_and_templates_are_read_for_the_criteria_that_need_them() {
 }
 
 #[test]
-fn outdated_nodes_are_looked_for_in_the_groups_that_are_meant() {
+fn outdated_nodes_are_searched_in_the_selected_groups() {
     let fleets = [fleet(&[])];
     let cluster = "world".parse().unwrap();
     let find = |json: Value| find_fleets(&outdated(json), &fleets, &cluster).map(|found| found.len());
@@ -228,11 +228,11 @@ fn outdated_nodes_are_looked_for_in_the_groups_that_are_meant() {
     );
     assert_eq!(find(json!({"group_tag": {"key": "team", "value": "web"}})), Ok(0));
     let refused = find(json!({"groups": ["wrokers"]})).unwrap_err().to_string();
-    assert_eq!(refused, "selection: wrokers is no group of cluster world");
+    assert_eq!(refused, "selection: wrokers is not a group of cluster world");
 }
 
 #[test]
-fn of_the_criteria_those_are_left_that_a_good_replacement_does_not_meet() {
+fn a_replacement_is_checked_by_the_criteria_that_a_good_one_does_not_meet() {
     for (given, left) in [
         (json!({"all": true}), None),
         (json!({"launched_before": "2027-01-01T00:00:00Z"}), None),
@@ -251,7 +251,7 @@ fn of_the_criteria_those_are_left_that_a_good_replacement_does_not_meet() {
 }
 
 #[test]
-fn a_release_is_read_from_what_kubelets_control_planes_and_images_say() {
+fn a_release_is_read_from_versions_and_image_names() {
     for (text, expected) in [
         ("v1.33.4-eks-1a2b3c4", Some("1.33")),
         ("1.33", Some("1.33")),
@@ -291,7 +291,7 @@ fn a_release_is_read_from_what_kubelets_control_planes_and_images_say() {
 }
 
 #[test]
-fn an_answer_has_the_groups_that_have_something_to_recycle_as_many_as_fit() {
+fn an_answer_lists_as_many_groups_with_nodes_to_recycle_as_fit() {
     let of = |count: usize| Chosen {
         nodes: vec![id(OLD); count],
         claimed: 1,
@@ -302,30 +302,30 @@ fn an_answer_has_the_groups_that_have_something_to_recycle_as_many_as_fit() {
     assert_eq!(groups.groups, ["a".parse().unwrap()]);
     assert_eq!(
         groups.reason,
-        "2 nodes are to be recycled, in 1 of 2 groups; 2 more are worked on already"
+        "2 nodes to recycle, in 1 of 2 groups; executions already work on 2 more"
     );
     let idle = Chosen { claimed: 0, ..of(1) };
     assert_eq!(
         choose_groups(
             vec![("a".parse().unwrap(), idle)],
-            &["nothing is known of b".to_owned()]
+            &["cannot read group b".to_owned()]
         )
         .reason,
-        "1 nodes are to be recycled, in 1 of 1 groups; nothing is known of b"
+        "1 nodes to recycle, in 1 of 1 groups; cannot read group b"
     );
     let many = (0..100).map(|n| (format!("{}{n}", "g".repeat(250)).parse().unwrap(), of(1)));
     let groups = choose_groups(many.collect(), &[]);
     let length: usize = groups.groups.iter().map(|name| name.as_str().len() + 3).sum();
     assert!(length < 7_000, "{length}");
     assert!(
-        groups.reason.contains("groups are for the next rotation"),
+        groups.reason.contains("groups are left for the next rotation"),
         "{}",
         groups.reason
     );
 }
 
 #[test]
-fn what_a_group_launches_from_is_told_and_its_change_is_seen() {
+fn the_launch_source_is_described_and_its_change_is_detected() {
     let (found, mut facts) = (fleet(&[]), templates());
     let before = describe_launch_source(&found, &facts);
     assert_eq!(describe_launch_source(&found, &templates()), before);

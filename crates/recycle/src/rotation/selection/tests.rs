@@ -186,7 +186,7 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
 }
 
 #[test]
-fn what_each_execution_is_started_with_comes_from_the_trigger() {
+fn the_trigger_sets_fields_of_each_execution() {
     let parse = |trigger: &str| {
         parse_rotation(&json!({
             "trigger": trigger,
@@ -209,7 +209,7 @@ fn what_each_execution_is_started_with_comes_from_the_trigger() {
 }
 
 #[test]
-fn a_warning_from_the_end_of_time_is_no_panic() {
+fn a_warning_with_an_extreme_time_causes_no_panic() {
     let rotation = |time: &str| {
         parse_rotation(&json!({
             "trigger": "spot",
@@ -228,7 +228,7 @@ fn a_warning_from_the_end_of_time_is_no_panic() {
 }
 
 #[test]
-fn the_execution_of_an_alarm_is_named_after_its_change_and_not_after_the_way_it_came() {
+fn the_execution_of_an_alarm_is_named_after_the_state_change_and_not_after_the_event() {
     let start = |trigger: &str, event_id: &str, moment: &str| {
         let rotation = parse_rotation(&json!({
             "trigger": trigger,
@@ -243,7 +243,7 @@ fn the_execution_of_an_alarm_is_named_after_its_change_and_not_after_the_way_it_
 }
 
 #[test]
-fn of_listed_instances_those_of_others_and_those_that_are_gone_are_left_out() {
+fn listed_instances_of_other_clusters_and_gone_ones_are_left_out() {
     let gone = Machine {
         instance: Instance {
             state: "terminated".to_owned(),
@@ -258,12 +258,12 @@ fn of_listed_instances_those_of_others_and_those_that_are_gone_are_left_out() {
         (
             OLD,
             tagged(machine(OLD, 0), key, "mine"),
-            Some("is no instance of cluster world"),
+            Some("is not an instance of cluster world"),
         ),
         (
             OLD,
             tagged(machine(OLD, 0), "kubernetes.io/cluster/other", "owned"),
-            Some("is no instance of cluster world"),
+            Some("is not an instance of cluster world"),
         ),
         (NEW, machine(NEW, 0), None),
         (OTHER, tagged(gone, key, "owned"), Some("is terminated")),
@@ -308,7 +308,7 @@ fn event(metrics: &[Value]) -> Value {
 }
 
 #[test]
-fn an_alarm_means_its_one_instance_or_the_oldest_of_a_group_if_that_is_said() {
+fn an_alarm_points_to_its_instance_or_to_the_oldest_node_of_a_group() {
     let instance = json!({"InstanceId": OLD, "ClusterName": "world"});
     let group = json!({"AutoScalingGroupName": "workers"});
     let the_instance = Ok(Alarmed::Instance(id(OLD)));
@@ -339,7 +339,7 @@ fn an_alarm_means_its_one_instance_or_the_oldest_of_a_group_if_that_is_said() {
         (
             event(&[group]),
             json!({}),
-            "no instance but group workers: write pick",
+            "the alarm names group workers and no instance: write pick",
         ),
         (
             event(&[json!({"InstanceId": "web-1"})]),
@@ -419,13 +419,16 @@ fn an_alarm_of_another_group_or_cluster_recycles_nothing() {
         "{other_group}"
     );
     let foreign = choose(Alarmed::Instance(id(OTHER)), json!({}));
-    assert!(foreign.contains("is no instance of cluster world"), "{foreign}");
+    assert!(
+        foreign.contains("is not an instance of cluster world"),
+        "{foreign}"
+    );
     let foreign = choose(
         Alarmed::OldestOf("others".parse().unwrap()),
         json!({"pick": "oldest"}),
     );
     assert!(
-        foreign.contains("others is no group of cluster world"),
+        foreign.contains("others is not a group of cluster world"),
         "{foreign}"
     );
 }
