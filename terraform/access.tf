@@ -1,5 +1,5 @@
-# The roles of all functions that ask Kubernetes are in its group recycle-eks. What the group may do is in rbac/recycle-eks.yaml, which whoever
-# looks after the cluster applies: the module has no Kubernetes provider, which could not be configured before the cluster is there.
+# The roles of all functions that call Kubernetes are in its group recycle-eks. The permissions of the group are in rbac/recycle-eks.yaml, which
+# an administrator of the cluster applies. The module has no Kubernetes provider, because it could not be configured before the cluster exists.
 
 resource "aws_eks_access_entry" "function" {
   for_each = { for function in local.in_cluster : function => function if var.create_access_entries }
@@ -15,8 +15,8 @@ resource "aws_eks_access_entry" "function" {
   }
 }
 
-# EKS keeps a role's unique id in its access entry: that of a role which was created again under the same ARN "won't work" (EKS user guide,
-# "Create access entries"). A change that is only found, not planned, does not trigger a replacement, so the id stands here, too.
+# EKS keeps a role's unique id in its access entry. If a role is created again under the same ARN, its entry "won't work" (EKS user guide,
+# "Create access entries"). A change that Terraform only detects and does not plan triggers no replacement, so the id is also kept here.
 resource "terraform_data" "role_of_access_entry" {
   for_each = { for function in local.in_cluster : function => function if var.create_access_entries }
 

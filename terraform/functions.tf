@@ -1,5 +1,5 @@
 locals {
-  # A function's timeout is shorter than its Task's TimeoutSeconds, so that the function's own error is seen first.
+  # Each timeout is shorter than the TimeoutSeconds of the function's Task, so that the error of the function comes first.
   functions = {
     claim-node = {
       timeout = 60
@@ -13,7 +13,7 @@ locals {
     standby-node = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
     taint-node   = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
     check-pods   = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
-    # One eviction takes the API server about 100 ms, more when it is busy, and a node has up to 110 pods (some have 250).
+    # An eviction takes about 100 ms, more when the API server is busy. A node has up to 110 pods, some nodes have 250.
     evict-pods       = { timeout = 240, environment = { CLUSTER_NAME = var.cluster_name } }
     detach-terminate = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
     restore-node     = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
@@ -25,7 +25,7 @@ locals {
       timeout = 60
       environment = {
         ROTATE_STATE_MACHINE_ARN = local.rotate
-        # Only topics tell the function of alarms. Its environment has 4 KB.
+        # The function gets alarms only from topics, so without a topic the list is empty. The environment of a function has 4 KB.
         ALARM_TRIGGERS = jsonencode({
           for key, trigger in var.alarm_triggers : key => {
             alarm_names = trigger.alarm_names
@@ -36,19 +36,19 @@ locals {
     }
   }
 
-  # Those that ask Kubernetes: all but the one that only starts executions.
+  # The functions that call Kubernetes: all except start-rotation, which only starts executions.
   in_cluster = setsubtract(keys(local.functions), ["start-rotation"])
 }
 
 ################################################################################
-# Their packages
+# Packages
 ################################################################################
 
 locals {
   version  = trimspace(file("${path.module}/version.txt"))
   from_s3  = var.artifacts.s3 != null
   packages = local.from_s3 ? join("/", compact([var.artifacts.s3.prefix, var.architecture])) : "${var.artifacts.directory}/${var.architecture}"
-  # Of an object that is no text there is no body.
+  # The body is null if the object is not text.
   packages_version = try(
     trimspace(local.from_s3 ? data.aws_s3_object.version["this"].body : file("${local.packages}/version.txt")), "unknown"
   )
@@ -61,7 +61,7 @@ data "aws_s3_object" "version" {
   key    = "${local.packages}/${each.value}"
 }
 
-# In a bucket with versioning, a package that was uploaded again is noticed.
+# In a bucket with versioning, the version id shows that a package was uploaded again.
 data "aws_s3_object" "package" {
   for_each = local.from_s3 ? local.functions : {}
 
@@ -73,7 +73,7 @@ resource "aws_lambda_function" "this" {
   for_each = local.functions
 
   function_name = "${var.name}-${each.key}"
-  # With the version, which the command line's doctor reads.
+  # `recycle-eks doctor` reads the version here.
   description = "recycle-eks ${local.version}: the step ${each.key}"
   role        = aws_iam_role.function[each.key].arn
 
@@ -86,11 +86,11 @@ resource "aws_lambda_function" "this" {
   handler           = "bootstrap"
   architectures     = [var.architecture]
 
-  # The smallest that Lambda has; a function needs about 30 MB.
+  # The smallest size in Lambda. A function needs about 30 MB.
   memory_size = 128
   timeout     = each.value.timeout
 
-  # Executions run for days: each ends on the versions it started with.
+  # Executions run for days, and each one keeps the versions it started with.
   publish = true
 
   dynamic "environment" {
@@ -124,16 +124,16 @@ resource "aws_lambda_function" "this" {
   lifecycle {
     precondition {
       condition     = local.from_s3 || fileexists("${local.packages}/${each.key}.zip")
-      error_message = "${local.packages}/${each.key}.zip does not exist: build the packages with `make package`."
+      error_message = "${local.packages}/${each.key}.zip does not exist. Build the packages with `make package`."
     }
 
     precondition {
       condition     = local.packages_version == local.version
-      error_message = "The packages in ${local.packages} are of version ${local.packages_version}, this module is ${local.version}: take both from the same release."
+      error_message = "The packages in ${local.packages} have version ${local.packages_version}, but this module has version ${local.version}. Use packages and module of the same release."
     }
   }
 
-  # Lambda asks for the permissions of a VPC when it creates the function, and needs them until the function is gone.
+  # Lambda needs the VPC permissions from the creation of the function until the function is deleted.
   depends_on = [aws_iam_role_policy.function, aws_iam_role_policy_attachment.complete_lifecycle_hooks]
 }
 

@@ -1,27 +1,27 @@
-# The lifecycle hook on the groups that are given: whatever terminates a member of theirs waits until its pods are done. Groups themselves are
-# not managed here; whether a group keeps instances whose hook was abandoned is its own setting.
+# The lifecycle hook on the given groups: every termination of a member waits until its pods are done. The module does not manage the groups
+# themselves. A setting of the group decides whether it keeps instances whose hook was abandoned.
 
 resource "aws_autoscaling_lifecycle_hook" "this" {
   for_each = var.lifecycle_hooks
 
-  # The name by which the functions know it as ours.
+  # The functions recognize the hook of recycle-eks by this name.
   name                   = "recycle-eks"
   autoscaling_group_name = each.value.auto_scaling_group_name
   lifecycle_transition   = "autoscaling:EC2_INSTANCE_TERMINATING"
   heartbeat_timeout      = each.value.heartbeat_timeout_seconds
-  # Where the group retains instances, one that nobody has seen to is kept; anywhere else it goes, as it does without the hook.
+  # If no execution completes the hook, a group that retains instances keeps the instance. Other groups terminate it, as they do without the hook.
   default_result = "ABANDON"
 
-  # Whom the hook holds, somebody has to see to.
+  # The targets exist first, so that an execution starts for every instance that the hook holds.
   depends_on = [aws_cloudwatch_event_target.lifecycle_hook, aws_cloudwatch_event_target.sweep]
 }
 
-# The event is the fast path; the sweep finds whom it did not reach.
+# The event starts an execution at once. If it is lost, the sweep finds the instance.
 resource "aws_cloudwatch_event_rule" "lifecycle_hook" {
   for_each = var.lifecycle_hooks
 
   name        = "${var.name}-hook-${each.key}"
-  description = "A member of ${each.value.auto_scaling_group_name} is being terminated and waits for our lifecycle hook"
+  description = "A member of ${each.value.auto_scaling_group_name} is being terminated and waits for the lifecycle hook of recycle-eks"
   tags        = var.tags
 
   event_pattern = jsonencode({
@@ -52,7 +52,7 @@ resource "aws_cloudwatch_event_target" "lifecycle_hook" {
       time        = "$.time"
     }
 
-    # Outside quotes EventBridge writes a value as JSON, whatever is in it.
+    # Outside quotes EventBridge writes every value as JSON.
     input_template = <<-JSON
       {
         "instance_id": <instance>,

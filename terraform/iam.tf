@@ -1,16 +1,16 @@
-# One role for each function with exactly the calls that its code makes, and one for the state machine.
+# One role for each function, with exactly the calls that its code makes, and one for each state machine.
 # The presigned GetCallerIdentity inside a Kubernetes token needs no permission.
 
 locals {
   instances = "arn:${local.partition}:ec2:${local.region}:${local.account}:instance/*"
   groups    = "arn:${local.partition}:autoscaling:${local.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/*"
 
-  # What makes a group or an instance one of this cluster's. EKS puts the tag on managed groups and asks for it on all others.
+  # This tag marks the groups and instances of this cluster. EKS sets it on managed groups and requires it on all others.
   of_this_cluster = {
     "aws:ResourceTag/kubernetes.io/cluster/${var.cluster_name}" = ["owned", "shared"]
   }
 
-  # The tags that each function writes and removes, all of them ours.
+  # The tags that each function writes and removes. All of them belong to recycle-eks.
   tags_written = {
     claim-node       = ["recycle-eks:claim", "recycle-eks:group"]
     standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:restore-log"]
@@ -56,9 +56,9 @@ locals {
     Action   = "eks:DescribeNodegroup"
     Resource = "arn:${local.partition}:eks:${local.region}:${local.account}:nodegroup/${var.cluster_name}/*"
   }
-  # Whether a group has our hook is asked of every group: a hook that was removed from the variable leaves members that wait for it.
+  # Every group is checked for the hook of recycle-eks: a hook that was removed from the variable may leave members that wait for it.
   find_our_hook = {
-    Sid      = "FindOurLifecycleHook"
+    Sid      = "FindLifecycleHooks"
     Effect   = "Allow"
     Action   = "autoscaling:DescribeLifecycleHooks"
     Resource = "*"
@@ -67,15 +67,15 @@ locals {
     for hook in values(var.lifecycle_hooks) :
     "arn:${local.partition}:autoscaling:${local.region}:${local.account}:autoScalingGroup:*:autoScalingGroupName/${hook.auto_scaling_group_name}"
   ]
-  # One's own groups by name, not by tag: a member of another cluster that our hook holds by mistake has to be let go. The names have room in
-  # managed policies: all inline policies of a role have 10,240 characters, a managed policy 6,144 (IAM user guide, "IAM and AWS STS
-  # quotas"). 16 names of 255 characters, the longest, take 5,900 of these.
+  # The groups are given by name, not by tag: if the hook holds a member of another cluster by mistake, that hook must be completed too. The
+  # names are in managed policies, which have 6,144 characters each. All inline policies of a role have 10,240 characters together (IAM user
+  # guide, "IAM and AWS STS quotas"). 16 names of the maximum length, 255 characters, take 5,900 characters.
   groups_of_policy = { for number, groups in chunklist(local.hooked_groups, 16) : tostring(number + 1) => groups }
   hook_policies = merge(flatten([
     for number, groups in local.groups_of_policy : [
       for kind, statement in {
-        complete   = { Sid = "CompleteTheLifecycleActionsOfOurHooks", Action = "autoscaling:CompleteLifecycleAction" }
-        keep-alive = { Sid = "KeepOurLifecycleHooksAlive", Action = "autoscaling:RecordLifecycleActionHeartbeat" }
+        complete   = { Sid = "CompleteLifecycleActions", Action = "autoscaling:CompleteLifecycleAction" }
+        keep-alive = { Sid = "KeepLifecycleHooksAlive", Action = "autoscaling:RecordLifecycleActionHeartbeat" }
       } : { "${kind}-${number}" = merge(statement, { Effect = "Allow", Resource = groups }) }
     ]
   ])...)
@@ -84,28 +84,28 @@ locals {
     "${pair[0]}-${pair[1]}" => { function = pair[0], policy = "complete-${pair[1]}" }
   }
   start_recycling = {
-    Sid      = "StartRecyclingWhatOurHookHolds"
+    Sid      = "StartRecyclingNodes"
     Effect   = "Allow"
     Action   = "states:StartExecution"
     Resource = [trimsuffix(local.live, ":live"), local.live]
   }
   tag_instances_of_this_cluster = {
     for function, keys in local.tags_written : function => {
-      Sid      = "WriteOurTagsOnInstancesOfThisCluster"
+      Sid      = "TagInstancesOfThisCluster"
       Effect   = "Allow"
       Action   = "ec2:CreateTags"
       Resource = local.instances
       Condition = {
         StringEquals                = local.of_this_cluster
         "ForAllValues:StringEquals" = { "aws:TagKeys" = keys }
-        # ForAllValues holds for a call that names no tag, too.
+        # ForAllValues also holds for a call that names no tag.
         Null = { "aws:TagKeys" = "false" }
       }
     }
   }
   untag_instances_of_this_cluster = {
     for function, keys in local.tags_removed : function => {
-      Sid      = "RemoveOurTagsFromInstancesOfThisCluster"
+      Sid      = "UntagInstancesOfThisCluster"
       Effect   = "Allow"
       Action   = "ec2:DeleteTags"
       Resource = local.instances
@@ -118,7 +118,7 @@ locals {
     }
   }
 
-  # What a function may do beyond what every function may do.
+  # The permissions of each function, beyond those that all functions have.
   statements = {
     claim-node = [
       local.find_instances,
@@ -128,7 +128,7 @@ locals {
       local.watch_instance_refreshes,
       local.watch_managed_node_groups_of_this_cluster,
       {
-        Sid      = "SeeWhoElseIsBehindALoadBalancer"
+        Sid      = "ReadTheTargetsOfLoadBalancers"
         Effect   = "Allow"
         Action   = "elasticloadbalancing:DescribeTargetHealth"
         Resource = "*"
@@ -170,7 +170,7 @@ locals {
         Condition = { StringEquals = local.of_this_cluster }
       },
       {
-        Sid       = "DetachInstancesOfThisClusterAndProtectTheOthersMeanwhile"
+        Sid       = "DetachInstancesOfThisClusterAndProtectTheOthers"
         Effect    = "Allow"
         Action    = ["autoscaling:DetachInstances", "autoscaling:SetInstanceProtection"]
         Resource  = local.groups
@@ -195,7 +195,7 @@ locals {
       local.tag_instances_of_this_cluster["restore-node"],
       local.untag_instances_of_this_cluster["restore-node"],
       {
-        Sid    = "PutInstancesOfThisClusterBack"
+        Sid    = "RestoreInstancesOfThisCluster"
         Effect = "Allow"
         Action = [
           "autoscaling:ExitStandby",
@@ -212,13 +212,13 @@ locals {
       local.read_groups,
       local.find_our_hook,
       {
-        Sid      = "SeeWhatGroupsLaunchFrom"
+        Sid      = "ReadImagesAndLaunchTemplates"
         Effect   = "Allow"
         Action   = ["ec2:DescribeImages", "ec2:DescribeLaunchTemplateVersions"]
         Resource = "*"
       },
       {
-        Sid      = "AskWhatBecameOfRotationsAndTheirNodes"
+        Sid      = "ReadTheStateOfRotationsAndTheirNodes"
         Effect   = "Allow"
         Action   = "states:DescribeExecution"
         Resource = [for name in [local.machine_name, local.rotate_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
@@ -241,14 +241,14 @@ locals {
   }
   leave_dead_letters = concat(
     [{
-      Sid      = "LeaveWhatItCouldNotStart"
+      Sid      = "SendDeadLetters"
       Effect   = "Allow"
       Action   = "sqs:SendMessage"
       Resource = aws_sqs_queue.dead_letters.arn
     }],
     [
       for key in compact([var.kms_key_arn]) : {
-        Sid      = "EncryptWhatItLeaves"
+        Sid      = "EncryptDeadLetters"
         Effect   = "Allow"
         Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
         Resource = key
@@ -256,7 +256,7 @@ locals {
     ],
   )
 
-  # What every function may do, and every one that asks Kubernetes.
+  # The permissions of all functions, and of all functions that call Kubernetes.
   common_statements = {
     for function in keys(local.functions) : function => concat(
       [
@@ -285,7 +285,7 @@ locals {
     }] : statement if var.tracing
   ]
 
-  # Lambda itself makes these calls with the function's role when it puts a function into a VPC.
+  # Lambda makes these calls with the function's role when it connects a function to a VPC.
   vpc_actions = [
     "ec2:AssignPrivateIpAddresses",
     "ec2:CreateNetworkInterface",
@@ -391,7 +391,7 @@ resource "aws_iam_role_policy_attachment" "keep_lifecycle_hooks_alive" {
 locals {
   every_version = { for function in keys(local.functions) : function => "arn:${local.partition}:lambda:${local.region}:${local.account}:function:${var.name}-${function}:*" }
 
-  # What each machine may do beyond what all may do.
+  # The permissions of each state machine, beyond those that all have.
   machines = {
     recycle-node = {
       name       = local.machine_name
@@ -410,7 +410,7 @@ locals {
     }
   }
 
-  # A group of a rotation has an execution of its own machine (Distributed Map), which waits for those of its nodes (.sync:2): Step Functions
+  # Each group of a rotation has its own child execution (Distributed Map), which waits for the executions of its nodes (.sync:2). Step Functions
   # makes these calls with the machine's role (developer guide, "IAM policies for using Distributed Map states" and "for StepFunctions").
   go_through_groups = [
     {
@@ -432,22 +432,22 @@ locals {
       Resource = "arn:${local.partition}:states:${local.region}:${local.account}:execution:${local.rotate_name}/*:*"
     },
     {
-      Sid      = "HearThatAnExecutionHasEnded"
+      Sid      = "WatchForTheEndOfExecutions"
       Effect   = "Allow"
       Action   = ["events:DescribeRule", "events:PutRule", "events:PutTargets"]
       Resource = "arn:${local.partition}:events:${local.region}:${local.account}:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
     },
   ]
 
-  # What the machines may do that put nodes back.
+  # For the state machines that restore nodes.
   ask_for_owners = {
-    Sid      = "AskWhetherTheOwnerOfAClaimStillRuns"
+    Sid      = "ReadWhetherTheOwnerOfAClaimStillRuns"
     Effect   = "Allow"
     Action   = "states:DescribeExecution"
     Resource = [for name in [local.machine_name, local.sweep_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
   }
 
-  # What all machines may do.
+  # The permissions of all state machines.
   machine_statements = concat(
     [
       {
@@ -474,7 +474,7 @@ locals {
     ],
     [
       for key in compact([local.notification_key_arn]) : {
-        Sid      = "EncryptWhatItTells"
+        Sid      = "EncryptNotifications"
         Effect   = "Allow"
         Action   = ["kms:Decrypt", "kms:GenerateDataKey"]
         Resource = key
@@ -514,7 +514,7 @@ resource "aws_iam_role" "state_machine" {
       Principal = { Service = "states.amazonaws.com" }
       Condition = {
         StringEquals = { "aws:SourceAccount" = local.account }
-        # Which of these a child of a Distributed Map names is not documented.
+        # AWS does not document which of these a child execution of a Distributed Map uses.
         ArnLike = { "aws:SourceArn" = [
           for source in ["stateMachine:${each.value.name}*", "execution:${each.value.name}*", "mapRun:${each.value.name}/*"] :
           "arn:${local.partition}:states:${local.region}:${local.account}:${source}"
@@ -534,7 +534,7 @@ resource "aws_iam_role_policy" "state_machine" {
     Version = "2012-10-17"
     Statement = concat(
       [{
-        # Every version: an execution that started before an apply still calls the older ones.
+        # An execution that started before an apply still calls the older versions.
         Sid      = "InvokeEveryVersionOfItsFunctions"
         Effect   = "Allow"
         Action   = "lambda:InvokeFunction"

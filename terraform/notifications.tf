@@ -1,25 +1,25 @@
-# What people are told: one topic, one schema (docs/notifications.md). The machines publish to it themselves; of an execution that could
-# not come to its own end, a rule tells. And what could not be delivered to one of our targets.
+# Notifications: one topic and one schema (docs/notifications.md). The state machines publish to the topic. If an execution ends without
+# publishing, an EventBridge rule publishes for it. Events that cannot be delivered go to the dead-letter queue.
 
 locals {
   notification_topic_arn = var.notification_topic == null ? aws_sns_topic.notifications["this"].arn : var.notification_topic.arn
   notification_key_arn   = var.notification_topic == null ? var.kms_key_arn : var.notification_topic.kms_key_arn
   created_topics         = var.notification_topic == null ? { this = "${var.name}-notifications" } : {}
 
-  # An event without an error has null there, or no such field: AWS documents neither.
+  # AWS does not document whether an event without an error has null or no such field.
   no_error = [null, { exists = false }]
 
-  # Executions of which no state of their own tells. An event has the error only if the execution failed.
+  # Executions that end without publishing a notification. An event has an error only if the execution failed.
   untold = {
     recycle-node = {
       machine     = aws_sfn_state_machine.recycle_node.arn
-      description = "Executions of ${local.machine_name} that were aborted, took too long, or failed where no state of theirs could tell"
+      description = "Executions of ${local.machine_name} that were aborted, timed out, or failed without a notification"
       severity    = "warning"
-      what_next   = "The sweep puts back what is left of it, or goes on if a lifecycle hook holds the node, and tells what it did. Why it ended:"
+      what_next   = "The sweep restores the node, or starts a new execution if a lifecycle hook holds the node, and sends a notification. To see why the execution ended, run:"
       ends = {
         "$or" = [
           { status = ["TIMED_OUT", "ABORTED"] },
-          # The history's limit, above all. An execution whose claim is lost cannot describe the node.
+          # Mainly the limit of the history. An execution that has lost its claim cannot describe the node.
           { status = ["FAILED"], error = concat([{ prefix = "States." }, "ClaimLost"], local.no_error) },
         ]
       }
@@ -28,14 +28,14 @@ locals {
       machine     = aws_sfn_state_machine.sweep.arn
       description = "Executions of ${local.sweep_name} that failed, timed out or were aborted"
       severity    = "critical"
-      what_next   = "Nodes that executions have left may not be put back until a sweep succeeds. Why it ended:"
+      what_next   = "Nodes whose execution has ended may stay unrestored until a sweep succeeds. To see why the sweep ended, run:"
       ends        = { status = ["FAILED", "TIMED_OUT", "ABORTED"] }
     }
     rotate-nodes = {
       machine     = aws_sfn_state_machine.rotate_nodes.arn
-      description = "Executions of ${local.rotate_name} that were aborted, took too long, or failed where no state of theirs could tell"
+      description = "Executions of ${local.rotate_name} that were aborted, timed out, or failed without a notification"
       severity    = "warning"
-      what_next   = "Nodes that a trigger meant may not be recycled. Why it ended:"
+      what_next   = "Nodes that a trigger selected may not be recycled. To see why the rotation ended, run:"
       ends = {
         "$or" = [
           { status = ["TIMED_OUT", "ABORTED"] },
@@ -63,15 +63,15 @@ resource "aws_sns_topic_policy" "notifications" {
     Version = "2012-10-17"
     Statement = [
       {
-        Sid       = "OurRulesTellOfExecutionsThatCouldNotTellThemselves"
+        Sid       = "RulesPublishTheEndOfExecutions"
         Effect    = "Allow"
         Action    = "sns:Publish"
         Principal = { Service = "events.amazonaws.com" }
         Resource  = aws_sns_topic.notifications[each.key].arn
-        # No condition: EventBridge supports none in a topic's policy (its user guide, "Amazon SNS permissions").
+        # EventBridge supports no condition in the policy of a topic (EventBridge user guide, "Amazon SNS permissions").
       },
       {
-        Sid       = "OurAlarmsTellPeople"
+        Sid       = "AlarmsPublishTheirState"
         Effect    = "Allow"
         Action    = "sns:Publish"
         Principal = { Service = "cloudwatch.amazonaws.com" }
@@ -110,15 +110,15 @@ resource "aws_cloudwatch_event_target" "untold" {
       time      = "$.time"
     }
 
-    # The schema of crates/recycle/src/notify/notification.rs. Of the event only what cannot hold a quotation mark; no null where AWS
-    # leaves a value out. jsonencode would write < and > as escapes, which EventBridge does not take for its variables.
+    # Follows the schema in crates/recycle/src/notify/notification.rs. The template uses only values of the event that contain no quotation
+    # mark and that AWS always sets. jsonencode writes < and > as escapes, which EventBridge does not accept as its variables.
     input_template = replace(replace(jsonencode({
       schema      = 1
       event       = "failed"
       severity    = each.value.severity
       outcome     = "<status>"
       subject     = "recycle-eks: an execution of ${var.name}-${each.key} ended <status>, cluster ${var.cluster_name}"
-      reason      = "The execution ended <status>, and could not tell why itself."
+      reason      = "The execution ended <status> and could not give the reason."
       blocks      = []
       what_to_do  = [each.value.what_next, "aws stepfunctions describe-execution --region ${local.region} --execution-arn <execution>"]
       since       = "<time>"
@@ -137,12 +137,12 @@ resource "aws_cloudwatch_event_target" "untold" {
 }
 
 ################################################################################
-# What could not be delivered
+# Dead letters
 ################################################################################
 
 resource "aws_sqs_queue" "dead_letters" {
   name = "${var.name}-dead-letters"
-  # The longest that SQS keeps a message.
+  # The longest retention of SQS.
   message_retention_seconds = 1209600
   kms_master_key_id         = var.kms_key_arn
   sqs_managed_sse_enabled   = var.kms_key_arn == null ? true : null
@@ -156,7 +156,7 @@ resource "aws_sqs_queue_policy" "dead_letters" {
     Version = "2012-10-17"
     Statement = concat(
       [{
-        Sid       = "OurRulesLeaveWhatTheyCouldNotDeliver"
+        Sid       = "RulesSendUndeliveredEvents"
         Effect    = "Allow"
         Action    = "sqs:SendMessage"
         Principal = { Service = "events.amazonaws.com" }
@@ -165,7 +165,7 @@ resource "aws_sqs_queue_policy" "dead_letters" {
       }],
       [
         for topics in [values(var.alarm_topics)] : {
-          Sid       = "TopicsOfAlarmsLeaveWhatTheyCouldNotTell"
+          Sid       = "AlarmTopicsSendUndeliveredMessages"
           Effect    = "Allow"
           Action    = "sqs:SendMessage"
           Principal = { Service = "sns.amazonaws.com" }

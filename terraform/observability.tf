@@ -1,33 +1,33 @@
-# A dashboard of what the functions count in their logs (crates/recycle/src/notify/metrics.rs), and the alarms that are worth waking somebody for.
+# The dashboard of the metrics that the functions write to their logs (crates/recycle/src/notify/metrics.rs), and the alarms for an operator.
 
 locals {
-  # How many seconds a value of each metric is about: the sweep counts claims every 15 minutes.
+  # The period of each metric in seconds. The sweep counts claims every 15 minutes.
   alarm_period = 900
 
   alarms = {
     overdue-claims = {
-      description = "A node has been claimed for longer than its drain may take: its execution does not end it, and the sweep has not put it back. The claim and its execution are on the Node: kubectl get nodes -l recycle-eks/group"
+      description = "A node has been claimed for longer than its drain may take: its execution has not finished it, and the sweep has not restored it. The Node names the claim and its execution. Run kubectl get nodes -l recycle-eks/group"
       namespace   = "recycle-eks"
       metric_name = "OverdueClaims"
       dimensions  = { cluster = var.cluster_name }
       statistic   = "Maximum"
     }
-    put-backs = {
-      description = "A node could not be recycled and was put back. The notification says why."
+    restores = {
+      description = "A node could not be recycled and was restored. The notification gives the reason."
       namespace   = "recycle-eks"
       metric_name = "Restores"
       dimensions  = { cluster = var.cluster_name }
       statistic   = "Sum"
     }
-    left-behind = {
-      description = "A node could not be put back, or not be seen, and is a person's from now on. The notification has the commands."
+    manual-commands = {
+      description = "A node could not be restored, or its state could not be read. An operator has to act. The notification has the commands."
       namespace   = "recycle-eks"
       metric_name = "LeftBehind"
       dimensions  = { cluster = var.cluster_name }
       statistic   = "Sum"
     }
     dead-letters = {
-      description = "An event could not be delivered. The queue has it: what it would have started did not start."
+      description = "An event could not be delivered and started nothing. It is in the dead-letter queue."
       namespace   = "AWS/SQS"
       metric_name = "ApproximateNumberOfMessagesVisible"
       dimensions  = { QueueName = aws_sqs_queue.dead_letters.name }
@@ -50,7 +50,7 @@ resource "aws_cloudwatch_metric_alarm" "this" {
   evaluation_periods  = 1
   threshold           = 0
   comparison_operator = "GreaterThanThreshold"
-  # Nothing counted is nothing wrong.
+  # No data means that nothing went wrong.
   treat_missing_data = "notBreaching"
 
   alarm_actions = [local.notification_topic_arn]

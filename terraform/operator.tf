@@ -1,11 +1,11 @@
-# What a person needs who works with the command line. It talks to these services alone: what is in Kubernetes and EC2, it asks of two
-# functions, which have their own rights.
+# The permissions that an operator needs for the command line. It calls only these services. For the state of Kubernetes and EC2 it invokes two
+# functions, which have their own permissions.
 
 locals {
   machine_arns = {
     for machine, fields in local.machines : machine => "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${fields.name}"
   }
-  # Children of a distributed Map have the name of its run in theirs.
+  # The names of a Distributed Map's child executions contain the name of the Map Run.
   execution_arns = {
     for machine, fields in local.machines : machine => [
       "arn:${local.partition}:states:${local.region}:${local.account}:execution:${fields.name}:*",
@@ -21,7 +21,7 @@ locals {
       Resource = values(local.machine_arns)
     },
     {
-      Sid      = "ReadTheStoryOfExecutions"
+      Sid      = "ReadTheHistoryOfExecutions"
       Effect   = "Allow"
       Action   = ["states:DescribeExecution", "states:GetExecutionHistory"]
       Resource = flatten(values(local.execution_arns))
@@ -33,19 +33,19 @@ locals {
       Resource = concat(values(local.machine_arns), [local.live])
     },
     {
-      Sid      = "StopWhatRecyclesNodes"
+      Sid      = "StopRecyclingAndRotations"
       Effect   = "Allow"
       Action   = "states:StopExecution"
       Resource = flatten([local.execution_arns["recycle-node"], local.execution_arns["rotate-nodes"]])
     },
     {
-      Sid      = "AskAboutNodesAndMoveTheEndOfADrain"
+      Sid      = "ReadNodesAndMoveTheEndOfADrain"
       Effect   = "Allow"
       Action   = "lambda:InvokeFunction"
       Resource = [for function in ["select-nodes", "taint-node"] : aws_lambda_function.this[function].arn]
     },
     {
-      # None of these knows resources (service authorization reference).
+      # None of these actions supports resource-level permissions (service authorization reference).
       Sid    = "FindTheGroupsOfTheClusterAndTheModulesRulesAndLogs"
       Effect = "Allow"
       Action = [
@@ -58,13 +58,13 @@ locals {
       Resource = "*"
     },
     {
-      Sid      = "FindWhatARotationHasStarted"
+      Sid      = "FindTheExecutionsOfARotation"
       Effect   = "Allow"
       Action   = "states:ListExecutions"
       Resource = "arn:${local.partition}:states:${local.region}:${local.account}:mapRun:${local.rotate_name}/*:*"
     },
     {
-      Sid    = "LookForWhatIsWrongWithTheInstallation"
+      Sid    = "DiagnoseTheInstallation"
       Effect = "Allow"
       Action = [
         "eks:DescribeAccessEntry",
@@ -96,7 +96,7 @@ locals {
       Condition = {
         StringEquals                = local.of_this_cluster
         "ForAllValues:StringEquals" = { "aws:TagKeys" = ["recycle-eks:paused"] }
-        # ForAllValues holds for a call that names no tag, too.
+        # ForAllValues also holds for a call that names no tag.
         Null = { "aws:TagKeys" = "false" }
       }
     },

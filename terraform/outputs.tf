@@ -1,20 +1,20 @@
 output "state_machine_alias_arn" {
-  description = "What to start: the alias `live` of the state machine."
+  description = "The alias `live` of the state machine. Start executions with it."
   value       = aws_sfn_alias.live.arn
 }
 
 output "state_machine_arn" {
-  description = "The state machine without a version, as permissions and events name it."
+  description = "The state machine without a version, as policies and events name it."
   value       = aws_sfn_state_machine.recycle_node.arn
 }
 
 output "start_execution_command" {
-  description = "A command that recycles one node; put the instance's id in."
+  description = "A command that recycles one node. Replace the instance id."
   value       = "aws stepfunctions start-execution --region ${local.region} --state-machine-arn ${aws_sfn_alias.live.arn} --input '${jsonencode({ instance_id = "i-0123456789abcdef0", cluster_name = var.cluster_name })}'"
 }
 
 output "function_names" {
-  description = "The functions' names by step."
+  description = "The function names by step."
   value       = { for function, resource in aws_lambda_function.this : function => resource.function_name }
 }
 
@@ -24,22 +24,22 @@ output "function_version_arns" {
 }
 
 output "role_arns" {
-  description = "The functions' roles by step: the ones that need access to the cluster."
+  description = "The roles of the functions that need access to the cluster, by step."
   value       = { for function in local.in_cluster : function => aws_iam_role.function[function].arn }
 }
 
 output "state_machine_role_arn" {
-  description = "The state machine's role."
+  description = "The role of the state machine."
   value       = aws_iam_role.state_machine["recycle-node"].arn
 }
 
 output "sweep_state_machine_arn" {
-  description = "The state machine of the sweep, to start by hand what runs every 15 minutes."
+  description = "The state machine of the sweep, which runs every 15 minutes. You can also start it by hand."
   value       = aws_sfn_state_machine.sweep.arn
 }
 
 output "rotate_state_machine_arn" {
-  description = "The state machine `rotate-nodes`, which every trigger starts, to start by hand."
+  description = "The state machine `rotate-nodes`, which every trigger starts. You can also start it by hand."
   value       = aws_sfn_state_machine.rotate_nodes.arn
 }
 
@@ -49,7 +49,7 @@ output "sweep_role_arn" {
 }
 
 output "notification_topic_arn" {
-  description = "The SNS topic that people and machines subscribe to."
+  description = "The SNS topic of the notifications. Subscribe operators and tools to it."
   value       = local.notification_topic_arn
 }
 
@@ -64,16 +64,16 @@ output "dashboard_name" {
 }
 
 output "security_group_id" {
-  description = "The functions' security group, if the module created one."
+  description = "The security group of the functions, if the module created one."
   value       = one(values(aws_security_group.functions)[*].id)
 }
 
 output "rbac_manifest" {
-  description = "What the functions may do in the cluster, for `terraform output -raw rbac_manifest | kubectl apply -f -`."
+  description = "The permissions of the functions in the cluster. Apply them with `terraform output -raw rbac_manifest | kubectl apply -f -`."
   value       = file("${path.module}/rbac/recycle-eks.yaml")
 }
 
 output "operator_policy_json" {
-  description = "What a person needs for the command line `recycle-eks`, as the text of an IAM policy: attach it to whoever operates the cluster's nodes."
+  description = "The IAM policy that the command line `recycle-eks` needs, as JSON. Attach it to the operators of the cluster's nodes."
   value       = jsonencode({ Version = "2012-10-17", Statement = local.operator_statements })
 }

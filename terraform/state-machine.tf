@@ -1,8 +1,8 @@
 locals {
-  # What is worth another try with the same input: our own ServiceUnavailable, and what Lambda itself does wrong (Step Functions' developer
-  # guide, "Handle transient Lambda service exceptions"). The last eight pass by themselves (Lambda API reference, Invoke): Lambda gives a
-  # function in a VPC that was idle for weeks its network interface again at the next call, which fails.
-  # At most ten minutes of waiting, with jitter, so that a storm of executions does not come back in step.
+  # Errors that may pass with the same input: the functions' own ServiceUnavailable, and errors of Lambda itself (Step Functions developer
+  # guide, "Handle transient Lambda service exceptions"). The last eight pass by themselves (Lambda API reference, Invoke). For example, when
+  # a function in a VPC was idle for weeks, Lambda creates its network interface again at the next call, and that call fails.
+  # The retries wait at most ten minutes in all. The jitter keeps many executions from retrying at the same moment.
   retry = [{
     ErrorEquals = [
       "ServiceUnavailable",
@@ -31,7 +31,7 @@ locals {
     JitterStrategy  = "FULL"
   }]
 
-  # For Tasks that publish. Nobody waits for long: what cannot be told is left untold, and the node is recycled all the same.
+  # For Tasks that publish. The waits are short: if a notification cannot be sent, the execution continues without it.
   publish_retry = [{
     ErrorEquals     = ["States.Timeout", "Sns.SdkClientException", "Sns.InternalErrorException", "Sns.ThrottledException"]
     IntervalSeconds = 2
@@ -41,10 +41,10 @@ locals {
     JitterStrategy  = "FULL"
   }]
 
-  # Every function by the name of its placeholder: claim_node = the ARN of its newest version, …
+  # The ARN of each function's newest version, by the name of its placeholder, such as claim_node.
   function_versions = { for function, resource in aws_lambda_function.this : replace(function, "-", "_") => resource.qualified_arn }
 
-  # A file is valid JSON before rendering: "Retry": "${retry}" is a string there, and becomes the list here.
+  # Each file is valid JSON before rendering: "Retry": "${retry}" is a string there and becomes a list here.
   definition = {
     for machine in keys(local.machines) : machine => replace(
       replace(
@@ -88,7 +88,7 @@ resource "aws_sfn_state_machine" "recycle_node" {
 
 resource "aws_sfn_alias" "live" {
   name        = "live"
-  description = "The version to start. Running executions stay on theirs."
+  description = "The version for new executions. Running executions stay on their own version."
 
   routing_configuration {
     state_machine_version_arn = aws_sfn_state_machine.recycle_node.state_machine_version_arn
@@ -99,16 +99,16 @@ resource "aws_sfn_alias" "live" {
 resource "aws_cloudwatch_log_group" "state_machine" {
   for_each = local.machines
 
-  # Under /aws/vendedlogs/ all machines of an account share one entry of the resource policy for log delivery, whose size is limited.
+  # Under /aws/vendedlogs/ all state machines of an account share one entry of the resource policy for log delivery. The policy's size is limited.
   name              = "/aws/vendedlogs/states/${each.value.name}"
   retention_in_days = var.log_retention_days
   kms_key_id        = var.kms_key_arn
   tags              = var.tags
 }
 
-# Shown in the plan of a destroy, and again when it begins: nothing that is still claimed would be put back.
+# A destroy shows this text in its plan and again when it begins: nodes that are still claimed would not be restored.
 resource "terraform_data" "destroy_only_while_no_node_is_claimed" {
-  input = "Executions that still run stop here, and nobody puts their nodes back: they stay tainted, cordoned and in Standby. Members that are Terminating:Wait for our lifecycle hook are terminated with their pods as it is deleted, retain or not. Look with kubectl get nodes -l recycle-eks/group, for instances with tags recycle-eks:* and for members that are Terminating:Wait first. The order is in docs/install.md, Remove it."
+  input = "Executions that still run stop here, and their nodes are not restored: they stay tainted, cordoned and in Standby. When the lifecycle hook is deleted, members in Terminating:Wait are terminated with their pods, with or without retain. First check kubectl get nodes -l recycle-eks/group, instances with tags recycle-eks:*, and members in Terminating:Wait. The order of the steps is in docs/install.md, Remove it."
 
   provisioner "local-exec" {
     when       = destroy
@@ -116,6 +116,6 @@ resource "terraform_data" "destroy_only_while_no_node_is_claimed" {
     command    = "echo ${self.input}"
   }
 
-  # So that it goes first.
+  # Terraform destroys this resource before those it depends on.
   depends_on = [aws_sfn_alias.live, aws_sfn_state_machine.sweep, aws_cloudwatch_event_target.sweep, aws_sfn_state_machine.rotate_nodes, aws_lambda_function.this]
 }

@@ -1,4 +1,4 @@
-# The sweep makes true what events only promise: whatever an execution leaves that no longer runs is put back within two of them.
+# Events may be lost, so the sweep runs regularly. If an execution ended without restoring its node, one of the next two sweeps restores it.
 
 resource "aws_sfn_state_machine" "sweep" {
   name       = local.sweep_name
@@ -21,7 +21,7 @@ resource "aws_sfn_state_machine" "sweep" {
 }
 
 locals {
-  # By the clock, and soon after an execution that did not come to its own end. The event is the fast path; nothing depends on it.
+  # The sweep runs every 15 minutes, and soon after an execution that ended badly. The event only makes the sweep faster.
   sweep_rules = {
     clock = {
       description         = "Every 15 minutes"
@@ -70,14 +70,14 @@ resource "aws_cloudwatch_event_target" "sweep" {
 resource "aws_iam_role" "events" {
   name                 = "${var.name}-events"
   path                 = var.role_path
-  description          = "recycle-eks: what EventBridge starts"
+  description          = "recycle-eks: EventBridge starts the state machines"
   permissions_boundary = var.permissions_boundary
   tags                 = var.tags
 
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
     Statement = [{
-      Sid       = "EventBridgeStartsOurMachines"
+      Sid       = "EventBridgeStartsStateMachines"
       Effect    = "Allow"
       Action    = "sts:AssumeRole"
       Principal = { Service = "events.amazonaws.com" }

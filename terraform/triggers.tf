@@ -1,5 +1,5 @@
-# What recycles nodes by itself. Every trigger starts one machine, rotate-nodes, which finds out which nodes are meant and starts
-# recycle-node for each: events name instances of the whole region, and those of others are dropped there.
+# The triggers that recycle nodes automatically. Every trigger starts the state machine rotate-nodes, which selects the nodes and starts
+# recycle-node for each. Events name instances of the whole region, so rotate-nodes drops those of other clusters.
 
 resource "aws_sfn_state_machine" "rotate_nodes" {
   name       = local.rotate_name
@@ -22,11 +22,12 @@ resource "aws_sfn_state_machine" "rotate_nodes" {
 }
 
 locals {
-  # Each with the pattern of its events, where an instance id stands in them (none: select-nodes reads the event), and the machine's input.
+  # Each trigger has the pattern of its events, the path of the instance id in them, and the input of rotate-nodes. Alarms have no path, because
+  # select-nodes reads the whole event.
   triggers = merge(
     {
       for key, trigger in var.alarm_triggers : "alarm-${key}" => {
-        # The longest that EventBridge allows.
+        # EventBridge allows 512 characters.
         description = substr("CloudWatch alarms that enter ALARM: ${join(", ", trigger.alarm_names)}", 0, 512)
         pattern = {
           source      = ["aws.cloudwatch"]
@@ -89,7 +90,7 @@ resource "aws_cloudwatch_event_target" "trigger" {
   input_transformer {
     input_paths = each.value.paths
 
-    # Where an event has no instance id there is an empty list, which is refused by name; in quotes it would be an empty text.
+    # If an event has no instance id, the list is empty and select-nodes refuses it with a clear error. In quotes it would be an empty string.
     input_template = replace(
       replace(
         jsonencode(merge(each.value.input, { event = "@event" })),
@@ -105,7 +106,7 @@ resource "aws_cloudwatch_event_target" "trigger" {
 }
 
 ################################################################################
-# Alarms through a topic, and terraform apply: by a function, which may be told twice
+# Alarms through a topic, and terraform apply: through a function, which may be invoked twice
 ################################################################################
 
 resource "aws_sns_topic_subscription" "alarms" {
@@ -122,14 +123,14 @@ resource "aws_sns_topic_subscription" "alarms" {
 resource "aws_lambda_permission" "alarms" {
   for_each = var.alarm_topics
 
-  statement_id  = "TheTopicTellsOfAlarms-${each.key}"
+  statement_id  = "TheAlarmTopicInvokesTheFunction-${each.key}"
   action        = "lambda:InvokeFunction"
   function_name = aws_lambda_function.this["start-rotation"].function_name
   principal     = "sns.amazonaws.com"
   source_arn    = each.value
 }
 
-# Lambda repeats what failed twice, within three minutes.
+# Lambda retries a failed invocation twice within three minutes.
 resource "aws_lambda_function_event_invoke_config" "start_rotation" {
   function_name = aws_lambda_function.this["start-rotation"].function_name
 
@@ -140,7 +141,7 @@ resource "aws_lambda_function_event_invoke_config" "start_rotation" {
   }
 }
 
-# Invoked when it is created and destroyed, too: the function starts nothing then.
+# Terraform also invokes the function when the resource is created or destroyed. The function starts nothing then.
 resource "aws_lambda_invocation" "rotate_on_change" {
   for_each = var.rotate_on_change
 
@@ -179,8 +180,8 @@ resource "aws_scheduler_schedule" "rotation" {
     arn      = aws_sfn_state_machine.rotate_nodes.arn
     role_arn = aws_iam_role.scheduler["this"].arn
 
-    # The event's id is the same however often one time is delivered. jsonencode would write < and > as escapes, which the
-    # Scheduler does not take for its words.
+    # The id of the event stays the same if the Scheduler delivers one time more than once. jsonencode writes < and > as escapes, which the
+    # Scheduler does not accept as its context attributes.
     input = replace(replace(jsonencode(merge(
       {
         trigger   = "schedule"
@@ -191,7 +192,7 @@ resource "aws_scheduler_schedule" "rotation" {
       { for term in keys(local.rotation_terms) : term => each.value[term] if try(each.value[term], null) != null },
     )), "\\u003c", "<"), "\\u003e", ">")
 
-    # Of the times that were missed for longer, the next one makes up.
+    # After an hour the next scheduled time starts the rotation instead.
     retry_policy {
       maximum_event_age_in_seconds = 3600
       maximum_retry_attempts       = 185
@@ -212,14 +213,14 @@ resource "aws_iam_role" "scheduler" {
 
   name                 = each.value
   path                 = var.role_path
-  description          = "recycle-eks: what EventBridge Scheduler starts"
+  description          = "recycle-eks: EventBridge Scheduler starts rotations"
   permissions_boundary = var.permissions_boundary
   tags                 = var.tags
 
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
     Statement = [{
-      Sid       = "TheSchedulerStartsOurMachine"
+      Sid       = "TheSchedulerStartsRotations"
       Effect    = "Allow"
       Action    = "sts:AssumeRole"
       Principal = { Service = "scheduler.amazonaws.com" }

@@ -1,4 +1,4 @@
-# For functions in a VPC: a security group of their own, unless one is given, and the way into the cluster's private endpoint.
+# For functions in a VPC: their own security group, unless one is given, and access to the cluster's private endpoint.
 
 locals {
   created_security_groups = var.vpc == null ? {} : (var.vpc.security_group_ids == null ? { this = "${var.name}-functions" } : {})

@@ -1,4 +1,4 @@
-"""What the changes since a commit can affect, for use while working: `make test ARGS="--since main"`.
+"""Finds the tests that changes since a commit can affect, for use while working: `make test ARGS="--since main"`.
 
 A test file is affected if it, or a module that it imports, however indirectly, has changed or names a changed file. The deployed
 world depends on everything that is deployed.
@@ -44,15 +44,15 @@ BESIDES = {
     "tests/contract/test_prose.py": {"prose"},
     "tests/docs/test_pages.py": {"crates", "terraform", "pages"},
 }
-#: What a test gets that asks for it by a parameter of this name.
+#: The module of each fixture, by the name of the parameter.
 FIXTURES = {"world": "tests/world/world.py", "deployed_world": "tests/world/world.py", "cli": "tests/world/cli.py"}
-#: Where these come from; of what it imports, each test uses what it asks for.
+#: The module that defines these fixtures. A test uses only the fixtures that it requests, not all imports of this module.
 PLUGIN = "tests/world/fixtures.py"
 
 
 @dataclass(frozen=True)
 class Affected:
-    """What to run."""
+    """The tests to run."""
 
     changed: list[str]
     rust: bool
@@ -67,7 +67,7 @@ class Affected:
 
 
 def since(reference: str) -> Affected:
-    """Of what differs from a commit, committed or not."""
+    """Returns the affected tests for all differences from a commit, committed or not."""
     return affected_by([*_git("diff", "--name-only", reference, "--"), *_git("ls-files", "--others", "--exclude-standard")])
 
 
@@ -166,7 +166,7 @@ def _needs(file: str) -> list[str]:
 
 @cache
 def _mentions(file: str) -> set[str]:
-    """Names of files in its texts, such as `guide.md` or `contract.json`; what its descriptions name does not count."""
+    """Returns names of files in its texts, such as `guide.md` or `contract.json`. Names in its docstrings do not count."""
     nodes = list(ast.walk(_tree(file)))
     described = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     texts = [node.value for node in nodes if isinstance(node, ast.Constant) and id(node) not in described]

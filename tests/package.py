@@ -41,10 +41,10 @@ TARGETS = {
 PT_INTERP = 3
 #: The command line, which is no function.
 CLI = "recycle-eks"
-#: Where `make package` puts them.
+#: The folder of `make package`.
 DIST = ROOT / "dist"
 PINS = TESTS / "package-requirements.txt"
-#: "Deployment package (.zip) size" that every function stays under, in bytes: our own goal.
+#: "Deployment package (.zip) size" that every function stays under, in bytes. It is a goal of the project.
 LARGEST_ZIP = 3_500_000
 
 
@@ -56,7 +56,7 @@ def build(architectures: list[str], dist: Path) -> None:
         add_targets(architectures)
     for architecture in architectures:
         with steps.step(f"Lambda functions for {architecture}", "about 12 minutes on 2 cores the first time"):
-            # Without the command line: what it asks of crates that they share, the functions would carry, too.
+            # Built without the command line, or the functions would also contain the features that it needs of shared crates.
             functions, command_line = TARGETS[architecture]
             folder = compile_for(functions, ["--workspace", "--exclude", CLI], bin_folder)
             shutil.rmtree(dist / architecture, ignore_errors=True)
@@ -90,9 +90,9 @@ def compile_for(target: str, packages: list[str], bin_folder: Path) -> Path:
     environment = {
         **os.environ,
         "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-        # Panics name source files: not where this clone and Cargo's cache lie. In this variable paths may hold spaces. It also
-        # takes the place of cargo-lambda's own flags, which would ask for newer processors. Where a function lies in its own
-        # process's memory is nobody's secret: fixed addresses save the table of those to adapt, 2 % of a package.
+        # Panics name source files, but must not show the folders of this clone and of Cargo's cache. Paths in this variable may
+        # contain spaces. It also replaces cargo-lambda's own flags, which would require newer processors. The address of a
+        # function in its process is no secret: fixed addresses save the relocation table, 2 % of a package.
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(
             [f"--remap-path-prefix={ROOT}=.", f"--remap-path-prefix={cargo_home}=cargo", "-Crelocation-model=static"]
         ),
@@ -105,7 +105,7 @@ def compile_for(target: str, packages: list[str], bin_folder: Path) -> Path:
 
 
 def needs_a_loader(binary: Path) -> bool:
-    """Whether an ELF file names a program that loads its libraries (a segment PT_INTERP): a static one does not."""
+    """Checks whether an ELF file names a program that loads its libraries (a segment PT_INTERP). A static file does not."""
     data = binary.read_bytes()
     assert data[:6] == b"\x7fELF\x02\x01", f"{binary} is no ELF file of 64 bits, little-endian"
     (table,) = struct.unpack_from("<Q", data, 32)
@@ -114,7 +114,7 @@ def needs_a_loader(binary: Path) -> bool:
 
 
 def checksums(folder: Path) -> str:
-    """As `sha256sum --check` reads it."""
+    """Returns the checksums in the format of `sha256sum --check`."""
     files = [file for file in sorted(folder.glob("*/*")) if file.suffix in (".zip", ".txt") or file.name == CLI]
     return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(folder)}\n" for file in files)
 

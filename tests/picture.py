@@ -1,8 +1,8 @@
 """The picture of a state machine, drawn from its definition, and its steps in their order.
 
-Choice and Pass states are dissolved: what they lead to becomes a labelled edge. The first rule of a Choice is the main way. So
-are the Tasks that tell people something: nothing depends on them, and a Choice goes on as if they were not there.
-A Fail that something catches is an error like any other, and has no box of its own.
+Choice and Pass states are dissolved: their targets become labelled edges. The first rule of a Choice is the main path. Tasks that
+publish a notification are also dissolved: nothing depends on them, and a Choice continues as if they were absent.
+A Fail state whose error is caught is an error like any other, and has no box of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KINDS = {"Task": "task", "Wait": "wait", "Succeed": "end", "Fail": "end"}
 
 @dataclass(frozen=True)
 class Step:
-    """A state worth showing. `depth` is 0 on the main way, 1 for a detour: a loop, an early end, or what an error leads to."""
+    """A state worth showing. `depth` is 0 on the main path, 1 for a detour: a loop, an early end, or what an error leads to."""
 
     name: str
     kind: str  # task, wait or end
@@ -39,9 +39,9 @@ class Step:
 
 
 def steps(definition: dict[str, Json]) -> list[Step]:
-    """The main way in its order, below each of its steps the detours from it, and last what errors lead to."""
+    """Returns the main path in its order, with the detours below each of its steps, and the states after errors at the end."""
     machine = Machine(definition)
-    main = machine.main_way()
+    main = machine.main_path()
     shown = dict.fromkeys(main)
     found: list[Step] = []
     for name in main:
@@ -81,21 +81,21 @@ class Machine:
         elif state["Type"] == "Choice":
             rules = [(label_of(rule["Condition"]), rule["Next"]) for rule in state["Choices"]]
             rules += [("otherwise", state["Default"])] if "Default" in state else []
-            rules = [(label, target) for label, target in rules if not self.only_tells(target, name)]
+            rules = [(label, target) for label, target in rules if not self.only_publishes(target, name)]
             for label, target in rules:
                 yield from ((", ".join(filter(None, [label, further])), box) for further, box in self.entering(target))
-        elif state["Type"] == "Pass" or tells_people(state):
+        elif state["Type"] == "Pass" or publishes(state):
             yield from self.ways_from(name)
         elif not self.is_caught_failure(name):
             yield "", name
 
     def ways_from(self, name: str) -> list[Way]:
-        """Where a state leads if nothing goes wrong."""
+        """Returns the next boxes of a state without an error."""
         state = self.states[name]
         return list(self.entering(state["Next"])) if "Next" in state else []
 
     def ways_of_errors(self, name: str) -> list[Way]:
-        """Where a state's catchers lead, but for those that lead where it goes anyway."""
+        """Returns the boxes after a state's catchers, except its normal next boxes."""
         usual = {box for _, box in self.ways_from(name)}
         catchers = self.states[name].get("Catch", [])
         errors: dict[str, list[str]] = {}
@@ -107,9 +107,9 @@ class Machine:
             (every if "States.ALL" in names else " or ".join(names), box) for box, names in errors.items() if box not in usual
         ]
 
-    def only_tells(self, name: str, choice: str) -> bool:
-        """Whether a state tells people something and goes back to the Choice that led there."""
-        return tells_people(self.states[name]) and self.states[name].get("Next") == choice
+    def only_publishes(self, name: str, choice: str) -> bool:
+        """Checks whether a state publishes a notification and goes back to the Choice that led there."""
+        return publishes(self.states[name]) and self.states[name].get("Next") == choice
 
     def is_caught_failure(self, name: str) -> bool:
         outer = self.outer[name]
@@ -125,13 +125,13 @@ class Machine:
         """The Parallel and Map states."""
         return [name for name, state in self.states.items() if scopes_in(state)]
 
-    def longest_way(self, name: str, behind: tuple[str, ...]) -> tuple[str, ...]:
+    def longest_path(self, name: str, behind: tuple[str, ...]) -> tuple[str, ...]:
         """The longest way from a box on that goes through none twice."""
         way = (*behind, name)
         ahead = [box for _, box in self.ways_from(name) if box not in way]
-        return max((self.longest_way(box, way) for box in ahead), key=len, default=way)
+        return max((self.longest_path(box, way) for box in ahead), key=len, default=way)
 
-    def main_way(self) -> list[str]:
+    def main_path(self) -> list[str]:
         way: list[str] = []
         ahead = list(self.entering(self.start))
         while ahead and ahead[0][1] not in way:
@@ -151,8 +151,8 @@ class Machine:
         return found
 
 
-def tells_people(state: dict[str, Json]) -> bool:
-    """Whether it publishes to the topic."""
+def publishes(state: dict[str, Json]) -> bool:
+    """Checks whether a state publishes to the topic."""
     return str(state.get("Resource", "")).endswith("sns:publish")
 
 
@@ -217,14 +217,14 @@ def draw(definition: dict[str, Json]) -> Iterator[str]:
         yield from _arrows(name, machine.ways_from(name), stand_in)
         yield from _arrows(name, machine.ways_of_errors(name), stand_in, dotted=True)
     for name in machine.around_others():
-        # So long that it ends below whatever is in there, however Mermaid arranges that.
-        length = max(len(machine.longest_way(box, ())) for box in boxes if name in machine.around(machine.outer[box]))
+        # The arrow is long enough to end below all inner boxes, however Mermaid arranges them.
+        length = max(len(machine.longest_path(box, ())) for box in boxes if name in machine.around(machine.outer[box]))
         yield from _arrows(name, machine.ways_from(name), stand_in, length=length)
         yield from _arrows(name, machine.ways_of_errors(name), stand_in, length=length, dotted=True)
 
 
 def _ends_together(machine: Machine, boxes: list[str]) -> dict[str, str]:
-    """For each box the one that stands for it: ends of one kind to which nothing but the same step leads share a box."""
+    """Returns for each box the box that represents it: ends of one kind after the same step share a box."""
     leading: dict[str, set[str]] = {box: set() for box in boxes}
     for name in machine.states:
         for _, box in machine.ways_from(name):
@@ -252,7 +252,7 @@ def _boxes_in(machine: Machine, outer: str, stand_in: dict[str, str], margin: st
 
 
 def _box(names: list[str], state: dict[str, Json]) -> str:
-    """A Lambda is bold, another task is not, a Wait is slanted, an end is round."""
+    """Draws a box: a Lambda is bold, another task is not, a Wait is slanted, an end is round."""
     name = " · ".join(names)
     match state["Type"]:
         case "Wait":

@@ -39,7 +39,7 @@ STEPS = [
 ]
 LAMBDAS = [*STEPS, "start-rotation"]
 
-#: command, how to ask for its version, the least version, where it comes from
+#: command, arguments for its version, the least version, its source
 TOOLS = [
     ("cargo", ["cargo", "--version"], (1, 95), "Rust: https://rustup.rs"),
     ("rustc", ["rustc", "--version"], (1, 95), "Rust: https://rustup.rs"),
@@ -74,7 +74,7 @@ def fail(text: str) -> None:
 
 
 def cache_folder() -> Path:
-    """Where everything is installed that the clone does not hold."""
+    """Returns the folder of all installations outside the clone."""
     if chosen := os.environ.get("RECYCLE_EKS_CACHE"):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -112,7 +112,7 @@ def run(command: list[str], what: str, **options) -> None:
 
 @contextlib.contextmanager
 def locked(name: str, folder: Path | None = None) -> Iterator[None]:
-    """Two runs at once, from any clone, do not make the same thing twice. `folder`: where it is made, if not in the cache."""
+    """Keeps two parallel runs, from any clone, from making the same thing twice. `folder` is its place, if not in the cache."""
     folder = folder or cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / f"{name}.lock", "w") as lock:
@@ -156,7 +156,7 @@ def install_python(pins: Path = TESTS / "requirements.txt", name: str = "python"
 
 
 def install_from_npm(name: str, finish: Callable[[Path], None] = lambda folder: None) -> Path:
-    """What the lockfile in the folder of this name pins; returns the folder of the installation, which `finish` may add to."""
+    """Installs the pins of the lockfile in the named folder. Returns the folder of the installation, for `finish` to add to."""
     pins = TESTS / name / "package-lock.json"
     folder = cache_folder() / f"{name}-{fingerprint(pins)}"
     with locked(name):
@@ -210,7 +210,7 @@ def unpack_browser(folder: Path) -> None:
 
 
 def missing_libraries(binary: Path) -> str:
-    """What a binary from elsewhere does not find on this machine."""
+    """Returns the libraries that a downloaded binary does not find on this machine."""
     listed = subprocess.run(["ldd", str(binary)], capture_output=True, text=True, check=False).stdout
     missing = [line.split()[0] for line in listed.splitlines() if "not found" in line]
     return (
@@ -234,17 +234,17 @@ def build_lambdas() -> Path:
     return target / "world"
 
 
-#: Where Cargo keeps what it has built, below `target/debug`.
+#: The folders of Cargo's build results, below `target/debug`.
 BUILT = ["deps", "build", ".fingerprint"]
 
 
 @contextlib.contextmanager
 def dependencies_of_another_clone(profile: Path) -> Iterator[None]:
-    """A new clone gets what another new clone has built of crates.io with this compiler: with the same pins and profiles, or else
-    with the newest others, of which most holds. Our own crates are built in each clone.
+    """A new clone gets the crates of crates.io that another new clone has built with this compiler: those with the same pins and
+    profiles, or else the newest others, most of which can be used. The project's own crates are built in each clone.
 
-    The AWS SDK and the other 250 crates are nearly all of a first build. Cargo decides what of it holds, as with whatever is in
-    `target/`.
+    The AWS SDK and the other 250 crates are nearly all of a first build. Cargo decides which of the files it can use, as with
+    every file in `target/`.
     """
     compiler = subprocess.run(["rustc", "-vV"], capture_output=True, check=True).stdout
     pins, with_compiler = fingerprint(ROOT / "Cargo.lock", ROOT / "Cargo.toml"), hashlib.sha256(compiler).hexdigest()[:12]
@@ -263,10 +263,10 @@ def dependencies_of_another_clone(profile: Path) -> Iterator[None]:
         if is_new and not kept.exists():
             for older in cache_folder().glob("cargo-*"):
                 shutil.rmtree(older)
-            ours = re.compile(rf"(lib)?({'|'.join(own_crates())})-[0-9a-f]{{16}}\b.*")
+            own = re.compile(rf"(lib)?({'|'.join(own_crates())})-[0-9a-f]{{16}}\b.*")
             partial = cache_folder() / f"cargo-partial-{os.getpid()}"
             for part in BUILT:
-                shutil.copytree(profile / part, partial / part, ignore=lambda _, names: set(filter(ours.fullmatch, names)))
+                shutil.copytree(profile / part, partial / part, ignore=lambda _, names: set(filter(own.fullmatch, names)))
             partial.rename(kept)
 
 

@@ -1,6 +1,6 @@
-"""A pytest plugin for `run.py`: what is at work while nothing is printed, what each folder's tests took, and an end to a hang.
+"""A pytest plugin for `run.py`: shows the running tests in silence, reports the time of each folder, and ends a hang.
 
-With several workers it runs in the process that hands the tests out, which hears of each test's beginning and end.
+With several workers it runs in the process that distributes the tests, which gets the start and the end of each test.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ EVERY = 30.0
 PATIENCE = 1200.0
 #: Real seconds for pytest's own farewell.
 FAREWELL = 30.0
-#: The environment variable with the file that is written at the end: what `run.py` sums up.
+#: The environment variable with the name of the result file for `run.py`.
 REPORT = "RECYCLE_EKS_REPORT"
-#: Where this process's output goes, whatever pytest captures: plugins are imported before it begins to.
+#: The output of this process, which pytest does not capture: plugins are imported before capturing starts.
 OUTPUT = os.fdopen(os.dup(1), "w", buffering=1)
 
 

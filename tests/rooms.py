@@ -35,11 +35,11 @@ LAYERS = {
     "crates/cli/src": [["base"], ["args"], ["history"], ["aws"], ["views"], ["commands", "doctor", "report"], ["."]],
     "tests/world": [["base"], ["process"], ["stepfunctions"], ["aws", "kubernetes"], ["scenario"], ["."]],
 }
-#: Those in which no import goes upwards, and none is in a circle.
+#: The rooms without upward imports and without import circles.
 HELD = ["crates/recycle/src", "crates/cli/src", "tests/world"]
 #: The longest that a production file may be, in lines, comments included.
 LONGEST_FILE = {"crates": 450, "tests/world": 600}
-#: How many fields a struct may have; `Input` follows the fields of the input.
+#: The maximum number of fields of a struct. `Input` follows the fields of the input.
 MOST_FIELDS = 15
 FOLLOWS_ITS_FIELDS = {"Input"}
 #: Files that hold tests alone, and what they need.

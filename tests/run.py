@@ -2,10 +2,10 @@
 
 Commands:
 
-    run.py test [--since REF]    everything, or what the changes since a commit can affect
-    run.py check                 what needs no long scenario: under 90 seconds once built
-    run.py scenario FILE …       scenario files; what begins with a dash, and what follows it, goes to pytest
-    run.py generate              writes again what is generated from the code
+    run.py test [--since REF]    everything, or the tests that changes since a commit can affect
+    run.py check                 everything without long scenarios: under 90 seconds once built
+    run.py scenario FILE …       scenario files; arguments from the first dash on go to pytest
+    run.py generate              writes all generated files again
 """
 
 import json
@@ -52,7 +52,7 @@ class Step:
     name: str
     command: list[str]
     usually: str
-    """How long it takes on two idle cores."""
+    """The duration on two idle cores."""
     count: Callable[[str], tuple[int, int]] | None = None
     cwd: Path = ROOT
     environment: dict[str, str] = field(default_factory=dict)
@@ -79,10 +79,10 @@ def count_terraform(output: str) -> tuple[int, int]:
 
 
 def rust() -> list[Step]:
-    """Clippy looks at the crates while their tests are built: `cargo clippy` would check the AWS SDK once more, for minutes."""
+    """Runs Clippy while the tests are built: `cargo clippy` would check the AWS SDK once more, for minutes."""
     environment = {
         "RUSTC_WORKSPACE_WRAPPER": "clippy-driver",
-        # Elsewhere: what is deployed was built without.
+        # In another folder, because the deployed functions were built without it.
         "CARGO_BUILD_BUILD_DIR": str(TARGET),
         "CARGO_TARGET_DIR": str(TARGET / "linted"),
     }
@@ -105,7 +105,7 @@ def others() -> list[Step]:
 
 
 def python_tests(name: str, usually: str, *what: str, workers: int = WORKERS) -> Step:
-    """`what`: files and folders below `tests/`."""
+    """Runs pytest; `what` are files and folders below `tests/`."""
     spread = ["--numprocesses", str(workers), "--dist", "worksteal"] if workers > 1 else []
     report = {progress.REPORT: str(REPORT)}
     return Step(name, [*PYTEST, "-p", "progress", *spread, *what], usually, count_pytest, TESTS, report)
@@ -113,13 +113,13 @@ def python_tests(name: str, usually: str, *what: str, workers: int = WORKERS) ->
 
 FOLDERS = ["contract", "deployment", "docs", "scenarios", "second_interpreter", "world_tests"]
 
-#: How much of a failed step's output is printed once more at the end.
+#: The part of a failed step's output that is printed again at the end.
 LINES_AGAIN = 400
 
 
 @dataclass
 class Result:
-    """What became of a step."""
+    """The result of a step."""
 
     step: Step
     code: int
@@ -134,7 +134,7 @@ class Result:
 
 
 def shown(command: list[str]) -> str:
-    """The end of a command, where its sense is."""
+    """Returns the last words of a command, which distinguish it."""
     return " ".join(["pytest", *command[len(PYTEST) :]] if command[: len(PYTEST)] == PYTEST else command[-4:])
 
 
@@ -246,13 +246,13 @@ class Watch:
 
 
 def check() -> int:
-    """What needs no long scenario."""
+    """The checks that need no long scenario."""
     first = python_tests("Contract, a first scenario", "40 s", "contract", "scenarios/test_first_node.py", workers=1)
     return Run(rust(), others(), [first]).result()
 
 
 def test(*arguments: str) -> int:
-    """Everything, or what changes can affect."""
+    """Runs everything, or the tests that changes can affect."""
     if problems := missing_tools(*(name for name, *_ in TEST_TOOLS)):
         print("Something is missing on this machine:", *problems, sep="\n  - ", file=sys.stderr)
         return 1
@@ -279,15 +279,15 @@ GENERATED = {
     "notifications": "docs/notifications.md",
 }
 
-#: Where the version of Cargo.toml stands once more, for Terraform.
+#: The files that repeat the version of Cargo.toml for Terraform.
 VERSIONED = ["terraform/version.txt", *(f"terraform/tests/artifacts/{each}/version.txt" for each in ("arm64", "x86_64"))]
 
-#: Writes the tokens that botocore signs, which ours are held to.
+#: Writes the tokens that botocore signs. The tokens of recycle-eks are compared with them.
 VECTORS = "crates/adapters/eks-auth/tests/botocore_vectors.py"
 
 
 def generate() -> int:
-    """Everything that is generated from the code: each has a test that fails on a difference."""
+    """Writes all files that are generated from the code. Each has a test that fails on a difference."""
     for example, file in GENERATED.items():
         (ROOT / file).write_text(printed_by(example))
         print(f"wrote {file}")
@@ -322,7 +322,7 @@ def scenario(arguments: list[str]) -> int:
 
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # On a machine that calls itself a CI, pytest explains a failed comparison by a whole diff, whose time has no bound (difflib):
+    # If CI is set, pytest explains a failed comparison by a whole diff, whose time has no bound (difflib):
     # of two long lists that differ it takes hours.
     for name in ("CI", "BUILD_NUMBER"):
         os.environ.pop(name, None)

@@ -1,4 +1,4 @@
-# Who the functions are for Kubernetes.
+# The identity of the functions in Kubernetes.
 
 mock_provider "aws" {
   source = "./tests/mocks"
@@ -9,12 +9,12 @@ variables {
   artifacts    = { directory = "./tests/artifacts" }
 }
 
-run "every_role_that_asks_kubernetes_is_in_the_group_recycle_eks" {
+run "every_role_that_calls_kubernetes_is_in_the_group_recycle_eks" {
   command = plan
 
   assert {
     condition     = keys(aws_eks_access_entry.function) == [for function in keys(aws_iam_role.function) : function if function != "start-rotation"]
-    error_message = "an access entry for the role of each function that asks Kubernetes"
+    error_message = "each function that calls Kubernetes has an access entry for its role"
   }
 
   assert {
@@ -22,14 +22,14 @@ run "every_role_that_asks_kubernetes_is_in_the_group_recycle_eks" {
       for entry in aws_eks_access_entry.function :
       entry.cluster_name == "prod" && entry.type == "STANDARD" && entry.kubernetes_groups == toset(["recycle-eks"])
     ])
-    error_message = "in this cluster, in the group recycle-eks and in no other"
+    error_message = "every entry is in this cluster, in the group recycle-eks and in no other group"
   }
 
   assert {
     condition = alltrue([
       for document in split("\n---\n", output.rbac_manifest) : contains(["ClusterRole", "ClusterRoleBinding"], yamldecode(document).kind)
     ])
-    error_message = "the manifest has the group's role and its binding, and nothing else"
+    error_message = "the manifest has only the group's role and its binding"
   }
 
   assert {
@@ -40,7 +40,7 @@ run "every_role_that_asks_kubernetes_is_in_the_group_recycle_eks" {
   }
 }
 
-run "somebody_else_may_create_the_entries" {
+run "the_entries_can_be_created_outside_the_module" {
   command = plan
 
   variables {
@@ -49,12 +49,12 @@ run "somebody_else_may_create_the_entries" {
 
   assert {
     condition     = length(aws_eks_access_entry.function) == 0
-    error_message = "no access entry"
+    error_message = "the module creates no access entry"
   }
 
   assert {
     condition     = keys(output.role_arns) == [for function in keys(aws_lambda_function.this) : function if function != "start-rotation"]
-    error_message = "the roles to let in are in an output"
+    error_message = "an output lists the roles that need an entry"
   }
 }
 
@@ -69,7 +69,7 @@ run "a_cluster_that_cannot_have_entries_is_refused" {
   expect_failures = [data.aws_eks_cluster.this]
 }
 
-run "such_a_cluster_is_fine_without_entries" {
+run "a_cluster_with_config_map_is_accepted_without_entries" {
   command = plan
 
   override_data {

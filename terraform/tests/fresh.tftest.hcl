@@ -1,10 +1,10 @@
-# The first plan of a configuration that creates the cluster, too.
+# The first plan of a configuration that also creates the cluster.
 
 mock_provider "aws" {
   source = "./tests/mocks"
 }
 
-run "can_be_planned_before_anything_is_there" {
+run "a_plan_works_before_any_resource_exists" {
   command = plan
 
   module {
@@ -13,6 +13,6 @@ run "can_be_planned_before_anything_is_there" {
 
   assert {
     condition     = length(output.role_steps) == 8
-    error_message = "what is created does not hang on values that only an apply can tell"
+    error_message = "the set of resources does not depend on values that are known only after an apply"
   }
 }

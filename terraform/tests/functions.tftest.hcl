@@ -1,4 +1,4 @@
-# The functions as Lambda gets them.
+# The functions as Lambda receives them.
 
 mock_provider "aws" {
   source = "./tests/mocks"
@@ -9,7 +9,7 @@ variables {
   artifacts    = { directory = "./tests/artifacts" }
 }
 
-run "every_step_is_a_published_function_of_its_own" {
+run "every_step_has_its_own_published_function" {
   command = plan
 
   assert {
@@ -24,7 +24,7 @@ run "every_step_is_a_published_function_of_its_own" {
       select-nodes     = "recycle-eks-select-nodes"
       start-rotation   = "recycle-eks-start-rotation"
     }
-    error_message = "one function for each step, named after it"
+    error_message = "each step has one function, named after it"
   }
 
   assert {
@@ -32,7 +32,7 @@ run "every_step_is_a_published_function_of_its_own" {
       for step, function in aws_lambda_function.this :
       function.description == "recycle-eks ${trimspace(file("./version.txt"))}: the step ${step}"
     ])
-    error_message = "a function's description says the module's version, which the command line's doctor reads"
+    error_message = "the description of a function contains the module's version, which recycle-eks doctor reads"
   }
 
   assert {
@@ -55,7 +55,7 @@ run "every_step_is_a_published_function_of_its_own" {
 
   assert {
     condition     = alltrue([for function in aws_lambda_function.this : length(function.vpc_config) == 0])
-    error_message = "without vpc no function is in one"
+    error_message = "without vpc no function is in a VPC"
   }
 
   assert {
@@ -68,11 +68,11 @@ run "every_step_is_a_published_function_of_its_own" {
 
   assert {
     condition     = alltrue([for group in aws_cloudwatch_log_group.function : group.retention_in_days == 90])
-    error_message = "logs are kept as long as execution histories"
+    error_message = "logs are kept as long as the histories of executions"
   }
 }
 
-run "who_counts_nodes_of_a_group_or_starts_rotations_has_an_environment" {
+run "each_function_has_only_the_environment_that_it_reads" {
   command = plan
 
   variables {
@@ -86,12 +86,12 @@ run "who_counts_nodes_of_a_group_or_starts_rotations_has_an_environment" {
 
   assert {
     condition     = keys(aws_lambda_function.this["claim-node"].environment[0].variables) == tolist(["CLUSTER_NAME", "INPUT_DEFAULTS", "MAX_PARALLEL_PER_GROUP", "MAX_SURGE_PER_GROUP"])
-    error_message = "claim-node reads the cluster's name, the defaults of the input, and how many nodes of a group at once"
+    error_message = "claim-node reads the cluster's name, the defaults of the input, and the limits of a group"
   }
 
   assert {
     condition     = aws_lambda_function.this["claim-node"].environment[0].variables["CLUSTER_NAME"] == "prod"
-    error_message = "CLUSTER_NAME is the cluster's"
+    error_message = "CLUSTER_NAME is the name of the cluster"
   }
 
   assert {
@@ -104,26 +104,26 @@ run "who_counts_nodes_of_a_group_or_starts_rotations_has_an_environment" {
 
   assert {
     condition     = aws_lambda_function.this["select-nodes"].environment[0].variables == tomap({ CLUSTER_NAME = "prod", MAX_SURGE_PER_GROUP = "5" })
-    error_message = "select-nodes reads how many nodes of a group may be underway"
+    error_message = "select-nodes reads how many nodes of a group may be in progress"
   }
 
   assert {
     condition     = alltrue([for step, function in aws_lambda_function.this : function.environment[0].variables == tomap({ CLUSTER_NAME = "prod" }) if !contains(["claim-node", "select-nodes", "start-rotation"], step)])
-    error_message = "the other functions read which cluster they are for, and nothing else"
+    error_message = "the other functions read only the cluster's name"
   }
 }
 
-run "by_default_one_node_of_a_group_is_replaced_at_a_time_and_five_are_underway" {
+run "by_default_one_node_of_a_group_is_replaced_at_a_time_and_five_are_in_progress" {
   command = plan
 
   assert {
     condition     = aws_lambda_function.this["claim-node"].environment[0].variables["MAX_PARALLEL_PER_GROUP"] == "1"
-    error_message = "one at a time"
+    error_message = "one node is replaced at a time"
   }
 
   assert {
     condition     = aws_lambda_function.this["claim-node"].environment[0].variables["MAX_SURGE_PER_GROUP"] == "5"
-    error_message = "five underway"
+    error_message = "five nodes are in progress"
   }
 }
 
@@ -210,11 +210,11 @@ run "the_settings_of_an_account_reach_every_function" {
         [aws_iam_role.events, aws_sfn_state_machine.recycle_node, aws_sfn_state_machine.sweep],
       ) : resource.tags == tomap({ team = "platform" })
     ])
-    error_message = "everything that can be tagged is"
+    error_message = "every resource that can have tags has them"
   }
 }
 
-run "a_missing_zip_is_named" {
+run "the_error_names_a_missing_zip" {
   command = plan
 
   variables {
@@ -234,7 +234,7 @@ run "packages_of_another_version_are_refused" {
   expect_failures = [aws_lambda_function.this]
 }
 
-run "packages_may_lie_in_s3" {
+run "packages_may_be_in_s3" {
   command = plan
 
   variables {
@@ -257,11 +257,11 @@ run "packages_may_lie_in_s3" {
       function.filename == null && function.s3_bucket == "releases" && function.s3_key == "recycle-eks/next/arm64/${step}.zip" &&
       function.s3_object_version == "3"
     ])
-    error_message = "every function is its package in the bucket, at its newest version"
+    error_message = "every function uses its package in the bucket, in the newest version"
   }
 }
 
-run "without_a_prefix_they_lie_at_the_top" {
+run "without_a_prefix_packages_are_at_the_top_of_the_bucket" {
   command = plan
 
   variables {
@@ -275,7 +275,7 @@ run "without_a_prefix_they_lie_at_the_top" {
 
   assert {
     condition     = aws_lambda_function.this["check-pods"].s3_key == "arm64/check-pods.zip"
-    error_message = "no prefix, no slash"
+    error_message = "without a prefix the key starts with the architecture"
   }
 }
 
@@ -294,7 +294,7 @@ run "packages_of_another_version_in_s3_are_refused" {
   expect_failures = [aws_lambda_function.this]
 }
 
-run "a_version_in_s3_that_is_no_text_is_refused" {
+run "a_version_in_s3_that_is_not_text_is_refused" {
   command = plan
 
   variables {

@@ -1,4 +1,4 @@
-# The lifecycle hooks: on the groups that are given, and nobody may do more with them.
+# The lifecycle hooks: they are on the given groups only, and so are the permissions for them.
 
 mock_provider "aws" {
   source = "./tests/mocks"
@@ -14,10 +14,10 @@ variables {
   artifacts    = { directory = "./tests/artifacts" }
 }
 
-run "without_groups_there_is_no_hook_and_nobody_may_complete_one" {
+run "without_groups_there_is_no_hook_and_no_permission_to_complete_one" {
   assert {
     condition     = length(aws_autoscaling_lifecycle_hook.this) == 0 && length(aws_cloudwatch_event_rule.lifecycle_hook) == 0
-    error_message = "nothing is made"
+    error_message = "no hook and no rule is created"
   }
 
   assert {
@@ -25,7 +25,7 @@ run "without_groups_there_is_no_hook_and_nobody_may_complete_one" {
       for policy in concat(values(aws_iam_role_policy.function), values(aws_iam_role_policy.state_machine), values(aws_iam_policy.lifecycle_hooks)) :
       !strcontains(policy.policy, "LifecycleAction")
     ])
-    error_message = "no lifecycle action may be completed or kept alive"
+    error_message = "no role may complete a lifecycle action or keep it alive"
   }
 }
 
@@ -42,7 +42,7 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
       batch = ["recycle-eks", "eks batch/1", 3600, "ABANDON", "autoscaling:EC2_INSTANCE_TERMINATING"]
       web   = ["recycle-eks", "web", 900, "ABANDON", "autoscaling:EC2_INSTANCE_TERMINATING"]
     }
-    error_message = "ours, with ABANDON, on both"
+    error_message = "both groups have the hook of recycle-eks, with ABANDON"
   }
 
   assert {
@@ -55,7 +55,7 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
         LifecycleTransition  = ["autoscaling:EC2_INSTANCE_TERMINATING"]
       }
     }
-    error_message = "only terminations of this group, for our hook"
+    error_message = "the rule matches only terminations of this group that wait for the hook of recycle-eks"
   }
 
   assert {
@@ -69,7 +69,7 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
         hook                     = { name = "hook", auto_scaling_group_name = "group", destination = "destination", fired_at = "time", retain = retain }
       }
     }
-    error_message = "the input of an execution, with what the event says"
+    error_message = "the input of an execution contains the values of the event"
   }
 
   assert {
@@ -77,7 +77,7 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
       for target in aws_cloudwatch_event_target.lifecycle_hook : target.arn == aws_sfn_alias.live.arn
       && toset(flatten(regexall("<([a-z]+)>", target.input_transformer[0].input_template))) == toset(keys(target.input_transformer[0].input_paths))
     ])
-    error_message = "the alias live is started, and every value that is picked is used"
+    error_message = "the target starts the alias live and uses every value that it takes from the event"
   }
 
   assert {
@@ -87,7 +87,7 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
         "arn:aws-us-gov:autoscaling:us-gov-west-1:123456789012:autoScalingGroup:*:autoScalingGroupName/web",
       ])
     ])
-    error_message = "lifecycle actions of these groups, and of no other"
+    error_message = "the policies allow lifecycle actions of these groups only"
   }
 
   assert {
@@ -95,7 +95,7 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
       complete-1   = ["autoscaling:CompleteLifecycleAction"]
       keep-alive-1 = ["autoscaling:RecordLifecycleActionHeartbeat"]
     }
-    error_message = "one policy completes them, one keeps them alive"
+    error_message = "one policy allows to complete lifecycle actions, one to keep them alive"
   }
 
   assert {
@@ -104,12 +104,12 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
       } == {
       for step in ["claim-node", "detach-terminate", "restore-node"] : "${step}-1" => ["recycle-eks-${step}", true]
     }
-    error_message = "three functions complete them"
+    error_message = "three functions may complete lifecycle actions"
   }
 
   assert {
     condition     = [for attachment in aws_iam_role_policy_attachment.keep_lifecycle_hooks_alive : attachment.role] == ["recycle-eks-recycle-node"]
-    error_message = "recycle-node keeps them alive"
+    error_message = "recycle-node may keep lifecycle actions alive"
   }
 
   assert {
@@ -118,12 +118,12 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
         for statement in jsondecode(policy.policy).Statement : statement.Action if try(tostring(statement.Action), "") == "states:StartExecution"
       ]
     } == { recycle-node = [], rotate-nodes = ["states:StartExecution", "states:StartExecution"], sweep = ["states:StartExecution"] }
-    error_message = "the others start recycle-node, and rotations themselves for each group"
+    error_message = "the other machines may start recycle-node, and rotate-nodes may start itself for each group"
   }
 
   assert {
     condition     = toset(flatten(jsondecode(aws_iam_role_policy.events.policy).Statement[*].Resource)) == toset([aws_sfn_state_machine.sweep.arn, aws_sfn_state_machine.rotate_nodes.arn, "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node", aws_sfn_alias.live.arn])
-    error_message = "EventBridge may start all machines"
+    error_message = "EventBridge may start all state machines"
   }
 }
 
@@ -151,11 +151,11 @@ run "the_policies_of_160_groups_with_the_longest_names_stay_within_the_quotas_of
 
   assert {
     condition     = length(distinct(flatten([for key, policy in aws_iam_policy.lifecycle_hooks : jsondecode(policy.policy).Statement[0].Resource if startswith(key, "complete")]))) == 160
-    error_message = "every group is in one of them"
+    error_message = "every group is in one of the policies"
   }
 }
 
-run "one_group_more_is_refused" {
+run "more_than_160_groups_are_refused" {
   command = plan
 
   variables {
@@ -165,7 +165,7 @@ run "one_group_more_is_refused" {
   expect_failures = [var.lifecycle_hooks]
 }
 
-run "a_heartbeat_that_the_polls_cannot_keep_is_refused" {
+run "a_heartbeat_shorter_than_the_checks_allow_is_refused" {
   command = plan
 
   variables {
@@ -175,7 +175,7 @@ run "a_heartbeat_that_the_polls_cannot_keep_is_refused" {
   expect_failures = [var.lifecycle_hooks]
 }
 
-run "a_group_is_named_once" {
+run "a_group_that_is_named_twice_is_refused" {
   command = plan
 
   variables {
@@ -185,7 +185,7 @@ run "a_group_is_named_once" {
   expect_failures = [var.lifecycle_hooks]
 }
 
-run "a_name_becomes_part_of_a_rules_name" {
+run "a_name_that_does_not_fit_into_a_rules_name_is_refused" {
   command = plan
 
   variables {

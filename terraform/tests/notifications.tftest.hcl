@@ -1,4 +1,4 @@
-# What people are told, and what could not be delivered.
+# The notifications and the dead-letter queue.
 
 mock_provider "aws" {
   source = "./tests/mocks"
@@ -19,7 +19,7 @@ variables {
   artifacts    = { directory = "./tests/artifacts" }
 }
 
-run "executions_that_cannot_tell_themselves_are_told_to_a_topic" {
+run "rules_publish_the_end_of_executions_that_send_no_notification" {
   assert {
     condition = {
       for name, rule in aws_cloudwatch_event_rule.untold : name => jsondecode(rule.event_pattern).detail
@@ -43,12 +43,12 @@ run "executions_that_cannot_tell_themselves_are_told_to_a_topic" {
         ]
       }
     }
-    error_message = "an execution of recycle-node that fails under a name of ours, and a rotation that has failed, have told that themselves"
+    error_message = "the rules leave out executions that send their own notification"
   }
 
   assert {
     condition     = alltrue([for target in aws_cloudwatch_event_target.untold : target.arn == aws_sns_topic.notifications["this"].arn])
-    error_message = "the module's topic hears of them"
+    error_message = "the rules publish to the module's topic"
   }
 
   assert {
@@ -58,7 +58,7 @@ run "executions_that_cannot_tell_themselves_are_told_to_a_topic" {
         "instance_id", "execution",
       ])
     ])
-    error_message = "the schema is that of all notifications"
+    error_message = "the rules use the schema of all notifications"
   }
 
   assert {
@@ -66,14 +66,14 @@ run "executions_that_cannot_tell_themselves_are_told_to_a_topic" {
       for target in aws_cloudwatch_event_target.untold :
       toset(flatten(regexall("<([a-z]+)>", target.input_transformer[0].input_template))) == toset(keys(target.input_transformer[0].input_paths))
     ])
-    error_message = "the text uses exactly the values that are picked"
+    error_message = "the text uses exactly the values that are taken from the event"
   }
 
   assert {
     condition = [
       for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement : [statement.Principal.Service, statement.Action]
     ] == [["events.amazonaws.com", "sns:Publish"], ["cloudwatch.amazonaws.com", "sns:Publish"]]
-    error_message = "only our rules and our alarms may publish to the topic, beside the machines"
+    error_message = "beside the state machines, only EventBridge and CloudWatch may publish to the topic"
   }
 
   assert {
@@ -83,7 +83,7 @@ run "executions_that_cannot_tell_themselves_are_told_to_a_topic" {
       "events.amazonaws.com"     = null
       "cloudwatch.amazonaws.com" = { ArnLike = { "aws:SourceArn" = "arn:aws-us-gov:cloudwatch:us-gov-west-1:123456789012:alarm:recycle-eks-*" } }
     }
-    error_message = "nobody else's alarms; EventBridge allows no condition"
+    error_message = "only alarms of the module may publish, and EventBridge supports no condition"
   }
 
   assert {
@@ -92,23 +92,23 @@ run "executions_that_cannot_tell_themselves_are_told_to_a_topic" {
   }
 }
 
-run "what_could_not_be_delivered_is_kept" {
+run "undelivered_events_are_kept" {
   assert {
     condition = alltrue([
       for target in concat(values(aws_cloudwatch_event_target.untold), values(aws_cloudwatch_event_target.sweep)) :
       target.dead_letter_config[0].arn == aws_sqs_queue.dead_letters.arn
     ])
-    error_message = "every target has the queue"
+    error_message = "every target has the dead-letter queue"
   }
 
   assert {
     condition     = aws_sqs_queue.dead_letters.message_retention_seconds == 1209600 && aws_sqs_queue.dead_letters.sqs_managed_sse_enabled
-    error_message = "for two weeks, encrypted"
+    error_message = "the queue keeps messages for two weeks and is encrypted"
   }
 
   assert {
     condition     = one(jsondecode(aws_sqs_queue_policy.dead_letters.policy).Statement).Condition.ArnLike["aws:SourceArn"] == "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-*"
-    error_message = "only our rules may send"
+    error_message = "only rules of the module may send to the queue"
   }
 
   assert {
@@ -117,14 +117,14 @@ run "what_could_not_be_delivered_is_kept" {
   }
 }
 
-run "a_topic_that_exists_is_used_as_it_is" {
+run "an_existing_topic_is_used_as_it_is" {
   variables {
     notification_topic = { arn = "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops" }
   }
 
   assert {
     condition     = length(aws_sns_topic.notifications) == 0 && length(aws_sns_topic_policy.notifications) == 0
-    error_message = "no topic is created, no policy replaced"
+    error_message = "the module creates no topic and replaces no policy"
   }
 
   assert {
@@ -132,6 +132,6 @@ run "a_topic_that_exists_is_used_as_it_is" {
       [for target in aws_cloudwatch_event_target.untold : target.arn == "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"],
       [for alarm in aws_cloudwatch_metric_alarm.this : alarm.alarm_actions == toset(["arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"])],
     ))
-    error_message = "the given topic hears of everything"
+    error_message = "every target and alarm publishes to the given topic"
   }
 }

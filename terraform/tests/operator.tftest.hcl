@@ -1,4 +1,4 @@
-# What a person may do who works with the command line.
+# The permissions of an operator who uses the command line.
 
 mock_provider "aws" {
   source = "./tests/mocks"
@@ -36,7 +36,7 @@ run "an_operator_has_exactly_the_actions_that_the_command_line_uses" {
       "states:StartExecution",
       "states:StopExecution",
     ])
-    error_message = "these actions and no others"
+    error_message = "the policy has exactly the actions that the command line uses"
   }
 
   assert {
@@ -44,7 +44,7 @@ run "an_operator_has_exactly_the_actions_that_the_command_line_uses" {
       for statement in jsondecode(output.operator_policy_json).Statement :
       statement.Resource != "*" || statement.Sid == "FindTheGroupsOfTheClusterAndTheModulesRulesAndLogs"
     ])
-    error_message = "on our own machines and functions, and the groups of this cluster"
+    error_message = "the other actions are limited to the module's machines and functions, and to the groups of this cluster"
   }
 
   assert {
@@ -57,7 +57,7 @@ run "an_operator_has_exactly_the_actions_that_the_command_line_uses" {
       "events:ListRules",
       "logs:DescribeLogGroups",
     ])
-    error_message = "exactly what knows no resources (service authorization reference) is allowed on everything: on a resource it would be refused"
+    error_message = "only actions without resource-level permissions (service authorization reference) are allowed on every resource"
   }
 
   assert {
@@ -66,14 +66,14 @@ run "an_operator_has_exactly_the_actions_that_the_command_line_uses" {
   }
 }
 
-run "an_operator_stops_no_sweep_and_tags_nothing_but_a_pause" {
+run "an_operator_cannot_stop_the_sweep_and_can_tag_only_a_pause" {
   assert {
     condition = alltrue([
       for statement in jsondecode(output.operator_policy_json).Statement : alltrue([
         for resource in flatten([statement.Resource]) : !strcontains(resource, "sweep")
       ]) if contains(flatten([statement.Action]), "states:StopExecution")
     ])
-    error_message = "a sweep that is stopped would leave nodes as they are"
+    error_message = "an operator must not stop a sweep, because a stopped sweep restores no nodes"
   }
 
   assert {
@@ -83,7 +83,7 @@ run "an_operator_stops_no_sweep_and_tags_nothing_but_a_pause" {
       && statement.Condition.StringEquals == { "aws:ResourceTag/kubernetes.io/cluster/prod" = ["owned", "shared"] }
       if contains(flatten([statement.Action]), "autoscaling:DeleteTags")
     ])
-    error_message = "only the pause, only on groups of this cluster"
+    error_message = "an operator may set only the pause tag, on groups of this cluster only"
   }
 
   assert {

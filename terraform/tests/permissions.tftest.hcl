@@ -1,4 +1,4 @@
-# What each role may do: exactly the calls that its function makes, on this cluster's things.
+# The permissions of each role: exactly the calls that its function makes, on resources of this cluster.
 
 mock_provider "aws" {
   source = "./tests/mocks"
@@ -12,7 +12,7 @@ variables {
 run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
   assert {
     condition     = { for step, role in aws_iam_role.function : step => role.name } == { for step, function in aws_lambda_function.this : step => function.function_name }
-    error_message = "a role for each function, named like it"
+    error_message = "each function has a role of the same name"
   }
 
   assert {
@@ -96,16 +96,16 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
         "logs:PutLogEvents",
       ])
     }
-    error_message = "the actions of each function are exactly those"
+    error_message = "each function has exactly the listed actions"
   }
 
   assert {
     condition     = { for machine, role in aws_iam_role.state_machine : machine => role.name } == { recycle-node = "recycle-eks-recycle-node", rotate-nodes = "recycle-eks-rotate-nodes", sweep = "recycle-eks-sweep" }
-    error_message = "each machine has a role of its own"
+    error_message = "each state machine has its own role"
   }
 }
 
-run "every_statement_says_in_its_sid_what_it_is_for" {
+run "every_sid_describes_its_statement" {
   variables {
     tracing = true
     vpc     = { subnet_ids = ["subnet-1"], security_group_ids = ["sg-1"] }
@@ -124,7 +124,7 @@ run "every_statement_says_in_its_sid_what_it_is_for" {
         for statement in jsondecode(document).Statement : can(regex("^([A-Z][a-z]*){2,}$", statement.Sid))
       ]
     ]))
-    error_message = "a sid is words in CamelCase: AWS allows letters and digits only"
+    error_message = "a sid must be words in CamelCase, because AWS allows letters and digits only"
   }
 
   assert {
@@ -137,7 +137,7 @@ run "every_statement_says_in_its_sid_what_it_is_for" {
 }
 
 run "every_change_is_confined_to_this_clusters_groups_and_instances" {
-  # Everything but reading, Kubernetes' endpoint and logs.
+  # Every statement except those for reading, for the Kubernetes endpoint and for logs.
   assert {
     condition = alltrue(flatten([
       for step, policy in aws_iam_role_policy.function : [
@@ -146,7 +146,7 @@ run "every_change_is_confined_to_this_clusters_groups_and_instances" {
         if !can(regex("^(ec2:Describe|autoscaling:Describe|elasticloadbalancing:Describe|eks:Describe|states:Describe|states:List|logs:)", flatten([statement.Action])[0]))
       ] if step != "start-rotation"
     ]))
-    error_message = "a statement that changes something asks for the cluster's tag"
+    error_message = "a statement that allows a change must require the cluster's tag"
   }
 
   assert {
@@ -155,7 +155,7 @@ run "every_change_is_confined_to_this_clusters_groups_and_instances" {
         for statement in jsondecode(policy.policy).Statement : can(regex(":Describe", flatten([statement.Action])[0])) if statement.Resource == "*"
       ]
     ]))
-    error_message = "only describing calls, which cannot be narrowed, are allowed on everything"
+    error_message = "only Describe calls, which have no resource-level permissions, are allowed on every resource"
   }
 
   assert {
@@ -168,7 +168,7 @@ run "every_change_is_confined_to_this_clusters_groups_and_instances" {
         ) if can(regex("Tags$", flatten([statement.Action])[0]))
       ]
     ]))
-    error_message = "only our own tags are written and removed, only on instances, and never all tags at once"
+    error_message = "only tags of recycle-eks may be written and removed, only on instances, and never all tags at once"
   }
 
   assert {
@@ -176,7 +176,7 @@ run "every_change_is_confined_to_this_clusters_groups_and_instances" {
       for statement in jsondecode(aws_iam_role_policy.function["detach-terminate"].policy).Statement : statement.Condition.Null
       if statement.Action == "ec2:StopInstances"
     ][0] == { "aws:ResourceTag/recycle-eks:claim" = "false" }
-    error_message = "only a claimed instance is stopped"
+    error_message = "only a claimed instance may be stopped"
   }
 
   assert {
@@ -186,11 +186,11 @@ run "every_change_is_confined_to_this_clusters_groups_and_instances" {
         if statement.Action == "eks:DescribeCluster"
       ]
     ]))
-    error_message = "only this cluster is described"
+    error_message = "only this cluster may be described"
   }
 }
 
-run "start_rotation_may_start_rotations_and_leave_what_it_could_not_and_nothing_else" {
+run "start_rotation_may_only_start_rotations_and_send_dead_letters" {
   variables {
     kms_key_arn = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
   }
@@ -199,15 +199,15 @@ run "start_rotation_may_start_rotations_and_leave_what_it_could_not_and_nothing_
     condition = {
       for statement in jsondecode(aws_iam_role_policy.function["start-rotation"].policy).Statement : statement.Sid => statement.Resource if statement.Sid != "WriteItsOwnLog"
       } == {
-      StartRotations           = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"
-      LeaveWhatItCouldNotStart = aws_sqs_queue.dead_letters.arn
-      EncryptWhatItLeaves      = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
+      StartRotations     = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"
+      SendDeadLetters    = aws_sqs_queue.dead_letters.arn
+      EncryptDeadLetters = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
     }
-    error_message = "this machine, this queue, its key"
+    error_message = "start-rotation is limited to its state machine, the dead-letter queue and the key"
   }
 }
 
-run "a_vpc_needs_network_interfaces_which_our_own_code_cannot_use" {
+run "a_vpc_needs_network_interfaces_which_the_functions_code_cannot_use" {
   variables {
     vpc = { subnet_ids = ["subnet-1"], security_group_ids = ["sg-1"] }
   }
@@ -227,22 +227,22 @@ run "a_vpc_needs_network_interfaces_which_our_own_code_cannot_use" {
         for statement in jsondecode(policy.policy).Statement : statement.Condition.ArnEquals["lambda:SourceFunctionArn"] if statement.Effect == "Deny"
       ] == ["arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:recycle-eks-${step}"]
     ])
-    error_message = "the function's code may not"
+    error_message = "the code of the function may not create network interfaces"
   }
 }
 
-run "the_machines_roles_trust_executions_and_map_runs_of_their_own" {
+run "the_roles_trust_executions_and_map_runs_of_their_own_machine" {
   assert {
     condition = alltrue([
       for machine, role in aws_iam_role.state_machine : toset([
         for arn in jsondecode(role.assume_role_policy).Statement[0].Condition.ArnLike["aws:SourceArn"] : split(":", arn)[5]
       ]) == toset(["stateMachine", "execution", "mapRun"])
     ])
-    error_message = "the documentation does not say which of the three the children of a Distributed Map present"
+    error_message = "AWS does not document which of the three ARNs a child execution of a Distributed Map uses"
   }
 }
 
-run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_executions" {
+run "the_machines_may_call_every_version_of_their_functions_and_describe_executions" {
   assert {
     condition = {
       for machine, policy in aws_iam_role_policy.state_machine : machine => toset([
@@ -259,7 +259,7 @@ run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_ex
         for step in ["restore-node", "select-nodes"] : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${aws_lambda_function.this[step].function_name}:*"
       ])
     }
-    error_message = "every version of its own functions, so that executions that started before an apply can end"
+    error_message = "each machine may call every version of its functions, so that executions that started before an apply can end"
   }
 
   assert {
@@ -271,13 +271,13 @@ run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_ex
           "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-sweep:*",
       ]]
     ])
-    error_message = "only executions of our machines can be described: a claim may be the sweep's"
+    error_message = "only executions that can hold a claim may be described"
   }
 
   assert {
     condition = {
       for statement in jsondecode(aws_iam_role_policy.state_machine["rotate-nodes"].policy).Statement : statement.Sid => statement.Resource
-      if contains(["StartAnExecutionForEachGroup", "FollowAndStopTheExecutionsOfGroupsAndNodes", "RedriveTheExecutionsOfGroups", "HearThatAnExecutionHasEnded"], statement.Sid)
+      if contains(["StartAnExecutionForEachGroup", "FollowAndStopTheExecutionsOfGroupsAndNodes", "RedriveTheExecutionsOfGroups", "WatchForTheEndOfExecutions"], statement.Sid)
       } == {
       StartAnExecutionForEachGroup = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"
       FollowAndStopTheExecutionsOfGroupsAndNodes = [
@@ -286,13 +286,13 @@ run "the_machines_may_call_every_version_of_their_functions_and_ask_about_our_ex
         "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-rotate-nodes/*:*",
       ]
       RedriveTheExecutionsOfGroups = "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-rotate-nodes/*:*"
-      HearThatAnExecutionHasEnded  = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
+      WatchForTheEndOfExecutions   = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
     }
-    error_message = "its own executions for groups, which wait for those of their nodes"
+    error_message = "rotate-nodes may start its own executions for groups, and follow those of their nodes"
   }
 }
 
-run "the_machines_may_tell_people_and_the_sweep_is_started_by_eventbridge" {
+run "the_machines_may_publish_and_eventbridge_may_start_the_sweep" {
   variables {
     kms_key_arn = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
   }
@@ -300,21 +300,21 @@ run "the_machines_may_tell_people_and_the_sweep_is_started_by_eventbridge" {
   assert {
     condition = {
       for machine, policy in aws_iam_role_policy.state_machine : machine => [
-        for statement in jsondecode(policy.policy).Statement : statement.Resource if contains(["NotifyOperators", "EncryptWhatItTells"], statement.Sid)
+        for statement in jsondecode(policy.policy).Statement : statement.Resource if contains(["NotifyOperators", "EncryptNotifications"], statement.Sid)
       ]
       } == {
       for machine in ["recycle-node", "rotate-nodes", "sweep"] : machine => [aws_sns_topic.notifications["this"].arn, "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"]
     }
-    error_message = "the topic, and the key that it is encrypted with"
+    error_message = "each machine may use the topic and its key"
   }
 
   assert {
     condition     = jsondecode(aws_iam_role_policy.events.policy).Statement[*].Resource == [aws_sfn_state_machine.sweep.arn, aws_sfn_state_machine.rotate_nodes.arn]
-    error_message = "EventBridge may start the sweep and rotations, and nothing else"
+    error_message = "EventBridge may start only the sweep and rotations"
   }
 }
 
-run "a_topic_that_exists_brings_its_own_key" {
+run "an_existing_topic_has_its_own_key" {
   variables {
     kms_key_arn        = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
     notification_topic = { arn = "arn:aws-us-gov:sns:us-gov-west-1:210987654321:ops", kms_key_arn = "arn:aws-us-gov:kms:us-gov-west-1:210987654321:key/5678" }
@@ -322,13 +322,13 @@ run "a_topic_that_exists_brings_its_own_key" {
 
   assert {
     condition = [
-      for statement in jsondecode(aws_iam_role_policy.state_machine["sweep"].policy).Statement : statement.Resource if statement.Sid == "EncryptWhatItTells"
+      for statement in jsondecode(aws_iam_role_policy.state_machine["sweep"].policy).Statement : statement.Resource if statement.Sid == "EncryptNotifications"
     ] == ["arn:aws-us-gov:kms:us-gov-west-1:210987654321:key/5678"]
-    error_message = "the key of that topic, not the one of the logs"
+    error_message = "the machine may use the key of that topic, not the key of the logs"
   }
 }
 
-run "the_roles_keep_the_accounts_rules" {
+run "the_roles_have_the_boundary_and_the_path" {
   variables {
     permissions_boundary = "arn:aws-us-gov:iam::123456789012:policy/boundary"
     role_path            = "/platform/"

@@ -1,4 +1,4 @@
-# The definition as Step Functions gets it.
+# The definition as Step Functions receives it.
 
 mock_provider "aws" {
   source = "./tests/mocks"
@@ -49,7 +49,7 @@ variables {
   artifacts    = { directory = "./tests/artifacts" }
 }
 
-run "the_definition_names_versions" {
+run "the_definition_contains_versions" {
   assert {
     condition     = aws_sfn_state_machine.recycle_node.name == "recycle-eks-recycle-node"
     error_message = "the machine is named <name>-recycle-node"
@@ -82,7 +82,7 @@ run "the_definition_names_versions" {
       "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:recycle-eks-select-nodes:8",
       "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:recycle-eks-restore-node:7",
     ]
-    error_message = "the sweep calls the newest versions, too"
+    error_message = "the sweep also calls the newest versions"
   }
 
   assert {
@@ -92,16 +92,16 @@ run "the_definition_names_versions" {
 
   assert {
     condition     = alltrue([for machine in [aws_sfn_state_machine.recycle_node, aws_sfn_state_machine.sweep] : length(regexall("\\$\\{|@retry", machine.definition)) == 0])
-    error_message = "no placeholder is left"
+    error_message = "no placeholder remains"
   }
 
   assert {
     condition     = alltrue([for machine in [aws_sfn_state_machine.recycle_node, aws_sfn_state_machine.sweep] : length(regexall("arn:aws:", machine.definition)) == 0])
-    error_message = "the partition is the account's everywhere"
+    error_message = "every ARN has the partition of the account"
   }
 }
 
-run "every_call_of_a_function_is_retried_and_outlasts_it" {
+run "every_task_is_retried_and_has_a_longer_timeout_than_its_function" {
   assert {
     condition = alltrue([
       for name, state in merge(
@@ -109,7 +109,7 @@ run "every_call_of_a_function_is_retried_and_outlasts_it" {
         jsondecode(aws_sfn_state_machine.recycle_node.definition).States.Recycle.Branches[0].States,
       ) : jsonencode(state.Retry) == jsonencode(local.retry) if can(state.Arguments.FunctionName)
     ])
-    error_message = "every Task has the one retry list, as a list"
+    error_message = "every Task has the same retry list, as a list"
   }
 
   assert {
@@ -120,7 +120,7 @@ run "every_call_of_a_function_is_retried_and_outlasts_it" {
       ) : state.TimeoutSeconds > one([for function in aws_lambda_function.this : function.timeout if function.qualified_arn == state.Arguments.FunctionName])
       if can(state.Arguments.FunctionName)
     ])
-    error_message = "a function ends before its Task does, so that its own error is seen"
+    error_message = "the timeout of a function is shorter than that of its Task, so that the error of the function is visible"
   }
 
   assert {
@@ -150,7 +150,7 @@ run "the_alias_sends_everything_to_the_newest_version" {
 
   assert {
     condition     = output.state_machine_alias_arn == aws_sfn_alias.live.arn && strcontains(output.start_execution_command, aws_sfn_alias.live.arn)
-    error_message = "what users start is the alias"
+    error_message = "the outputs contain the alias"
   }
 }
 
@@ -162,7 +162,7 @@ run "the_machine_logs_its_errors" {
 
   assert {
     condition     = aws_cloudwatch_log_group.state_machine["recycle-node"].name == "/aws/vendedlogs/states/recycle-eks-recycle-node"
-    error_message = "the group is under /aws/vendedlogs/, out of the limit of the resource policy"
+    error_message = "the log group is under /aws/vendedlogs/, which avoids the size limit of the resource policy"
   }
 
   assert {
@@ -171,7 +171,7 @@ run "the_machine_logs_its_errors" {
   }
 }
 
-run "the_sweep_runs_by_the_clock_and_after_every_bad_end" {
+run "the_sweep_runs_every_15_minutes_and_after_every_bad_end" {
   assert {
     condition     = aws_sfn_state_machine.sweep.name == "recycle-eks-sweep" && output.sweep_state_machine_arn == aws_sfn_state_machine.sweep.arn
     error_message = "the sweep's machine is named <name>-sweep"
@@ -179,16 +179,16 @@ run "the_sweep_runs_by_the_clock_and_after_every_bad_end" {
 
   assert {
     condition     = aws_cloudwatch_event_rule.sweep["clock"].schedule_expression == "rate(15 minutes)"
-    error_message = "every 15 minutes"
+    error_message = "the sweep runs every 15 minutes"
   }
 
   assert {
     condition     = jsondecode(aws_cloudwatch_event_rule.sweep["ended-badly"].event_pattern).detail.status == ["FAILED", "TIMED_OUT", "ABORTED"]
-    error_message = "and after every bad end"
+    error_message = "the sweep runs after every bad end"
   }
 
   assert {
     condition     = alltrue([for target in aws_cloudwatch_event_target.sweep : target.arn == aws_sfn_state_machine.sweep.arn && target.role_arn == aws_iam_role.events.arn])
-    error_message = "both start the sweep"
+    error_message = "both rules start the sweep"
   }
 }

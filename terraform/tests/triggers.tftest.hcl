@@ -1,4 +1,4 @@
-# What starts rotations: alarms, events, Spot, topics, schedules, terraform apply.
+# The triggers of rotations: alarms, events, Spot, topics, schedules, terraform apply.
 
 mock_provider "aws" {
   source = "./tests/mocks"
@@ -9,13 +9,13 @@ variables {
   artifacts    = { directory = "./tests/artifacts" }
 }
 
-run "by_default_nothing_starts_by_itself" {
+run "by_default_there_is_no_trigger" {
   assert {
     condition = (
       length(aws_cloudwatch_event_rule.trigger) + length(aws_sns_topic_subscription.alarms) + length(aws_scheduler_schedule.rotation)
       + length(aws_lambda_invocation.rotate_on_change) + length(aws_iam_role.scheduler)
     ) == 0
-    error_message = "no rule, no subscription, no schedule, no invocation"
+    error_message = "the module creates no rule, subscription, schedule or invocation"
   }
 }
 
@@ -36,7 +36,7 @@ run "alarms_events_and_spot_are_rules_that_start_rotations" {
     condition = { for key, rule in aws_cloudwatch_event_rule.trigger : key => rule.name } == {
       for key in ["alarm-busy", "alarm-cpu", "event-old", "event-sick", "rebalance", "spot"] : key => "recycle-eks-rotate-nodes-${key}"
     }
-    error_message = "a rule for each, named after it"
+    error_message = "each trigger has a rule that is named after it"
   }
 
   assert {
@@ -45,7 +45,7 @@ run "alarms_events_and_spot_are_rules_that_start_rotations" {
       detail-type = ["CloudWatch Alarm State Change"]
       detail      = { alarmName = ["busy", "hot"], state = { value = ["ALARM"] }, previousState = { value = [{ anything-but = ["ALARM"] }] } }
     }
-    error_message = "only alarms that enter ALARM"
+    error_message = "the rule matches only alarms that enter ALARM"
   }
 
   assert {
@@ -53,12 +53,12 @@ run "alarms_events_and_spot_are_rules_that_start_rotations" {
       aws_cloudwatch_event_target.trigger["alarm-busy"].input_transformer[0].input_template
       == "{\"event\":<aws.events.event.json>,\"recycle\":{\"dispose\":\"stop\"},\"selection\":{\"alarm\":{\"cooldown_minutes\":30,\"group\":\"workers\",\"pick\":\"oldest\"}},\"trigger\":\"alarm\"}"
     )
-    error_message = "the whole event, what is meant by it, and the fields of an execution"
+    error_message = "the input contains the whole event, the selection, and the fields of an execution"
   }
 
   assert {
     condition     = strcontains(aws_cloudwatch_event_target.trigger["spot"].input_transformer[0].input_template, "\"instance_ids\":[<instance>]")
-    error_message = "the instance of a warning, outside of quotes"
+    error_message = "the instance of a warning is outside of quotes"
   }
 
   assert {
@@ -66,16 +66,16 @@ run "alarms_events_and_spot_are_rules_that_start_rotations" {
       for target in aws_cloudwatch_event_target.trigger :
       target.arn == aws_sfn_state_machine.rotate_nodes.arn && target.dead_letter_config[0].arn == aws_sqs_queue.dead_letters.arn
     ])
-    error_message = "all start rotate-nodes, and what could not be delivered is kept"
+    error_message = "every target starts rotate-nodes and has the dead-letter queue"
   }
 
   assert {
     condition     = aws_lambda_function.this["start-rotation"].environment[0].variables["ALARM_TRIGGERS"] == "{}"
-    error_message = "without a topic nobody tells the function of alarms"
+    error_message = "without a topic start-rotation gets no alarms"
   }
 }
 
-run "a_topic_of_alarms_tells_start_rotation" {
+run "an_alarm_topic_invokes_start_rotation" {
   variables {
     alarm_triggers = { busy = { alarm_names = ["busy"], pick = "oldest", recycle = { dispose = "stop" } } }
     alarm_topics   = { ops = "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops" }
@@ -88,7 +88,7 @@ run "a_topic_of_alarms_tells_start_rotation" {
       && aws_sns_topic_subscription.alarms["ops"].endpoint == aws_lambda_function.this["start-rotation"].arn
       && jsondecode(aws_sns_topic_subscription.alarms["ops"].redrive_policy) == { deadLetterTargetArn = aws_sqs_queue.dead_letters.arn }
     )
-    error_message = "the function subscribes, and what could not be told is kept"
+    error_message = "the function subscribes, and undelivered messages are kept"
   }
 
   assert {
@@ -97,12 +97,12 @@ run "a_topic_of_alarms_tells_start_rotation" {
       && aws_lambda_permission.alarms["ops"].source_arn == "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"
       && aws_lambda_permission.alarms["ops"].function_name == "recycle-eks-start-rotation"
     )
-    error_message = "this topic may invoke it, and no other"
+    error_message = "only this topic may invoke the function"
   }
 
   assert {
     condition     = aws_lambda_function_event_invoke_config.start_rotation.destination_config[0].on_failure[0].destination == aws_sqs_queue.dead_letters.arn
-    error_message = "what it could not start is kept"
+    error_message = "requests that fail are kept"
   }
 
   assert {
@@ -112,12 +112,12 @@ run "a_topic_of_alarms_tells_start_rotation" {
         rotation    = { trigger = "alarm", selection = { alarm = { pick = "oldest" } }, recycle = { dispose = "stop" } }
       }
     }
-    error_message = "the function knows what each alarm means"
+    error_message = "the function has the rotation of each alarm"
   }
 
   assert {
     condition     = aws_lambda_function.this["start-rotation"].environment[0].variables["ROTATE_STATE_MACHINE_ARN"] == "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:${aws_sfn_state_machine.rotate_nodes.name}"
-    error_message = "the ARN by name is that of the machine"
+    error_message = "the function has the ARN of rotate-nodes"
   }
 
   assert {
@@ -125,11 +125,11 @@ run "a_topic_of_alarms_tells_start_rotation" {
       ["events.amazonaws.com", "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-*"],
       ["sns.amazonaws.com", ["arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"]],
     ]
-    error_message = "the topic may leave what it could not tell"
+    error_message = "the topic may send undelivered messages to the queue"
   }
 }
 
-run "a_schedule_starts_rotations_with_a_role_of_its_own" {
+run "a_schedule_starts_rotations_with_its_own_role" {
   variables {
     schedules = {
       weekly = {
@@ -154,7 +154,7 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
       weekly = ["recycle-eks-rotate-nodes-weekly", "cron(0 3 ? * SUN *)", "Europe/Berlin"]
       old    = ["recycle-eks-rotate-nodes-old", "rate(1 day)", "UTC"]
     }
-    error_message = "in the given time zone, or UTC"
+    error_message = "a schedule uses the given time zone, or UTC"
   }
 
   assert {
@@ -162,7 +162,7 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
       aws_scheduler_schedule.rotation["weekly"].target[0].input
       == "{\"event\":{\"id\":\"<aws.scheduler.schedule-arn> <aws.scheduler.scheduled-time>\"},\"recycle\":{\"evict\":\"none\"},\"selection\":{\"outdated\":{\"launch_template\":true}},\"trigger\":\"schedule\"}"
     )
-    error_message = "the selection, and an event that is the same however often it is delivered"
+    error_message = "the input contains the selection, and an event id that does not change when the event is delivered again"
   }
 
   assert {
@@ -170,7 +170,7 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
       jsondecode(aws_scheduler_schedule.rotation["old"].target[0].input).at_once == "25%"
       && jsondecode(aws_scheduler_schedule.rotation["old"].target[0].input).start_no_new_node_after == "4h"
     )
-    error_message = "and the terms that are given"
+    error_message = "the input contains the given terms"
   }
 
   assert {
@@ -179,7 +179,7 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
       schedule.target[0].arn == aws_sfn_state_machine.rotate_nodes.arn && schedule.target[0].role_arn == aws_iam_role.scheduler["this"].arn
       && schedule.target[0].dead_letter_config[0].arn == aws_sqs_queue.dead_letters.arn && schedule.flexible_time_window[0].mode == "OFF"
     ])
-    error_message = "all start rotate-nodes, and what could not be delivered is kept"
+    error_message = "every target starts rotate-nodes and has the dead-letter queue"
   }
 
   assert {
@@ -187,15 +187,15 @@ run "a_schedule_starts_rotations_with_a_role_of_its_own" {
       aws_iam_role.scheduler["this"].path == "/platform/" && aws_iam_role.scheduler["this"].permissions_boundary == "arn:aws-us-gov:iam::123456789012:policy/boundary"
       && jsondecode(aws_iam_role.scheduler["this"].assume_role_policy).Statement[0].Principal.Service == "scheduler.amazonaws.com"
     )
-    error_message = "the role keeps the account's rules, and only the Scheduler has it"
+    error_message = "the role has the boundary and the path, and only the Scheduler can assume it"
   }
 
   assert {
     condition = [for statement in jsondecode(aws_iam_role_policy.scheduler["this"].policy).Statement : [statement.Sid, statement.Action, statement.Resource]] == [
       ["StartRotations", "states:StartExecution", "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"],
-      ["LeaveWhatItCouldNotStart", "sqs:SendMessage", aws_sqs_queue.dead_letters.arn],
+      ["SendDeadLetters", "sqs:SendMessage", aws_sqs_queue.dead_letters.arn],
     ]
-    error_message = "it may start rotations, leave what it could not start, and nothing else"
+    error_message = "the Scheduler may only start rotations and send dead letters"
   }
 }
 
@@ -212,7 +212,7 @@ run "a_value_that_changes_invokes_start_rotation" {
       for invocation in aws_lambda_invocation.rotate_on_change :
       invocation.function_name == "recycle-eks-start-rotation" && invocation.lifecycle_scope == "CRUD"
     ])
-    error_message = "when it is created, changed and destroyed: the function tells these apart"
+    error_message = "the function is invoked on create, update and delete"
   }
 
   assert {
@@ -220,18 +220,18 @@ run "a_value_that_changes_invokes_start_rotation" {
       workers = { value = 7, rotation = { trigger = "apply", selection = { outdated = { groups = ["workers"], launch_template = true } }, recycle = {} } }
       image   = { value = "ami-1", rotation = { trigger = "apply", selection = { outdated = { ami = true } }, recycle = { evict = "none" }, at_once = 2, on_failure = "continue" } }
     }
-    error_message = "the value, and the rotation that it begins"
+    error_message = "the input contains the value and the rotation that it starts"
   }
 }
 
-# Each of the following has one bad value of each of several variables, as a run takes seconds: each has to be refused. (What looks
-# at another variable is refused only beside a good value of that one.)
+# A run takes seconds, so each of the following has one bad value for each of several variables, and must refuse all of them. (A validation that
+# reads another variable refuses only if that one has a good value.)
 
 run "refuses_the_first_bad_value_of_each" {
   command = plan
 
   variables {
-    # No alarm, no path to an instance, no expression, no value.
+    # No alarm, no path to an instance id, no expression, no value.
     alarm_triggers   = { cpu = { alarm_names = [] } }
     event_triggers   = { sick = { event_pattern = { source = ["mine"] } } }
     schedules        = { weekly = { schedule_expression = "weekly", selection = { outdated = { ami = true } } } }
@@ -259,7 +259,7 @@ run "refuses_the_third_bad_value_of_each" {
   command = plan
 
   variables {
-    # A field that executions do not have, a schedule for an alarm, a share of nothing.
+    # A field that executions do not have, an alarm as the selection of a schedule, a share of 0%.
     alarm_triggers   = { cpu = { alarm_names = ["cpu"], recycle = { evikt = "none" } } }
     schedules        = { weekly = { schedule_expression = "rate(7 days)", selection = { alarm = {} } } }
     rotate_on_change = { workers = { value = 1, selection = { outdated = { ami = true } }, at_once = "0%" } }
@@ -280,7 +280,7 @@ run "refuses_the_fourth_bad_value_of_each" {
   expect_failures = [var.alarm_triggers, var.schedules]
 }
 
-run "refuses_what_is_no_topic_and_a_schedule_with_too_long_a_name" {
+run "refuses_an_arn_of_another_service_and_a_schedule_with_too_long_a_name" {
   command = plan
 
   variables {
@@ -302,7 +302,7 @@ run "refuses_a_topic_twice_and_more_nodes_at_once_than_the_module_allows" {
   expect_failures = [var.alarm_topics, var.schedules]
 }
 
-run "refuses_a_term_with_a_value_that_it_cannot_have" {
+run "refuses_a_term_with_an_invalid_value" {
   command = plan
 
   variables {

@@ -1,4 +1,4 @@
-# What the variables refuse, before anything is asked of AWS.
+# The values that the variables refuse before any call to AWS.
 
 mock_provider "aws" {
   source = "./tests/mocks"
@@ -48,7 +48,7 @@ run "accepts_every_field_as_a_default" {
   }
 }
 
-run "accepts_a_surge_as_large_as_what_runs_at_a_time" {
+run "accepts_a_surge_as_large_as_the_parallel_limit" {
   command = plan
 
   variables {
@@ -57,8 +57,8 @@ run "accepts_a_surge_as_large_as_what_runs_at_a_time" {
   }
 }
 
-# Each of the following has one bad value of each of several variables, as a run takes seconds: each has to be refused. (What looks
-# at another variable is refused only beside a good value of that one.)
+# A run takes seconds, so each of the following has one bad value for each of several variables, and must refuse all of them. (A validation that
+# reads another variable refuses only if that one has a good value.)
 
 run "refuses_the_first_bad_value_of_each" {
   command = plan
@@ -75,7 +75,7 @@ run "refuses_the_first_bad_value_of_each" {
     permissions_boundary   = "Boundary"
     role_path              = "platform"
     kms_key_arn            = "alias/logs"
-    # In two places.
+    # Both places are given.
     artifacts = { directory = "./tests/artifacts", s3 = { bucket = "releases" } }
   }
 
@@ -90,10 +90,10 @@ run "refuses_the_second_bad_value_of_each" {
 
   variables {
     name = "recycle eks"
-    # Each execution has its own.
+    # Each execution has its own instance id, so it can have no default.
     input_defaults         = { instance_id = "i-0123456789abcdef0" }
     max_parallel_per_group = 1.5
-    # In no place.
+    # No place is given.
     artifacts = {}
   }
 
@@ -107,9 +107,9 @@ run "refuses_the_third_bad_value_of_each" {
     # A duration with a word for its unit.
     input_defaults         = { drain_timeout = "2 days" }
     max_parallel_per_group = 3
-    # Smaller than what runs at a time.
+    # Smaller than max_parallel_per_group.
     max_surge_per_group = 2
-    # It ends with a slash.
+    # The prefix ends with a slash.
     artifacts = { s3 = { bucket = "releases", prefix = "recycle-eks/" } }
   }
 

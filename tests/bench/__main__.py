@@ -1,14 +1,14 @@
-"""Measures the functions that are shipped beside the same steps in plain Python (`peer/`), in one run on the local world.
+"""Compares the shipped functions with the same steps in plain Python (`peer/`), in one run on the local world.
 
     make bench ARGS="[--quick] [--json FILE]"
 
-Both run under the world's Lambda host with the same role, in turns, against the same API server, authenticator and EKS API. Table
-and goals go to standard output and, without `--quick`, into docs/performance.md; progress goes to standard error. No test asserts
-the figures: they are this machine's.
+Both run alternately under the world's Lambda host with the same role, against the same API server, authenticator and EKS API.
+Table and goals go to standard output and, without `--quick`, into docs/performance.md; progress goes to standard error. No test
+asserts the figures, because they depend on the machine.
 
-What to know when reading them: calls include the local world's API server and the proxy in front of it, the same for both. Ours
-is given endpoint and authority of the cluster by the execution and asks EKS only when it is refused; Python asks once in the
-life of a process. Ours also reads the Node, checks the claim and keeps the progress; Python only counts or evicts.
+The calls include the local world's API server and the proxy in front of it, the same for both. A function of recycle-eks gets
+endpoint and authority of the cluster from the execution, and asks EKS only when it is refused. Python asks once in the life of a
+process. A function of recycle-eks also reads the Node, checks the claim and keeps the progress. Python only counts or evicts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from bench.figures import PAGE, Goal, Measure, goal_lines, goals_of, table, with
 from bench.scene import LABELS, PODS_EVICTED, SELECTOR, BenchFailed, Scene, Step, add_nodes, add_pods, remove_pods, set_up
 from prepare import LAMBDAS, ROOT, TESTS, Steps, host_architecture, install_python, say, version
 from scale import rotation
-from scale.report import troubles
+from scale.report import failures_of
 from scale.rotation import MEDIUM
 from world import deployment
 from world.aws.sandbox import Sandbox
@@ -50,7 +50,7 @@ CLUSTER_SIZES = ((20, 5), (1_000, 40), (5_000, 200))
 
 @dataclass(frozen=True)
 class Plan:
-    """How often everything is done. The first of each is done once more before that: caches, and Python's compiled files."""
+    """The numbers of repetitions. One more of each is done before, for caches and Python's compiled files."""
 
     cold_starts: int = 21
     warm_calls_each: int = 5
@@ -110,7 +110,7 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
         peer = python_peer.install()
     sizes = {file.name: file.stat().st_size for file in packages.values()}
     size = Measure("package of a check", "MB", [sizes["check-pods.zip"] / 1e6], [len(peer.deployment_package) / 1e6])
-    with steps.step("Starts of the command line and of the AWS CLI, in turns", f"{plan.cold_starts * 2} seconds"):
+    with steps.step("Starts of the command line and of the AWS CLI, alternately", f"{plan.cold_starts * 2} seconds"):
         commanded = command_lines(plan, packages["check-pods"].with_name(package.CLI))
     world = World(say)
     try:
@@ -121,9 +121,9 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
         with steps.step(f"A rotation of {MEDIUM.groups * MEDIUM.nodes_each} nodes", "two minutes"):
             rotated = rotations(world)
         scene = set_up(world, peer)
-        with steps.step("Cold starts, in turns", f"{plan.cold_starts * 3} seconds"):
+        with steps.step("Cold starts, alternately", f"{plan.cold_starts * 3} seconds"):
             started = starts(world, scene, plan)
-        with steps.step(f"Evictions of {PODS_EVICTED} pods, in turns", f"{plan.evictions * 8} seconds"):
+        with steps.step(f"Evictions of {PODS_EVICTED} pods, alternately", f"{plan.evictions * 8} seconds"):
             evicted = evictions(world, scene, plan)
         with steps.step("Checks with up to {:,} pods on {} nodes in the cluster".format(*CLUSTER_SIZES[-1]), "2 minutes"):
             checked = list(checks(world, scene, plan))
@@ -134,9 +134,9 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
     return [*started, size, *itertools.chain(*checked), *evicted, *commanded, *drained, *rotated], goals
 
 
-# -- what is measured --------------------------------------------------------------------------------------------------
+# -- measurements ------------------------------------------------------------------------------------------------------
 
-#: How often a round of evictions is begun at most.
+#: The maximum number of rounds of evictions.
 ROUND_TRIES = 3
 CPU_TO_READY = "CPU to ready"
 PEAK_MEMORY = "peak memory after these calls"
@@ -145,7 +145,7 @@ PEAK_MEMORY = "peak memory after these calls"
 def drains(world: World, plan: Plan) -> list[Measure]:
     """A node with a 20-hour Job and a web server under a budget, each time in a new world."""
     wall: list[float] = []
-    polls: list[float] = []
+    checks: list[float] = []
     events: list[float] = []
     for _ in range(plan.drains):
         world.reset()
@@ -160,36 +160,36 @@ def drains(world: World, plan: Plan) -> list[Measure]:
         wall.append(time.perf_counter() - began)
         if end.outcome != "recycled":
             raise BenchFailed(f"a drain ended otherwise: {end}")
-        polls.append(len(execution.entered("CheckPods")))
+        checks.append(len(execution.entered("CheckPods")))
         events.append(end.history_events)
-        say(f"      {wall[-1]:.1f} s, {polls[-1]} polls, {events[-1]:,} events")
+        say(f"      {wall[-1]:.1f} s, {checks[-1]} checks, {events[-1]:,} events")
     return [
         Measure("a drain of 20 hours, in real time", "s", wall),
-        Measure("a drain of 20 hours: polls", "", polls),
+        Measure("a drain of 20 hours: checks", "", checks),
         Measure("a drain of 20 hours: events of the history", "", events),
     ]
 
 
 def rotations(world: World) -> list[Measure]:
-    """Of a small fleet, once: it comes out the same each time."""
+    """Measures a small fleet once, because the figures are the same each time."""
     figures = rotation.measure(world, MEDIUM, lambda what, done, of: None)
-    if found := troubles(figures):
+    if found := failures_of(figures):
         raise BenchFailed(f"a rotation: {found}")
     name = f"a rotation of {figures.nodes} nodes"
     return [
         Measure(f"{name}: times the least that it could take", "", [figures.ratio]),
-        Measure(f"{name}: polls a node", "", [figures.polls_per_node]),
+        Measure(f"{name}: checks a node", "", [figures.checks_per_node]),
         Measure(f"{name}: events of the history a node", "", [figures.events_per_node]),
     ]
 
 
 def command_lines(plan: Plan, binary: Path) -> list[Measure]:
-    """How long it takes until the command line has said its version, beside the AWS CLI, which is Python, and its help; and its
-    size. It needs no C library and no Python, so the file is all of it."""
+    """Measures the time for the version and the help of the command line, and its size. The AWS CLI, which is Python, is the
+    comparison. The command line needs no C library and no Python, so the file is its whole size."""
     aws = install_python(AWS_CLI_PINS, "aws-cli").parent / "aws"
     commands = {
-        "ours": [str(binary), "--version"],
-        "theirs": [str(aws), "--version"],
+        "recycle-eks": [str(binary), "--version"],
+        "aws": [str(aws), "--version"],
         "help": [str(binary), "--help"],
     }
     taken: dict[str, list[float]] = {name: [] for name in commands}
@@ -199,14 +199,14 @@ def command_lines(plan: Plan, binary: Path) -> list[Measure]:
             if number > 0:
                 taken[name].append(sample)
     return [
-        Measure("command line, beside the AWS CLI: --version", "ms", taken["ours"], taken["theirs"]),
+        Measure("command line, beside the AWS CLI: --version", "ms", taken["recycle-eks"], taken["aws"]),
         Measure("command line: --help", "ms", taken["help"]),
         Measure("command line: size", "MB", [binary.stat().st_size / 1e6]),
     ]
 
 
 def time_of(command: list[str]) -> float:
-    """Milliseconds until it has ended, with nobody who reads it on a terminal."""
+    """Returns the milliseconds until the command has ended, without a terminal."""
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "AWS_PAGER": "", "PAGER": "cat"}
     began = time.perf_counter()
     subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=True)
@@ -214,10 +214,10 @@ def time_of(command: list[str]) -> float:
 
 
 def starts(world: World, scene: Scene, plan: Plan) -> list[Measure]:
-    """Cold starts of the check in turns, each with its first call and a few warm ones."""
+    """Measures cold starts of the check alternately, each with its first call and a few warm ones."""
     taken: dict[str, tuple[list[float], list[float]]] = {}
     for number in range(plan.cold_starts + 1):
-        for column, side in enumerate((scene.ours, scene.python)):
+        for column, side in enumerate((scene.recycle_eks, scene.python)):
             with closing(world.host.sandbox(side.check.function)) as sandbox:
                 cpu_to_ready = cpu_time(sandbox)
                 cold, *warm = [call(sandbox, side.check) for _ in range(1 + plan.warm_calls_each)]
@@ -238,9 +238,9 @@ def starts(world: World, scene: Scene, plan: Plan) -> list[Measure]:
 
 
 def evictions(world: World, scene: Scene, plan: Plan) -> list[Measure]:
-    """A round each in turns, of new pods, by a process that was called before."""
+    """Measures rounds of new pods alternately, with a process that was called before."""
     taken: tuple[list[Called], list[Called]] = ([], [])
-    with both_running(world, scene.ours.evict, scene.python.evict) as running:
+    with both_running(world, scene.recycle_eks.evict, scene.python.evict) as running:
         for number in range(plan.evictions + 1):
             for column, (sandbox, step) in enumerate(running):
                 called = empty(world, scene, sandbox, step)
@@ -254,7 +254,7 @@ def empty(world: World, scene: Scene, sandbox: Sandbox, step: Step) -> Called:
     """One round. One in which the API server refuses a pod, as it does now and then, takes another call, and is made again."""
     for tries_left in reversed(range(ROUND_TRIES)):
         for pod in add_pods(world, PODS_EVICTED, "web", lambda _: scene.node_to_empty):
-            # Ours leaves pods alone that came after the taint: they tolerate it.
+            # recycle-eks leaves pods that came after the taint alone, because they tolerate it.
             world.kubernetes.times.pretend_created(pod["metadata"]["uid"], world.clock.start)
         try:
             return call(sandbox, step)
@@ -267,7 +267,7 @@ def empty(world: World, scene: Scene, sandbox: Sandbox, step: Step) -> Called:
 
 
 def checks(world: World, scene: Scene, plan: Plan) -> Iterator[list[Measure]]:
-    """The same check in a cluster that grows, warm, in turns."""
+    """Measures the same check in a growing cluster, warm, alternately."""
     for pods, nodes in CLUSTER_SIZES:
         there = len(world.kubernetes.pods())
         say(f"      {pods:,} pods on {nodes} nodes: there are {there:,}")
@@ -277,7 +277,7 @@ def checks(world: World, scene: Scene, plan: Plan) -> Iterator[list[Measure]]:
         gc.collect()
         gc.freeze()
         taken: tuple[list[Called], list[Called]] = ([], [])
-        with both_running(world, scene.ours.check, scene.python.check) as running:
+        with both_running(world, scene.recycle_eks.check, scene.python.check) as running:
             for number in range(plan.checks + 1):
                 for column, (sandbox, step) in enumerate(running):
                     called = call(sandbox, step)
@@ -286,10 +286,10 @@ def checks(world: World, scene: Scene, plan: Plan) -> Iterator[list[Measure]]:
         yield wall_and_cpu(f"a check with {pods:,} pods on {nodes} nodes in the cluster", *taken)
 
 
-def wall_and_cpu(name: str, ours: list[Called], python: list[Called]) -> list[Measure]:
+def wall_and_cpu(name: str, recycle_eks: list[Called], python: list[Called]) -> list[Measure]:
     return [
-        Measure(name, "ms", [each.wall for each in ours], [each.wall for each in python]),
-        Measure(f"{name}: CPU", "ms", [each.cpu for each in ours], [each.cpu for each in python]),
+        Measure(name, "ms", [each.wall for each in recycle_eks], [each.wall for each in python]),
+        Measure(f"{name}: CPU", "ms", [each.cpu for each in recycle_eks], [each.cpu for each in python]),
     ]
 
 
@@ -307,7 +307,7 @@ _numbers = itertools.count(1)
 
 
 def call(sandbox: Sandbox, step: Step) -> Called:
-    """One invocation, whose answer has to be right."""
+    """Makes one invocation, and checks its answer."""
     payload = json.dumps(step.payload).encode()
     cpu = cpu_time(sandbox)
     began = time.perf_counter()
@@ -323,7 +323,7 @@ def cpu_time(sandbox: Sandbox) -> float:
     """Milliseconds of CPU that a process and its threads have used since it was forked, once it waits for its next request.
 
     The kernel's CPU clock of the process (clock_getcpuclockid): user and system time as in /proc/PID/stat, which cuts them to
-    hundredths of a second. What reaped children used is added from there; neither side has any.
+    hundredths of a second. The time of reaped children is added from there. Neither side has any.
     """
     time.sleep(0.02)
     clock_of_process = (~sandbox.pid << 3) | 2
@@ -362,7 +362,7 @@ def report(plan: Plan, measures: list[Measure], goals: list[Goal]) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures belong to."""
+    """Describes the machine and the versions of the figures."""
     model = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
     pins = python_peer.PACKAGE_PINS.read_text() + python_peer.RUNTIME_PINS.read_text()
     versions = dict(re.findall(r"^(kubernetes|boto3)==(\S+)$", pins, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""What is made of the samples: medians, the table, the goals. Nothing is measured here."""
+"""Evaluates the samples: medians, the table, the goals. This module measures nothing."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ STILL_THE_SAME = 1.25
 
 @dataclass(frozen=True)
 class Measure:
-    """One row of the table. `python` is empty where there is nothing to compare with."""
+    """One row of the table. `python` is empty if there is nothing to compare with."""
 
     name: str
     unit: str
-    ours: Sequence[float]
+    recycle_eks: Sequence[float]
     python: Sequence[float] = ()
 
     @property
     def ratio(self) -> float | None:
-        """How many times the median of ours fits into Python's."""
-        return statistics.median(self.python) / statistics.median(self.ours) if self.python else None
+        """The median of Python divided by the median of recycle-eks."""
+        return statistics.median(self.python) / statistics.median(self.recycle_eks) if self.python else None
 
     def to_json(self) -> dict[str, Any]:
-        sides = {"recycle-eks": self.ours, "python": self.python}
+        sides = {"recycle-eks": self.recycle_eks, "python": self.python}
         return {
             "measure": self.name,
             "unit": self.unit,
@@ -46,7 +46,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Goal:
-    """Something that was promised, and what came of it."""
+    """A goal, and the result."""
 
     text: str
     figure: str
@@ -64,7 +64,7 @@ def table(measures: Sequence[Measure]) -> str:
     rows = [["measure", "recycle-eks", "plain Python", "ratio"]]
     for measure in measures:
         ratio = "" if measure.ratio is None else f"{rounded(measure.ratio, 2)}×"
-        rows.append([measure.name, cell(measure.ours, measure.unit), cell(measure.python, measure.unit), ratio])
+        rows.append([measure.name, cell(measure.recycle_eks, measure.unit), cell(measure.python, measure.unit), ratio])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [f"| {' | '.join(text.ljust(width) for text, width in zip(row, widths, strict=True))} |" for row in rows]
     ruler = f"|{'|'.join('-' * (width + 2) for width in widths)}|"
@@ -83,7 +83,7 @@ def cell(samples: Sequence[float], unit: str) -> str:
 
 
 def rounded(value: float, significant: int) -> str:
-    """To so many significant digits; digits before the point are never dropped."""
+    """Rounds to so many significant digits. Digits before the point are never dropped."""
     return f"{value:,.{digits_after_point(value, significant)}f}"
 
 
@@ -98,7 +98,7 @@ def goals_of(
 ) -> list[Goal]:
     """`packages`: bytes by file. `checks`: for each measured aspect of a check, in the smallest and in the largest cluster."""
     largest = max(packages, key=lambda name: packages[name])
-    growth = [statistics.median(large.ours) / statistics.median(small.ours) for small, large in checks]
+    growth = [statistics.median(large.recycle_eks) / statistics.median(small.recycle_eks) for small, large in checks]
     names = [large.name for _, large in checks]
     return [
         Goal("start-up needs at least 40 times less CPU", f"{rounded(startup_cpu.ratio, 3)} times less", startup_cpu.ratio >= 40),

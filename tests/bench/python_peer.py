@@ -18,7 +18,7 @@ RUNTIME_PINS = PEER / "lambda-runtime.txt"
 
 
 class Peer:
-    """Where its parts were installed."""
+    """Installs its parts, and returns their folder."""
 
     def __init__(self, folder: Path) -> None:
         self.python = folder / "runtime" / "bin" / "python"
@@ -39,7 +39,8 @@ class Peer:
         return buffer.getvalue()
 
     def create_function(self, aws: Aws, name: str, handler: str, like: str) -> str:
-        """In the world's account, with role, memory and time-out of another function. Its `bootstrap` starts the runtime."""
+        """Creates a function in the world's account, with role, memory and timeout of another function. Its `bootstrap` starts
+        the runtime."""
         other = aws.client("lambda").get_function_configuration(FunctionName=like)
         code = io.BytesIO(self.deployment_package)
         with zipfile.ZipFile(code, "a") as archive:

@@ -22,9 +22,9 @@ LABELS = {"app": "training"}
 SELECTOR = "app=training"
 OTHERS = "app!=training"
 
-#: On the node that is checked. With two more elsewhere they are the smallest cluster.
+#: The pods on the checked node. With two more on other nodes they are the smallest cluster.
 PODS_CHECKED = 18
-#: As many as a node usually has at most.
+#: The usual maximum of pods on a node.
 PODS_EVICTED = 110
 
 #: Connections that create pods; more keep the API server no busier.
@@ -55,17 +55,17 @@ class Side:
 
 @dataclass(frozen=True)
 class Scene:
-    """What is ready to be measured."""
+    """Both sides, ready for the measurements."""
 
-    ours: Side
+    recycle_eks: Side
     python: Side
     node_to_empty: str
     """The name of the node whose pods are evicted."""
 
 
 def set_up(world: World, peer: Peer) -> Scene:
-    """A new cluster with two executions that wait for pods, each of a node of its own. Both sides are then asked what the state
-    machine asked ours last."""
+    """Creates a new cluster with two executions that wait for pods, each for its own node. Both sides then get the last request
+    of the state machine."""
     world.reset()
     workers = world.group("workers", size=3)
     checked, emptied = workers.nodes[:2]
@@ -80,7 +80,7 @@ def set_up(world: World, peer: Peer) -> Scene:
             raise BenchFailed(f"an execution does not wait for pods but came to {execution.path[-3:]}")
     check, check_payload = asked(world, executions[0], "recycle-eks-check-pods")
     evict, evict_payload = asked(world, executions[1], "recycle-eks-evict-pods")
-    ours = Side(
+    recycle_eks = Side(
         Step(check, check_payload, lambda answer: answer["counts"]["awaited"], PODS_CHECKED),
         Step(evict, evict_payload, lambda answer: answer["counts"]["evicted"], PODS_EVICTED),
     )
@@ -92,11 +92,11 @@ def set_up(world: World, peer: Peer) -> Scene:
         Step(python_check, request, lambda answer: answer["activePodCount"], PODS_CHECKED),
         Step(python_evict, other_request, lambda answer: answer["evicted"], PODS_EVICTED),
     )
-    return Scene(ours, python, emptied.name)
+    return Scene(recycle_eks, python, emptied.name)
 
 
 def asked(world: World, execution: Execution, function: str) -> tuple[str, Json]:
-    """What the state machine asked a function last: its ARN with the version, and the payload."""
+    """Returns the last request of the state machine to a function: its ARN with the version, and the payload."""
     for event in reversed(world.engine.history(execution.arn)):
         if event["type"] == "TaskScheduled":
             parameters = json.loads(event["taskScheduledEventDetails"]["parameters"])
@@ -144,7 +144,7 @@ def add_pods(world: World, count: int, app: str, node_of: Callable[[int], str]) 
 
 
 def remove_pods(world: World, app: str) -> None:
-    """At once, without a grace period."""
+    """Deletes pods at once, without a grace period."""
     world.kubernetes.must("DELETE", f"{PODS}?labelSelector=app%3D{app}", {"gracePeriodSeconds": 0})
 
 

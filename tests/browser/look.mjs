@@ -1,4 +1,4 @@
-// Opens a page in a headless browser and says in JSON what a reader would meet: errors, requests, what overlaps or sticks out.
+// Opens a page in a headless browser, and prints its errors, its requests, and overlapping or protruding texts as JSON.
 // node look.mjs FOLDER-OF-THE-BROWSER PAGE WIDTH light|dark PICTURE
 
 import { createRequire } from "node:module";
@@ -24,7 +24,7 @@ await opened.screenshot({ path: picture, fullPage: true });
 await browser.close();
 console.log(JSON.stringify({ ...seen, said, requests: requests.filter((url) => url !== address) }));
 
-// In the page: each piece of text with its place, and which of them cover one another.
+// In the page: each piece of text with its position, and the texts that cover each other.
 function measure() {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const texts = [];

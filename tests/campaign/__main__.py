@@ -35,11 +35,11 @@ from prepare import ROOT, TESTS
 from world.deployment import ZIPS
 from world.world import World
 
-#: Where what was found is written while it goes on; by what it was found with.
+#: The folder of the results, which are written while the campaign runs. A file is named after the code that it tests.
 NOTEBOOKS = ROOT / "target" / "campaign"
-#: What decides what is found, beside the functions.
+#: The files that influence the results, beside the functions.
 FINGERPRINTED = {".go", ".json", ".mjs", ".mod", ".py", ".tf", ".txt", ".yaml"}
-#: On two cores three are a fifth faster than two: a world also waits.
+#: On two cores three workers are a fifth faster than two, because a world also waits.
 WORKERS = 3
 
 
@@ -82,7 +82,7 @@ def read_shard(text: str) -> tuple[int, int]:
 
 
 def fingerprint() -> str:
-    """Of everything that decides what is found: functions, state machines, module, this campaign."""
+    """Returns the fingerprint of all code that influences the results: functions, state machines, module, this campaign."""
     digest = hashlib.sha256()
     here = [
         *ROOT.glob("state-machine/*.json"),
@@ -106,7 +106,7 @@ class Worker:
         self._process = subprocess.Popen(command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def asked(self, name: str) -> Any:
-        """What it answers to one line."""
+        """Returns the answer to one line."""
         self._process.stdin.write(json.dumps(name) + "\n")
         self._process.stdin.flush()
         return self.answer()
@@ -123,8 +123,8 @@ class Worker:
 
 
 def work() -> int:
-    """Prints the names of all runs, then makes those that it is asked for."""
-    # Whoever prints something else would be taken for an answer.
+    """Prints the names of all runs, then makes each run that is requested."""
+    # Only answers may go to standard output. All other output goes to standard error.
     answers, sys.stdout = sys.stdout, sys.stderr
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     world = World()
@@ -149,7 +149,7 @@ def made(world: World, run: Run) -> dict[str, Any]:
 
 
 def campaign(given: argparse.Namespace, notebook: Path, console: Console) -> tuple[list[dict[str, Any]], int]:
-    """What came of each run, what an earlier start of the same campaign found included; and how many that were."""
+    """Returns the result of each run, and how many of them come from an earlier start of the same campaign."""
     console.print("each scene once without any fault, to learn where faults can strike (half a minute)")
     workers = [Worker() for _ in range(given.workers)]
     try:
@@ -176,20 +176,20 @@ def campaign(given: argparse.Namespace, notebook: Path, console: Console) -> tup
 def _made(workers: list[Worker], left: queue.SimpleQueue[str], of: int, notebook: Path, console: Console) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
-    troubles: list[BaseException] = []
+    failures: list[BaseException] = []
     with Progress(*columns, console=console) as progress, notebook.open("a") as book:
         bar = progress.add_task("runs", total=of, completed=of - left.qsize())
 
         def work_off(worker: Worker) -> None:
             with contextlib.suppress(queue.Empty):
-                while not troubles:
+                while not failures:
                     name = left.get_nowait()
                     try:
                         result = worker.asked(name)
                     except BaseException as error:
-                        troubles.append(error)
+                        failures.append(error)
                         return
-                    if troubles:
+                    if failures:
                         return
                     results.append(result)
                     book.write(json.dumps(result) + "\n")
@@ -205,21 +205,21 @@ def _made(workers: list[Worker], left: queue.SimpleQueue[str], of: int, notebook
             for thread in threads:
                 thread.join()
         except BaseException as stopped:
-            troubles.append(stopped)
+            failures.append(stopped)
             raise
-    if troubles:
-        raise troubles[0]
+    if failures:
+        raise failures[0]
     return results
 
 
 def violation(result: dict[str, Any]) -> str:
-    """What it was, and how to see it again."""
+    """Describes a violation, with the command that repeats its run."""
     lines = [f"VIOLATION {result['name']} ({result['end']})", *(f"    {each}" for each in result["violations"])]
     return "\n".join([*lines, f"    make campaign ARGS=\"--only '{result['name']}'\""])
 
 
 def sum_up(results: list[dict[str, Any]], known: int, seconds: float) -> int:
-    """Prints what came of all. Scenes, kinds of faults, violations with the command that repeats each."""
+    """Prints the tables of scenes and of kinds of faults, and each violation with the command that repeats it."""
     table = Table("scene", "boundaries", "runs", "most often", "other last outcomes", "violations")
     scenes = list(dict.fromkeys(each["name"].partition("/")[0] for each in results))
     bad = [each for each in results if each["violations"]]
@@ -261,5 +261,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        print("stopped; started again, it goes on", file=sys.stderr)
+        print("stopped; start it again to continue", file=sys.stderr)
         sys.exit(130)

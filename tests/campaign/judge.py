@@ -1,6 +1,6 @@
-"""What has to be true when everything has ended and two sweeps have passed, whatever went wrong before.
+"""The conditions that must hold when everything has ended and two sweeps have passed, after any fault.
 
-Decided from the world: machines, pods, targets, groups, tags. An outcome is only asked whether it tells the truth about that.
+They are checked against the world: machines, pods, targets, groups, tags. An outcome is only checked against these facts.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from world.scenario.cluster_autoscaler import DISABLED
 from world.scenario.executions import End
 from world.scenario.groups import Node
 
-#: docs/inputs-and-outcomes.md; and how an execution ends that somebody stops, or whose time is over.
+#: The outcomes of docs/inputs-and-outcomes.md.
 GONE = ("recycled",)
-PUT_BACK = ("DrainTimedOut", "ReplacementTimedOut", "ServiceRefused", "ServiceUnavailable", "InternalError")
+RESTORED = ("DrainTimedOut", "ReplacementTimedOut", "ServiceRefused", "ServiceUnavailable", "InternalError")
 UNTOUCHED = ("PreflightRefused", "QueueTimedOut", "InvalidInput", "planned")
 ANOTHERS = ("duplicate", "superseded", "ClaimLost", "already_gone", "released", "NodeLost")
-#: Where people were told to see to an instance in Standby, this waits for them.
+#: These records remain on an instance in Standby that an operator must restore.
 FOR_PEOPLE = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/record"}
-#: Where people were told that a node is lost, nothing is put back: what keeps pods and Cluster Autoscaler from it stays, too.
+#: A lost node that was reported is not restored, so these records, taints and labels also remain on it.
 FOR_LOST = FOR_PEOPLE | {DISABLED, "recycle-eks/draining", "cordon", "node.kubernetes.io/exclude-from-external-load-balancers"}
 #: Tokens of EKS, presigned addresses, secrets of AWS as the local world issues them.
 SECRETS = re.compile(r"k8s-aws-v1\.|X-Amz-Signature|X-Amz-Security-Token|\b(AKIA|ASIA|LSIA)[0-9A-Z]{16}\b")
 
 
 def violations(stage: Stage) -> list[str]:
-    """Sentences, none if all is well."""
+    """Returns a sentence for each violation."""
     found = [*stage.died, *stage.short, *(f"{call} without a live claim" for call in sorted(set(stage.unclaimed)))]
     found += [f"{each.status}: {each.arn}" for each in stage.running]
     found += _pods(stage)
@@ -48,20 +48,20 @@ def _leftovers(stage: Stage) -> Iterator[str]:
     for group in stage.groups:
         for where, what in stage.world.leftovers(group):
             is_told = where in held or (where in standing and what in FOR_PEOPLE) or (where in lost and what in FOR_LOST)
-            # What EC2 has terminated has lost its tags.
+            # A terminated instance has lost its tags.
             if not is_told and not (where.startswith("i-") and stage.world.state_of(where) == "terminated"):
                 yield f"{what} is left on {where}"
 
 
 def _told_of(stage: Stage) -> tuple[set[str], set[str], set[str]]:
-    """Those that people were told to see to: their group terminates them, or has let go of them as asked; or they stay in Standby
-    without a way back; or their kubelet is silent, and they are lost."""
+    """Returns the nodes that were reported to operators, in three sets: held by a hook or detached as requested; left in Standby
+    because the group cannot take them back; lost because the kubelet is silent."""
     held, standing, lost = set(), set(), set()
     told = [told_by(each) for each in ends_of(stage)] + [("", json.dumps(each)) for each in stage.world.told]
     for node in stage.nodes:
         mine = [(outcome, reason) for outcome, reason in told if node.instance_id in reason]
         member, last = node.group.states.get(node.instance_id), [end for end, _ in _ends_about(stage, node)][-1:]
-        # With what a hook holds nobody goes on once its time was over; else the sweep does.
+        # After DrainTimedOut no execution continues with a node that a hook holds. In every other case the sweep does.
         is_held = member == "Terminating:Wait" and last == ["DrainTimedOut"]
         is_detached = member is None and stage.dispose == "detach"
         told_so = [(is_held, "Terminating:Wait in its group"), (is_detached, "is in no group")]
@@ -78,7 +78,7 @@ def _told_of(stage: Stage) -> tuple[set[str], set[str], set[str]]:
 
 
 def _cannot_come_back(stage: Stage, node: Node) -> bool:
-    """Its group is full, or it does not run, or its Node was taken away."""
+    """Checks whether its group is full, it does not run, or its Node was deleted."""
     _, desired, most = node.group.sizes
     is_taken = node.instance_id in stage.by_hand | stage.unknown
     return desired >= most or stage.world.state_of(node.instance_id) != "running" or is_taken
@@ -91,7 +91,7 @@ def _pods(stage: Stage) -> Iterator[str]:
 
 
 def _kept(stage: Stage) -> Iterator[str]:
-    """Cluster Autoscaler ends a member in Standby without a Node, and one with an idle Node unless an annotation forbids it."""
+    """Cluster Autoscaler terminates a member in Standby if it has no Node, or an idle Node without the annotation."""
     for node in stage.nodes:
         is_kept = (
             stage.is_tagged(node.instance_id, "recycle-eks:stopped") and node.group.states.get(node.instance_id) == "Standby"
@@ -111,8 +111,8 @@ def _targets(stage: Stage) -> Iterator[str]:
         ]
         if gaps := [gap for gap in target.unserved() if gap[1] - gap[0] > 1e-6 and gap[0] not in by_hand]:
             yield f"{target} had no healthy target at {gaps}"
-        ours = {node.instance_id for node in stage.nodes} - stage.by_hand - stage.unknown
-        yield from (f"{instance} ended as a target of {target}" for instance in sorted(ours & set(target.cut_off)))
+        kept = {node.instance_id for node in stage.nodes} - stage.by_hand - stage.unknown
+        yield from (f"{instance} ended as a target of {target}" for instance in sorted(kept & set(target.cut_off)))
 
 
 def _groups(stage: Stage) -> Iterator[str]:
@@ -125,7 +125,7 @@ def _groups(stage: Stage) -> Iterator[str]:
         left = [each for each in away if each in theirs or stage.is_tagged(each, "recycle-eks:stopped")]
         old = [node for node in stage.nodes if states.get(node.instance_id) == "InService" and _is_said_larger(stage, node)]
         new = [node for node in group.nodes if node.instance_id not in stage.members[group.name] and node.pods_at_work()]
-        # Where a replacement has pods, the node comes back beside it, and the end says so: the put-back table.
+        # If the replacement has pods, the restore keeps both, and the outcome reports the larger group.
         allowed = [(least, wanted + more, most) for more in range(min(len(old), len(new)) + 1)]
         if group.sizes not in allowed:
             yield f"{group} has the sizes {group.sizes} and not {stage.sizes[group.name]}"
@@ -142,7 +142,7 @@ def _is_said_larger(stage: Stage, node: Node) -> bool:
 
 
 def _ends_about(stage: Stage, node: Node) -> list[tuple[str, str]]:
-    """The outcomes and reasons of its executions that tell something of it, in order."""
+    """Returns the outcomes and reasons of its executions that describe the node, in order."""
     mine = [each for each in ends_of(stage) if node.instance_id in json.dumps(stage.world.engine.execution(each.arn).input)]
     return [told for each in mine if (told := told_by(each))[0] not in ("duplicate", "superseded", "ClaimLost")]
 
@@ -154,42 +154,42 @@ def _outcomes(stage: Stage) -> Iterator[str]:
         telling = _ends_about(stage, node)
         for outcome, reason in told:
             stopped = ["ABORTED"] if stage.is_stopped else []
-            if outcome not in (*GONE, *PUT_BACK, *UNTOUCHED, *ANOTHERS, *stopped, "LeftInStandby"):
+            if outcome not in (*GONE, *RESTORED, *UNTOUCHED, *ANOTHERS, *stopped, "LeftInStandby"):
                 yield f"{outcome} is no outcome: {reason[:200]}"
             if outcome == "InternalError":
-                yield f"a fault of ours: {reason[:300]}"
+                yield f"an internal error: {reason[:300]}"
             if outcome in ("duplicate", "superseded") and not telling:
-                yield f"{outcome} was told, but no other execution tells of the node"
+                yield f"{outcome} was reported, but no other execution worked on the node"
             if outcome == "ClaimLost" and not (stage.is_stopped or stage.is_unclaimed):
-                yield f"ClaimLost was told, but nobody took the claim away: {reason[:300]}"
-            # A person may end what was to be detached or stopped, or what was detached or stopped already.
+                yield f"ClaimLost was reported, but the claim was not removed: {reason[:300]}"
+            # An operator may terminate an instance before or after it was detached or stopped.
             is_ended = stage.world.state_of(node.instance_id) == "terminated"
             is_over = is_ended and node.instance_id not in node.group.states
             is_theirs = (is_ended and node.instance_id in stage.by_hand) or (is_over and node.instance_id in stage.unknown)
             if outcome in GONE and not (_has_gone(stage, node) or is_theirs):
-                yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}"
+                yield f"{outcome} was reported, but the instance is {_whereabouts(stage, node)}"
             if outcome in ("already_gone", "NodeLost") and not (
                 is_over or (outcome == "already_gone" and _has_gone(stage, node))
             ):
-                yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}"
+                yield f"{outcome} was reported, but the instance is {_whereabouts(stage, node)}"
         if not telling:
             continue
         outcome, reason = ([each for each in telling if each[0] != "already_gone"] or telling)[-1]
         member, power = node.group.states.get(node.instance_id), stage.world.state_of(node.instance_id)
-        is_ours = node.instance_id not in stage.by_hand
+        not_by_hand = node.instance_id not in stage.by_hand
         what_is_so = f"instance {node.instance_id} is gone" if power == "terminated" else "is in no "
         says_so = member is None and what_is_so in reason and (power == "terminated" or stage.dispose == "detach")
-        # There is no way back for a member that its group terminates.
+        # A member that its group terminates cannot be restored.
         says_so |= member == "Terminating:Wait" and "is Terminating:Wait in its group, runs" in reason
-        # Nor for one whose Node somebody has deleted meanwhile.
+        # A node whose Node object was deleted during the drain cannot be restored either.
         is_lost = f"is lost, its instance is {power} and {member} in its group"
         says_so |= node.instance_id in stage.unknown and node.instance_id in reason and is_lost in reason
-        if is_ours and outcome in (*PUT_BACK, *UNTOUCHED) and (member, power) != ("InService", "running") and not says_so:
-            yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}: {reason[:300]}"
-        if is_ours and outcome == "LeftInStandby" and member != "Standby":
-            yield f"{outcome} was told, but the instance is {_whereabouts(stage, node)}"
-        if is_ours and outcome == "NodeLost" and node.instance_id not in stage.unknown:
-            yield f"NodeLost was told, but nobody took the node away: {reason[:300]}"
+        if not_by_hand and outcome in (*RESTORED, *UNTOUCHED) and (member, power) != ("InService", "running") and not says_so:
+            yield f"{outcome} was reported, but the instance is {_whereabouts(stage, node)}: {reason[:300]}"
+        if not_by_hand and outcome == "LeftInStandby" and member != "Standby":
+            yield f"{outcome} was reported, but the instance is {_whereabouts(stage, node)}"
+        if not_by_hand and outcome == "NodeLost" and node.instance_id not in stage.unknown:
+            yield f"NodeLost was reported, but the node was not removed: {reason[:300]}"
 
 
 def _whereabouts(stage: Stage, node: Node) -> str:
@@ -197,7 +197,7 @@ def _whereabouts(stage: Stage, node: Node) -> str:
 
 
 def _has_gone(stage: Stage, node: Node) -> bool:
-    """As was asked for."""
+    """Checks whether the node ended as requested."""
     member, power = node.group.states.get(node.instance_id), stage.world.state_of(node.instance_id)
     if stage.dispose == "terminate":
         return (member, power) == (None, "terminated")
@@ -207,7 +207,7 @@ def _has_gone(stage: Stage, node: Node) -> bool:
 
 
 def _others(stage: Stage) -> Iterator[str]:
-    """Rotations, and sweeps, of which the last has nothing to complain of; and how nothing may end."""
+    """Checks rotations and sweeps: no execution may time out, and the last sweep must succeed."""
     world = stage.world
     for each in world.engine.executions.values():
         if each.status == "TIMED_OUT":
@@ -218,18 +218,18 @@ def _others(stage: Stage) -> Iterator[str]:
     history = json.dumps([each.events for each in of_rotations], default=str)
     doubles = [each.arn for each in ends_of(stage) if told_by(each)[0] == "duplicate" and each.arn in history]
     if doubles and rotations and all(end.outcome == "rotated" for end in rotations):
-        yield f"rotated was told, but {', '.join(doubles)} found another execution at work"
+        yield f"rotated was reported, but {', '.join(doubles)} found another execution at work"
     if sweeps and sweeps[-1].status != "SUCCEEDED":
         yield f"the last sweep has failed: {sweeps[-1].cause[:300]}"
     for end in (*sweeps, *rotations):
         if "InternalError" in (end.error or "") + (end.cause or ""):
-            yield f"a fault of ours: {end.cause[:300]}"
+            yield f"an internal error: {end.cause[:300]}"
     for end in rotations:
         yield from _rotation(stage, end)
 
 
 def _rotation(stage: Stage, end: End) -> Iterator[str]:
-    """What it says of each group, as `rotated` or as `RotationFailed`."""
+    """Checks the numbers that a rotation reports for each group, as `rotated` or as `RotationFailed`."""
     told, output = end.outcome or end.error, end.output
     if told == "RotationFailed" and (end.cause or "").startswith("{"):
         output = json.loads(end.cause)
@@ -242,7 +242,7 @@ def _rotation(stage: Stage, end: End) -> Iterator[str]:
         if "left" in group and len([node for node in there if node.instance_id not in failed]) > group["left"]:
             yield f"{told} says that {group['left']} are left, but {', '.join(map(str, there))} is there"
         if told == "rotated" and failed:
-            yield f"rotated was told, but {', '.join(failed)} failed"
+            yield f"rotated was reported, but {', '.join(failed)} failed"
 
 
 def _secrets(stage: Stage) -> Iterator[str]:

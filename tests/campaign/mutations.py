@@ -1,7 +1,7 @@
-"""Deliberate bugs, each of which the judge has to see: in the state machines, in what functions decide, read and write.
+"""Deliberate bugs in the state machines and in the decisions, reads and writes of functions. The judge must find each of them.
 
-A state machine is changed as it is read for an execution. A decision is left undone: the function is not asked, and its answer is
-made up. What a function reads or sends is changed on the way between it and AWS or the cluster.
+A state machine is changed when an execution reads it. To skip a decision, the function is not invoked, and its answer is made up.
+The data that a function reads or sends is changed between the function and AWS or the cluster.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ Json = Any
 
 @dataclass(frozen=True)
 class Mutation:
-    """`sees` is a part of the sentence with which it is caught, in this run of the campaign."""
+    """A bug, and the run that finds it. `sees` is a part of the sentence that reports it."""
 
     name: str
     run: str
     sees: str
     machine: tuple[Json, Json] | None = None
-    """A part of a state machine, and what is there instead."""
+    """A part of a state machine, and its replacement."""
     undone: dict[str, Json] = field(default_factory=dict)
-    """What a function answers that does nothing."""
+    """Answers of functions that are not invoked."""
     pods: Callable[[Json], bool] | None = None
     """The pods that functions see."""
     sends: tuple[bytes, bytes] | None = None
-    """What functions send to AWS and to the cluster, and what arrives there instead."""
+    """A pattern in the requests of functions, and its replacement."""
     reads: tuple[bytes, bytes] | None = None
-    """What these answer, and what functions read instead."""
+    """A pattern in the answers of AWS and the cluster, and its replacement."""
 
     @contextmanager
     def inside(self, world: World) -> Iterator[None]:
-        """As long as the world has this bug."""
+        """Adds the bug to the world for the duration of the block."""
         engine, proxy, aws = world.engine, world.kubernetes.proxy, world.aws
         resolve, invoke, forward, perform = engine.machines.resolve, engine.invoke, proxy._forward, aws._perform
 
@@ -86,7 +86,7 @@ class Mutation:
 
 
 def _with(value: Json, old: Json, new: Json) -> Json:
-    """The same with another part, wherever it is."""
+    """Returns the value with each occurrence of a part replaced."""
     if value == old:
         return new
     if isinstance(value, dict):
@@ -108,16 +108,16 @@ SUCCEEDS = {"Type": "Succeed", "Output": {"outcome": "recycled", "reason": "made
 
 MUTATIONS = [
     Mutation(
-        "pods that are to be waited for are overlooked",
+        "awaited pods are overlooked",
         "before/undisturbed",
         "at work",
         pods=lambda pod: not _is_waited_for(pod),
     ),
     Mutation("pods that are to be evicted are overlooked", "after/undisturbed", "at work", pods=_is_waited_for),
-    Mutation("a hook lets go of pods that it overlooks", "hook/undisturbed", "at work", pods=lambda pod: False),
-    Mutation("a failure is told as a success", "put-back/undisturbed", "recycled was told", machine=(FAILS, SUCCEEDS)),
+    Mutation("a hook is completed although it overlooks pods", "hook/undisturbed", "at work", pods=lambda pod: False),
+    Mutation("a failure is reported as a success", "put-back/undisturbed", "recycled was reported", machine=(FAILS, SUCCEEDS)),
     Mutation(
-        "a failure is told where there was none",
+        "a failure is reported under the wrong name",
         "put-back/seed 1",
         "it has ended as ['ServiceUnavailable'], not as DrainTimedOut",
         machine=(FAILS, {**FAILS, "Error": "ServiceUnavailable"}),
@@ -125,13 +125,13 @@ MUTATIONS = [
     Mutation(
         "nothing is disposed of",
         "before-detach/undisturbed",
-        "recycled was told",
+        "recycled was reported",
         undone={"detach-terminate": {**DONE, "verdict": "recycled"}},
     ),
     Mutation(
-        "nothing is put back",
+        "no node is restored",
         "put-back/undisturbed",
-        "was told, but the instance is",
+        "was reported, but the instance is",
         undone={"restore-node": {**DONE, "verdict": "restored"}},
     ),
     Mutation(
@@ -147,7 +147,7 @@ MUTATIONS = [
         reads=(b"<State>initial</State>", b"<State>healthy</State>"),
     ),
     Mutation(
-        "nobody sees the claim on the Node",
+        "the claim on the Node has another name",
         "before/undisturbed",
         "without a live claim",
         sends=(b"recycle-eks(/|~1)claim", rb"recycle-eks\1pawns"),
@@ -160,19 +160,19 @@ MUTATIONS = [
         sends=(b"ProtectedFromScaleIn=false", b"ProtectedFromScaleIn=true"),
     ),
     Mutation(
-        "a failure tells a token",
+        "a failure contains a token",
         "put-back/undisturbed",
         "has a secret",
         machine=(FAILS, {**FAILS, "Cause": "k8s-aws-v1.aHR0cHM6Ly9zdHM"}),
     ),
     Mutation(
-        "the sweep looks at nothing",
+        "the sweep selects no node",
         "sweep/undisturbed",
         "is left on",
         undone={"select-nodes": {"nodes": [], "ended_rotations": []}},
     ),
     Mutation(
-        "the sweep mends nothing",
+        "the sweep restores nothing",
         "sweep/undisturbed",
         "is left on",
         undone={"restore-node": {**DONE, "verdict": "untouched"}},
@@ -185,7 +185,7 @@ MUTATIONS = [
         reads=(b"exclude-from-nothing", b"exclude-from-external-load-balancers"),
     ),
     Mutation(
-        "a pod that is to be waited for is evicted",
+        "an awaited pod is evicted",
         "before-stop/undisturbed",
         "has not finished",
         reads=(rb'"recycle-eks/drain":"wait"', rb'"recycle-eks/drain":"evict"'),
@@ -204,32 +204,32 @@ MUTATIONS = [
         reads=(rb'(scale-down-disabled": ?")false"', rb'\1true"'),
     ),
     Mutation(
-        "a rotation takes the work of another execution for its own",
+        "a rotation counts the work of another execution as its own",
         "rotation/undisturbed",
         "found another execution at work",
         machine=("{% $ended.outcome = 'duplicate' %}", "{% false %}"),
         undone={"claim-node": {**DONE, "verdict": "duplicate"}},
     ),
     Mutation(
-        "a node that was put back is told as lost",
+        "a restored node is reported as lost",
         "put-back/undisturbed",
-        "NodeLost was told, but the instance is",
+        "NodeLost was reported, but the instance is",
         machine=(FAILS, {**FAILS, "Error": "NodeLost"}),
     ),
     Mutation(
-        "an own claim is told as lost",
+        "an own claim is reported as lost",
         "put-back/undisturbed",
-        "ClaimLost was told, but nobody took the claim away",
+        "ClaimLost was reported, but the claim was not removed",
         machine=(FAILS, {**FAILS, "Error": "ClaimLost"}),
     ),
     Mutation(
-        "a node that was put back is told as gone already",
+        "a restored node is reported as already gone",
         "put-back/undisturbed",
-        "already_gone was told, but the instance is",
+        "already_gone was reported, but the instance is",
         machine=(FAILS, {**SUCCEEDS, "Output": {"outcome": "already_gone", "reason": "made up"}}),
     ),
     Mutation(
-        "a rotation boasts",
+        "a rotation reports too many recycled nodes",
         "rotation/undisturbed",
         "rotated says that 9 are recycled",
         machine=("{% $groups %}", "{% [$groups ~> |$|{'recycled': 9}|] %}"),

@@ -1,4 +1,4 @@
-"""What people do to a node while it is recycled, each at any moment."""
+"""Actions of operators on a node while it is recycled. Each can happen at any moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _node(stage: Stage) -> Node:
 
 
 def _where_there_is_one(act: Callable[[Node], Any]) -> Callable[[Stage], None]:
-    """Nobody finds a Node that is gone."""
+    """Acts only if the Node still exists."""
 
     def when_it_is_there(stage: Stage) -> None:
         if _node(stage).exists:
@@ -29,7 +29,7 @@ def _where_there_is_one(act: Callable[[Node], Any]) -> Callable[[Stage], None]:
 
 
 def _asked_of_aws(act: Callable[[Stage], Any]) -> Callable[[Stage], None]:
-    """AWS may refuse what a person asks for; that is their affair."""
+    """AWS may refuse the request of an operator. Then the action has no effect."""
 
     def asked(stage: Stage) -> None:
         try:
@@ -81,11 +81,11 @@ def _takes_the_claim_away(stage: Stage) -> None:
 
 
 def _stopped(stage: Stage, machines: tuple[str, ...]) -> list[Execution]:
-    """Of what runs, the first is stopped."""
+    """Stops the first running execution."""
     running = [each for machine in machines for each in stage.world.executions(machine) if each.status == "RUNNING"][:1]
     for execution in running:
         stage.is_stopped = True
-        # A rotation waits for the sweep to put back what is left of it.
+        # A rotation waits until the sweep has restored the node of the stopped execution.
         stage.world.let_sweep()
         execution.stop()
     stage.is_idle = not running
@@ -108,7 +108,7 @@ def _redrives(stage: Stage) -> None:
 def _protects(stage: Stage) -> None:
     node = _node(stage)
     node.group.protect(node)
-    # Taken back later, or it would be found as ours.
+    # The protection is removed later. Otherwise the judge would take it for a leftover of recycle-eks.
     client = stage.world.aws.client("autoscaling")
     given = {"AutoScalingGroupName": node.group.name, "InstanceIds": [node.instance_id], "ProtectedFromScaleIn": False}
     stage.at(
@@ -126,7 +126,7 @@ def _grows_the_group(stage: Stage) -> None:
 
 
 SECOND = "second execution"
-#: What only a rotation makes possible.
+#: Actions that need a rotation.
 OF_ROTATIONS = ("stops the rotation",)
 
 PEOPLE: dict[str, Callable[[Stage], None]] = {

@@ -1,7 +1,7 @@
-"""Every run of the campaign: a scene, and one thing that goes wrong in it, or two. Its name is what it takes to repeat it.
+"""The runs of the campaign. Each is a scene with one or two faults, and its name is enough to repeat it.
 
 before/check-pods kubernetes:GET pods #1/cut         a fault at the first such call
-hook/CheckPods/second execution                      somebody acts when a state is entered
+hook/CheckPods/second execution                      an operator acts when a state is entered
 after/3m throttled at 2m · spot/lost event 1 · before/seed 7 · before/pair 8
 """
 
@@ -22,22 +22,22 @@ from world.world import World
 
 #: Pairs of faults and seeds of the clock, for each scene.
 PAIRS, SEEDS = 16, 16
-#: How often throttling begins, and for how long it lasts, in virtual minutes.
+#: The interval between starts of throttling, and its duration, in virtual minutes.
 THROTTLED_EVERY, THROTTLED_FOR = 1, 3
-#: Of whom nobody gets an answer meanwhile.
+#: The actions that are throttled.
 THROTTLED = ("autoscaling:*", "ec2:*", "eks:*", "elasticloadbalancing:*", "sns:*", "states:*", INVOKE, "kubernetes:*")
-#: How those say it who do not say it as AWS's older services do.
+#: The refusals of services that do not use the error code of AWS's older services.
 TOO_MANY = {
     INVOKE: {"code": "TooManyRequestsException", "status": 429},
     "kubernetes:*": {"code": "TooManyRequests", "status": 429},
 }
-#: What AWS and Kubernetes mean to go away by itself. Whatever else happens to a call, the execution has to reach its goal.
+#: The only fault that does not pass by itself. With every other fault of a call the execution must reach its goal.
 LASTING = "refused"
-#: A call that a warm process does not make again: where it goes wrong, processes are cold.
+#: A warm process does not make this call again, so processes are cold before a fault in it.
 ONCE_IN_A_PROCESS = "eks:DescribeCluster"
-#: Kinds of faults at a call of a function that an earlier scene had with all of them.
+#: The number of fault kinds at a call that an earlier scene has already had with all kinds.
 AGAIN = 1
-#: What is told of a run in which a person came too late.
+#: Added to the result of a run in which the operator's action had no effect.
 IDLE = "too late to do anything"
 
 
@@ -59,12 +59,12 @@ class Boundary:
 
     @property
     def kinds(self) -> list[str]:
-        """What can go wrong there."""
+        """Returns the kinds of faults that are possible here."""
         if self.action == INVOKE:
             return ["throttled", "5xx", "answer lost"]
         kinds = ["throttled", "5xx", "refused", "cut"]
         if self.function:
-            # Before or after it is the same where nothing is changed.
+            # For a read it makes no difference whether the process is killed before or after it.
             kinds += ["timed out", "killed after", *(["killed before"] if self.write else [])]
         if self.action.startswith("kubernetes:"):
             kinds += ["401", *(["409"] if self.write else [])]
@@ -102,30 +102,30 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Run:
-    """`disturb` is told the stage when the scene has been built and before anything has run."""
+    """One run of a scene. `disturb` gets the stage after the scene is built and before anything runs."""
 
     scene: Scene
     what: str
     disturb: Callable[[Stage], None]
     seed: int | None = None
     spared: int = 0
-    """How many of its faults need not strike: another may take the way there."""
+    """The number of its faults that need not strike, because another one may prevent them."""
     is_passing: bool = True
-    """Nothing went wrong that an execution has to give up for: its goal is reached."""
+    """Whether the execution must reach its goal, because every fault passes by itself."""
 
     @property
     def name(self) -> str:
         return f"{self.scene.name}/{self.what}"
 
     def make(self, world: World) -> tuple[str, list[str]]:
-        """How it ended, and what was violated."""
+        """Returns the outcomes and the violations."""
         world.reset(seed=self.seed)
         with Stage(world).watched() as stage:
             self.scene.play(stage)
             self.disturb(stage)
             stage.becomes_idle()
             found = violations(stage)
-            found += [f"nobody has acted in {state}" for state in stage.to_do]
+            found += [f"no action was taken in {state}" for state in stage.to_do]
             missed = world.faults.not_struck()
             if len(missed) > self.spared:
                 found += [f"the fault has not struck: {fault.action}" for fault in missed]
@@ -138,18 +138,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Known:
-    """What happens in a scene when nothing goes wrong."""
+    """The course of a scene without faults."""
 
     scene: Scene
     boundaries: list[Boundary]
     states: list[str]
     deliveries: int
     called: list[float]
-    """When calls are made, in virtual seconds since the scene began."""
+    """The times of the calls, in virtual seconds since the scene began."""
 
 
 def _ends(stage: Stage) -> list[str]:
-    """The outcomes of what recycles, and of the rotation that has begun it, at the end."""
+    """Returns the outcomes of the executions that recycle, then those of rotations."""
     return [told_by(each)[0] for each in [*ends_of(stage), *ends_of(stage, "rotate-nodes")]]
 
 
@@ -163,14 +163,14 @@ def _seeds(scene: Scene) -> Iterator[Run]:
 
 
 def faultless() -> Iterator[Run]:
-    """Those for which nobody has to know where a fault could strike."""
+    """Returns the runs without faults."""
     for scene in SCENES:
         yield undisturbed(scene)
         yield from _seeds(scene)
 
 
 def explore(world: World, scene: Scene) -> Known:
-    """Plays it once. It has to end as it should, or the campaign shows nothing."""
+    """Plays a scene once without faults. It must reach its goal, otherwise the campaign proves nothing."""
     world.reset()
     world.host.become_cold()
     with Stage(world).watched() as stage:
@@ -190,7 +190,7 @@ def explore(world: World, scene: Scene) -> Known:
 
 
 def boundaries(calls: list[Any]) -> Iterator[Boundary]:
-    """Every call that writes; of those that read, the first and the last of each kind and function."""
+    """Returns every call that writes. Of the calls that read, returns the first and the last of each kind and function."""
     counted: Counter[tuple[str, str]] = Counter()
     last: dict[tuple[str, str], Boundary] = {}
     for call in calls:
@@ -243,7 +243,7 @@ def all_runs(known: list[Known]) -> Iterator[Run]:
 
 
 def _minutes(known: Known) -> list[int]:
-    """Those in which throttling begins that somebody gets to feel."""
+    """Returns the minutes in which throttling affects at least one call."""
     ends = int(max(known.called) / 60) + 1
     return [minute for minute in range(0, ends, THROTTLED_EVERY) if any(_is_throttled(at, minute) for at in known.called)]
 
@@ -254,7 +254,7 @@ def _is_throttled(at: float, minute: int) -> bool:
 
 
 def _faults(known: Known, had: Counter[tuple[str, str]]) -> Iterator[Run]:
-    """Every kind at each place. Where the function makes a call that an earlier scene has had, some at each place, in turn."""
+    """Returns every kind of fault at each place. For a call that an earlier scene has had, the kinds alternate between places."""
     before = dict(had)
     for boundary in known.boundaries:
         call = (boundary.function, boundary.action)
@@ -272,7 +272,7 @@ def _faults(known: Known, had: Counter[tuple[str, str]]) -> Iterator[Run]:
 
 
 def _pairs(known: Known) -> Iterator[Run]:
-    """Two faults in one run. The first may take the way on which the second waits."""
+    """Returns runs with two faults. The first may prevent the second."""
     for number in range(1, PAIRS + 1):
         chance = random.Random(f"{known.scene.name} {number}")
         both = [(boundary, chance.choice(boundary.kinds)) for boundary in chance.sample(known.boundaries, 2)]
@@ -287,7 +287,7 @@ def _pairs(known: Known) -> Iterator[Run]:
 
 
 def _meetings(known: Known) -> Iterator[Run]:
-    """In each state a second execution, and one of the people, who take turns: somebody else begins in each scene."""
+    """Returns a run with a second execution and a run with an operator for each state. The operators' actions alternate."""
     others = sorted(set(PEOPLE) - {SECOND} - (set() if "EachGroup" in known.states else set(OF_ROTATIONS)))
     for number, state in enumerate(known.states, zlib.crc32(known.scene.name.encode())):
         for who in (SECOND, others[number % len(others)]):
@@ -299,7 +299,7 @@ def _meetings(known: Known) -> Iterator[Run]:
 
 
 def throttle(stage: Stage, minute: int) -> None:
-    """AWS and the API server answer nothing else for a while."""
+    """Makes AWS and the API server throttle every call for a while."""
     begins = stage.world.clock.elapsed() + minute * 60 + 30
     for action in THROTTLED:
         how = {"message": "Rate exceeded", "since": begins, "until": begins + THROTTLED_FOR * 60}
@@ -307,7 +307,7 @@ def throttle(stage: Stage, minute: int) -> None:
 
 
 def explored(world: World, tell: Callable[[str], None] = lambda name: None) -> list[Known]:
-    """All scenes."""
+    """Explores all scenes."""
     found = []
     for scene in SCENES:
         tell(scene.name)

@@ -1,7 +1,7 @@
-"""What is recycled in the campaign: small worlds, each a way in, a disposal, a sweep or a rotation, with drains of a few polls.
+"""The scenes of the campaign: small worlds, each with a path, a disposal, a sweep or a rotation, and drains of a few checks.
 
-A `Stage` is a world in which a scene plays. It keeps its own book of what happens to machines, pods and targets: what is judged
-afterwards is the world, never recycle-eks' records.
+A `Stage` is a world in which a scene plays. It records all changes of machines, pods and targets itself, so the judge never
+relies on the records of recycle-eks.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from world.scenario.executions import Execution
 from world.scenario.groups import Group, Node
 from world.world import World
 
-#: Virtual seconds after which executions are given up that still run: more than a put-back that is tried for half an hour.
+#: The virtual seconds that executions get to end. A restore may retry for half an hour, so this is much longer.
 PATIENCE = 5 * 86_400
-#: Virtual seconds in which whatever an event starts has begun.
+#: The virtual seconds in which an event has started its execution.
 BEGINS = 10
-#: When the sweeps come that nothing of ours outlives, after everything has ended.
+#: The times of the two sweeps after everything has ended. They must remove all leftovers of recycle-eks.
 SWEEPS = ("6m", "15m")
-#: Who must hold a claim before it changes anything; and who must not act over that of another that still runs.
+#: The functions that must hold a claim before a change, and those that must respect the claim of another running execution.
 UNDER_A_CLAIM = ("standby-node", "taint-node", "check-pods", "evict-pods", "detach-terminate")
 UNDER_NO_OTHERS = ("claim-node", "restore-node")
-#: What such a function writes beside the node, its group and its pods.
+#: The calls of these functions that change neither the node nor its group and pods.
 ELSEWHERE = (
     "lambda:Invoke",
     "kubernetes:POST events",
@@ -41,22 +41,22 @@ ELSEWHERE = (
     "logs:",
 )
 READS = ("Describe", "List", "Get", "GET")
-#: What has words of ours.
+#: The calls whose texts are checked for secrets.
 TEXTS = ("kubernetes:PATCH", "kubernetes:POST", "kubernetes:PUT", "ec2:CreateTags", "sns:Publish")
-#: What a rotation marks nodes with, which it has not claimed.
+#: The mark that a rotation sets on nodes without a claim.
 MARK = "recycle-eks/outdated"
-#: How often a call is made again whose answer was lost.
+#: The number of times that a call is repeated if its answer is lost.
 REPEATS = 4
 
 
 class Stage:
-    """A world with nodes to recycle, and what was seen there."""
+    """A world with nodes to recycle, and the observations there."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.groups: list[Group] = []
         self.nodes: list[Node] = []
-        """Those that are recycled."""
+        """The nodes that are recycled."""
         self.jobs: list[Pod] = []
         self.finished: list[str] = []
         self.died: list[str] = []
@@ -66,28 +66,28 @@ class Stage:
         self.short: list[str] = []
         """Machines that ended although their group had fewer usable members than before they left service."""
         self.dispose = "terminate"
-        """What was asked for."""
+        """The requested disposal."""
         self.is_stopped = False
-        """Somebody has stopped an execution."""
+        """Whether an operator has stopped an execution."""
         self.by_hand: set[str] = set()
-        """Instances that a person ended."""
+        """Instances that an operator terminated."""
         self.unknown: set[str] = set()
-        """Instances whose Node a person deleted, or of which nobody hears any more: their pods end."""
+        """Instances whose Node was deleted or whose kubelet is silent. Their pods end."""
         self.is_unclaimed = False
-        """Somebody has taken a claim away."""
+        """Whether an operator has removed a claim."""
         self.is_idle = False
-        """Somebody has found nothing to do."""
+        """Whether the action of an operator had no effect."""
         self.written: list[str] = []
-        """What functions wrote to nodes, events and tags."""
+        """The texts that functions wrote to nodes, events and tags."""
         self.grown: dict[str, int] = {}
-        """By how much a person has changed a group's desired capacity."""
+        """The change that an operator made to the desired capacity of a group."""
         self.targets: list[TargetGroup] = []
         self.entered: list[str] = []
         """The states that executions have entered, each once."""
         self.to_do: dict[str, Callable[[], Any]] = {}
-        """What is done as soon as a state is entered for the first time, and has to be."""
+        """The actions on the first entry into a state. Every one of them must happen."""
         self.scripted: dict[str, Callable[[], Any]] = {}
-        """The same of a scene, if a state is entered."""
+        """The scene's own actions on the first entry into a state. They need not happen."""
         self._usable_before: dict[str, int] = {}
         self._last_calls: dict[str, tuple[str, int]] = {}
         self._busy_until = 0.0
@@ -95,21 +95,21 @@ class Stage:
 
     @contextmanager
     def watched(self) -> Iterator[Stage]:
-        """As long as it plays, it looks."""
-        ears = [
+        """Observes the world for the duration of the block."""
+        observers = [
             (self.world.ec2.on_change, self._machine_changes),
             (self.world.faults.witnesses, self._call_is_made),
             (self.world.engine.on_entered, self._state_is_entered),
         ]
-        for hears, ear in ears:
-            hears.append(ear)
+        for listeners, observer in observers:
+            listeners.append(observer)
         try:
             yield self
         finally:
-            for hears, ear in ears:
-                hears.remove(ear)
+            for listeners, observer in observers:
+                listeners.remove(observer)
 
-    # What a scene is made of
+    # The parts of a scene
 
     def group(self, name: str = "workers", size: int = 2, minimum: int = 1, maximum: int = 4, **how: Any) -> Group:
         group = self.world.group(name, size=size, minimum=minimum, maximum=maximum, **how)
@@ -119,7 +119,7 @@ class Stage:
         return group
 
     def recycles(self, node: Node, until: str = "4m", serves: bool = True) -> Node:
-        """A node to recycle: a pod to wait for that ends then, pods to evict, and a load balancer before the cluster."""
+        """Adds a node to recycle, with an awaited pod that ends at the given time, pods to evict, and a load balancer."""
         self.nodes.append(node)
         number = len(self.nodes)
         job = node.job(f"train-{number}", labels={"app": "train"}, annotations={"recycle-eks/drain": "wait"})
@@ -133,7 +133,7 @@ class Stage:
         return node
 
     def is_given_a_late_pod(self, node: Node) -> None:
-        """It runs to completion, so that it is waited for, as it does not tolerate the taint."""
+        """Adds a pod that runs to completion. It does not tolerate the taint, so it is awaited."""
         if node.exists and self.world.state_of(node.instance_id) == "running":
             job = node.job("late")
             self.jobs.append(job)
@@ -144,14 +144,14 @@ class Stage:
         self.world.at(time, action)
 
     def finish(self, job: Pod) -> None:
-        """A pod that was killed before has not finished."""
+        """Finishes the pod, unless it was killed before."""
         if job.exists and not job.is_terminating:
             job.finishes()
             self.finished.append(job.name)
 
     @contextmanager
     def ends_by_hand(self, node: Node) -> Iterator[None]:
-        """From now on its end, and that of its pods, is nothing of ours; unless it had ended before, or AWS refuses it."""
+        """Excuses the end of the node and of its pods from here on, unless the node had ended before or AWS refuses the call."""
         by_hand, jobs = set(self.by_hand), self.jobs
         if self.world.state_of(node.instance_id) in ("running", "stopped"):
             self.by_hand.add(node.instance_id)
@@ -163,13 +163,13 @@ class Stage:
             raise
 
     def loses_its_node(self, node: Node) -> None:
-        """A person deletes the Node, with which its pods end; the machine is ours still."""
+        """An operator deletes the Node, and its pods end. The instance must still be recycled."""
         self.unknown.add(node.instance_id)
         self._loses_jobs(node)
         node.object_is_deleted()
 
     def falls_silent(self, node: Node) -> None:
-        """Its kubelet ends, and nobody can tell what its pods do."""
+        """The kubelet ends, so the state of the pods is unknown."""
         self.unknown.add(node.instance_id)
         self._loses_jobs(node)
         node.falls_silent()
@@ -178,7 +178,7 @@ class Stage:
         self.jobs = [job for job in self.jobs if job.name in self.finished or not job.exists or job.node_name != node.name]
 
     def becomes_idle(self) -> None:
-        """Whatever was begun has ended, and two sweeps have come after that."""
+        """Runs until every execution has ended, and then two sweeps."""
         world = self.world
         self.ends()
         if world.clock.elapsed() < self._busy_until:
@@ -194,17 +194,17 @@ class Stage:
         return [each for each in self.world.engine.executions.values() if each.status == "RUNNING"]
 
     def ends(self) -> None:
-        """All that runs has ended, and what was about to begin."""
+        """Runs until every execution has ended, also those that are about to start."""
         self.world.run(self.world.clock.elapsed() + BEGINS)
         self.world.clock.run(until=lambda: not self.running, limit=self.world.clock.elapsed() + PATIENCE)
 
-    # What it sees
+    # Observations
 
     def node_of(self, instance_id: str) -> Node | None:
         return next((node for group in self.groups if (node := group.node_of(instance_id))), None)
 
     def tags(self, instance_id: str) -> dict[str, str]:
-        """None once EC2 has forgotten it, about an hour after its end."""
+        """Returns the tags. They are empty once EC2 has forgotten the instance, about an hour after its end."""
         try:
             return {tag["key"]: tag["value"] for tag in self.world.ec2.instance(instance_id).get_tags()}
         except InvalidInstanceIdError:
@@ -223,7 +223,7 @@ class Stage:
                 self.short.append(f"{node.name} ended with {usable} usable members in {node.group}, and {needed} are needed")
 
     def _count_usable(self, group: Group, besides: str = "") -> int:
-        """Members that are in service with a Node that is Ready."""
+        """Counts the members in service whose Node is Ready."""
         in_service = [each for each, state in group.states.items() if state == "InService" and each != besides]
         nodes = [group.node_of(each) for each in in_service if self.world.state_of(each) == "running"]
         return len([node for node in nodes if node and node.exists and node.kubernetes.is_ready])
@@ -237,7 +237,7 @@ class Stage:
             self.written.append(f"{function} {action} {json.dumps(parameters, default=str)}")
         if function is None or not function.endswith((*UNDER_A_CLAIM, *UNDER_NO_OTHERS)) or action.startswith(ELSEWHERE):
             return
-        # Whose answer was lost, calls again; the first call may have been the claim's end.
+        # A function repeats a call whose answer was lost. The first call may already have removed the claim.
         call = json.dumps([action, parameters], default=str)
         last, times = self._last_calls.get(function, ("", 0))
         times = times + 1 if last == call else 0
@@ -252,8 +252,8 @@ class Stage:
                 self.unclaimed.append(f"{function} {action}")
 
     def _may_write(self, function: str, call: dict[str, Any]) -> bool:
-        """Whether the node that it works on is claimed by the very run of an execution that called it; who puts back, acts over
-        nobody's claim who still runs."""
+        """Checks that the calling run of the execution holds the claim of the node. A function that restores must
+        not act over the claim of another running execution."""
         asked = json.dumps(call)
         nodes = [node for node in self.nodes if node.instance_id in asked]
         claims = [claim for node in nodes for claim in self._claims_of(node)]
@@ -269,7 +269,7 @@ class Stage:
         return [*on_node, self.tags(node.instance_id).get("recycle-eks:claim", "")]
 
     def _deciding_claim(self, node: Node) -> str:
-        """The Node's. The instance's where there is no Node, and once it is stopped or detached: then the Node's goes first."""
+        """Returns the Node's claim, or the instance's claim if there is no Node or the instance is stopped or detached."""
         results = ("recycle-eks/stopped", "recycle-eks/detached")
         is_left = node.exists and any(taint["key"] in results for taint in node.kubernetes.taints)
         return self._claims_of(node)[-1 if is_left else 0]
@@ -285,12 +285,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Scene:
-    """`play` builds it and starts what is watched; boundaries are what is called after that."""
+    """A scene of the campaign. `play` builds it and starts the execution. Faults strike at the calls after that."""
 
     name: str
     play: Callable[[Stage], None]
     goal: str
-    """How the last execution ends when nothing goes wrong."""
+    """The outcome of the last execution without faults."""
 
 
 def _started(stage: Stage, **fields: Any) -> Execution:
@@ -301,7 +301,7 @@ def _started(stage: Stage, **fields: Any) -> Execution:
 
 
 def before(stage: Stage) -> None:
-    """A scheduler that had not heard of the taint yet binds one pod more."""
+    """A scheduler that has not seen the taint yet binds one more pod."""
     node = stage.recycles(stage.group().nodes[0])
     stage.scripted["CheckPods"] = lambda: stage.is_given_a_late_pod(node)
     _started(stage)
@@ -318,7 +318,7 @@ def before_detach(stage: Stage) -> None:
 
 
 def neighbour(stage: Stage) -> None:
-    """The replacement takes its time. Meanwhile a neighbour dies, and its successor comes first."""
+    """The replacement takes eight minutes. A neighbour dies before that, and its successor comes first."""
     group = stage.group(size=3)
     node, other = group.nodes[:2]
     stage.recycles(node, until="2m", serves=False)
@@ -328,7 +328,7 @@ def neighbour(stage: Stage) -> None:
         try:
             with stage.ends_by_hand(other):
                 other.is_terminated_in_the_console()
-        except ClientError:  # It is throttled like all others, and asks again.
+        except ClientError:  # The call was throttled, so it is made again.
             stage.world.clock.after(60, dies)
 
     stage.at("30s", dies)
@@ -336,7 +336,7 @@ def neighbour(stage: Stage) -> None:
 
 
 def after(stage: Stage) -> None:
-    """Its group's load balancer has no other healthy target until long after its pods have ended."""
+    """The load balancer of the group has no other healthy target until long after the pods have ended."""
     group = stage.group(minimum=2, maximum=2)
     node, other = group.nodes
     stage.recycles(node, until="2m")
@@ -368,14 +368,14 @@ def spot(stage: Stage) -> None:
 
 
 def restore(stage: Stage) -> None:
-    """The pods need longer than they may; the group's minimum allows no node less."""
+    """The pods need longer than the drain timeout, and the group's minimum allows no node less."""
     stage.recycles(stage.group(minimum=2).nodes[0], until="2h", serves=False)
     stage.world.recycle(stage.nodes[0], label_selector="app=train", drain_timeout=60)
     stage.world.forget_calls()
 
 
 def evicted(stage: Stage) -> None:
-    """The pod that is waited for needs longer than it may, and the input says that it is evicted then."""
+    """The awaited pod needs longer than the drain timeout, and the input requests its eviction."""
     node = stage.recycles(stage.group().nodes[0], until="2h", serves=False)
     stage.jobs.clear()
     stage.world.recycle(node, label_selector="app=train", drain_timeout=300, on_drain_timeout="evict")
@@ -383,14 +383,14 @@ def evicted(stage: Stage) -> None:
 
 
 def lost(stage: Stage) -> None:
-    """Nobody hears of the node any more, in its drain."""
+    """The kubelet falls silent during the drain."""
     node = stage.recycles(stage.group().nodes[0], until="2h")
     stage.scripted["WaitForPods"] = lambda: stage.falls_silent(node)
     _started(stage)
 
 
 def sweep(stage: Stage) -> None:
-    """Somebody has stopped the execution in its drain; a sweep finds what it left."""
+    """An operator stops the execution during the drain, and a sweep restores the node."""
     stage.recycles(stage.group().nodes[0], until="2h", serves=False)
     execution = stage.world.recycle(stage.nodes[0], label_selector="app=train")
     stage.world.clock.run(until=lambda: "WaitForPods" in stage.entered)
@@ -430,13 +430,13 @@ SCENES = [
 
 
 def ends_of(stage: Stage, machine: str = "recycle-node") -> list[Execution]:
-    """The executions that recycle, or others, in the order in which they ended."""
+    """Returns the ended executions of a state machine, in the order of their ends."""
     ended = [each for each in stage.world.executions(machine) if each.status != "RUNNING"]
     return sorted(ended, key=lambda each: stage.world.engine.execution(each.arn).stop)
 
 
 def told_by(execution: Execution) -> tuple[str, str]:
-    """An ended execution's outcome and its reason."""
+    """Returns the outcome and the reason of an ended execution."""
     end = execution.finishes()
     if end.status == "SUCCEEDED":
         return end.outcome or "?", json.dumps(end.output)

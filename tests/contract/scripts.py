@@ -15,12 +15,12 @@ INPUT = {"instance_id": "i-0123456789abcdef0", "cluster_name": "world"}
 #: The execution that holds the claim when a script answers `ask_owner`. There is none of this name.
 OTHER = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:other"
 HOOK = {"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "EC2"}
-#: What rotate-nodes and the sweep start.
+#: The alias that rotate-nodes and the sweep start.
 LIVE = "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-node:live"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:notifications"
 
-#: What people are told, as far as the machines look into it.
-TELL = {
+#: A notification, with the fields that the state machines read.
+NOTIFICATION = {
     "subject": "recycle-eks: a node",
     "reason": "it is so",
     "blocks": [],
@@ -29,13 +29,13 @@ TELL = {
     "event": "finished",
     "group": "workers",
 }
-#: The answers that always tell, as they end something.
-TOLD = ("recycled", "restored", "kept", "left_in_standby")
+#: The answers that always have a notification, because they end an execution.
+NOTIFYING = ("recycled", "restored", "kept", "left_in_standby")
 
-#: What rotations pass, and what the sweep passes because of them.
+#: The arguments that rotations pass, and those that the sweep passes because of rotations.
 ROTATIONS = {"rotation", "members", "waiting_node", "marking", "unmarking"}
 
-#: What each function answers, call by call, to go straight through: a verdict, an error to fail with, or a whole answer.
+#: The answers of each function, call by call, on the direct path: a verdict, an error to fail with, or a whole answer.
 STRAIGHT = {
     "claim-node": ["standby"],
     "standby-node": ["taint"],
@@ -50,10 +50,10 @@ STRAIGHT = {
 #: the loop, the answers that lead twice round it, the states of one round
 LOOPS = [
     (
-        "told of the start and of what blocks",
+        "notifications of the start and of blocked pods",
         {
-            "claim_node": [{"verdict": "standby", "notification": TELL, "run": {}}],
-            "check_pods": [{"verdict": "wait", "wait_seconds": 30, "notification": TELL, "run": {}}] * 2 + ["dispose"],
+            "claim_node": [{"verdict": "standby", "notification": NOTIFICATION, "run": {}}],
+            "check_pods": [{"verdict": "wait", "wait_seconds": 30, "notification": NOTIFICATION, "run": {}}] * 2 + ["dispose"],
         },
         ["NotifyBlocked", "PodsGone", "WaitForPods", "CheckPods", "PodsGone"],
     ),
@@ -91,7 +91,7 @@ LOOPS = [
 
 
 class Script:
-    """What the functions answer in one execution, and what they were asked."""
+    """The answers of the functions in one execution, and the requests to them."""
 
     def __init__(self, **answers: list[Any]) -> None:
         self._left = {name: list(answers.get(name.replace("-", "_"), STRAIGHT[name])) for name in STEPS}
@@ -126,7 +126,7 @@ class Script:
             "run": {"steps": len(self.requests), "group": "workers", "input": INPUT, "hook": HOOK},
             **({"owner": OTHER} if given == "ask_owner" else {}),
             **({"start": {"name": f"hook-{INPUT['instance_id']}-12345678", "hook": HOOK}} if given == "start" else {}),
-            **({"notification": TELL} if given in TOLD or (name, given) == ("restore-node", "untouched") else {}),
+            **({"notification": NOTIFICATION} if given in NOTIFYING or (name, given) == ("restore-node", "untouched") else {}),
             **({"plan": {"steps": [], "notes": []}} if given == "planned" else {}),
         }
 
@@ -140,7 +140,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Walk:
-    """How an execution ended, and the states that its history shows as entered."""
+    """Returns the end of an execution, and the states that its history shows as entered."""
 
     path: list[str]
     status: str
@@ -189,7 +189,7 @@ def follow(script: Script, definition: dict[str, Any], services: Any = None) -> 
 
 
 def rendered(machine: str = "recycle-node") -> dict[str, Any]:
-    """What Terraform makes of a definition, each function named like its crate."""
+    """Returns a definition as Terraform renders it, each function named like its crate."""
     text = (ROOT / "state-machine" / f"{machine}.asl.json").read_text()
     for name, value in {
         "partition": "aws",
@@ -205,6 +205,6 @@ def rendered(machine: str = "recycle-node") -> dict[str, Any]:
 
 
 def branch(definition: dict[str, Any]) -> dict[str, Any]:
-    """The one branch of the machine as a machine of its own: what the Parallel around it would catch, ends it."""
+    """Returns the only branch of the machine as its own machine. An error that the Parallel would catch ends it."""
     (states,) = definition["States"]["Recycle"]["Branches"]
     return {"QueryLanguage": definition["QueryLanguage"], **states}

@@ -1,4 +1,4 @@
-"""What a change can affect: a table of changed files."""
+"""The tests that a change can affect: a table of changed files."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_a_change_affects(changed):
 @pytest.mark.parametrize(
     "changed", ["Cargo.lock", "Cargo.toml", "tests/requirements.txt", "tests/prepare.py", "tests/iam/decide.mjs"]
 )
-def test_what_everything_depends_on_affects_everything(changed):
+def test_a_common_dependency_affects_everything(changed):
     assert (ROOT / changed).exists()
     found = affected_by([changed])
     assert found.rust and found.terraform and found.python == python_tests()

@@ -1,4 +1,4 @@
-"""Where two languages must agree, a test holds them together: Rust, the state machine's definition, Terraform, the documents."""
+"""These tests keep two languages in agreement: Rust, the state machine's definition, Terraform, the documents."""
 
 import json
 import re
@@ -22,7 +22,7 @@ OTHER_TASKS = {
     "MarkNodes": "taint_node",
     "UnmarkNodes": "restore_node",
 }
-#: What a Task can be answered where that is not all that its function answers: it depends on what it passes.
+#: The answers that a Task can get, if the function has more: they depend on the Task's arguments.
 ONLY = {
     ("recycle-node", "RestoreNode"): {"untouched", "restored", "wait", "left_in_standby", "kept"},
     ("recycle-node", "TaintNode"): {"check_pods"},
@@ -42,8 +42,8 @@ def definition_of(machine: str) -> dict[str, Any]:
 
 
 def generated(example: str) -> str:
-    """What an example of the crate `recycle` prints, as it was built before the tests. (`cargo run` would wait for minutes where
-    another cargo is building.)"""
+    """Returns the output of an example of the crate `recycle`, which was built before the tests. (`cargo run` would wait for
+    minutes while another cargo is building.)"""
     return subprocess.run([BINARY.parent / "examples" / example], check=True, capture_output=True, text=True).stdout
 
 
@@ -63,7 +63,7 @@ def machine(request) -> str:
 
 @pytest.fixture(scope="module")
 def states(machine) -> dict[str, dict[str, Any]]:
-    """Every state of the machine by name, those of a branch or an iteration too."""
+    """Returns every state of the machine by name, also those of a branch or an iteration."""
     return dict(all_states(definition_of(machine)))
 
 
@@ -109,7 +109,7 @@ def test_each_crate_of_a_lambda_composes_only_in_its_main():
 
 
 def possible(contract: dict[str, Any], machine: str, task: str) -> set[str]:
-    """What a Task can be answered."""
+    """Returns the answers that a Task can get."""
     function = pascal(OTHER_TASKS[task].replace("_", "-")) if task in OTHER_TASKS else task
     of_function = contract["verdicts"][function]
     only = ONLY.get((machine, task), set(of_function))
@@ -164,7 +164,7 @@ def test_every_task_has_retry_and_time_out(states):
 
 
 def test_every_error_ends_at_one_restore():
-    """All but a claim that is somebody else's by now, where nothing may be touched."""
+    """ClaimLost and Superseded lead to no restore: the claim belongs to another execution, so nothing may be touched."""
     catch = definition_of("recycle-node")["States"]["Recycle"]["Catch"]
     targets = {error: rule["Next"] for rule in catch for error in rule["ErrorEquals"]}
     for name in ("ClaimLost", "Superseded"):
@@ -231,13 +231,13 @@ def test_the_hook_that_terraform_makes_is_the_one_that_the_functions_know(contra
     assert f'LifecycleHookName    = ["{contract["lifecycle_hook"]}"]' in hooks
 
 
-def test_what_eventbridge_tells_has_the_fields_of_every_notification(contract):
+def test_the_notification_of_a_rule_has_the_fields_of_every_notification(contract):
     text = (ROOT / "terraform" / "notifications.tf").read_text()
     template = re.search(r"jsonencode\(\{\n(      schema .*?)\n    \}\)", text, re.DOTALL)
     assert re.findall(r"^ +(\w+) +=", template[1], re.MULTILINE) == contract["notification"]
 
 
-def test_what_a_rotation_tells_has_the_fields_of_every_notification(contract):
+def test_the_notification_of_a_rotation_has_the_fields_of_every_notification(contract):
     states = dict(all_states(definition_of("rotate-nodes")))
     assert list(states["DescribeFailure"]["Assign"]["notification"]) == contract["notification"]
 

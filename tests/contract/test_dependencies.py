@@ -1,4 +1,4 @@
-"""Who may depend on what: the table of the crates, and why tests compile nothing twice."""
+"""The allowed dependencies: the table of the crates, and the features that keep tests from compiling a crate twice."""
 
 import json
 import re
@@ -13,9 +13,10 @@ from prepare import LAMBDAS, ROOT
 
 #: Crates that reach the world outside, and those that such crates are made of.
 IO = ("aws-", "hyper", "k8s-openapi", "kube", "lambda_runtime", "rustls", "tokio")
-#: What only tests may link: what answers from a script, and what spoils good input.
+#: The crates that only tests may link: scripted services and bad input.
 SCRIPTED = {"bad-input", "scripted-aws", "scripted-kube"}
-#: What Lambda calls with a function's role, from outside of its VPC: for its log, and for events that it could not handle.
+#: The services that Lambda calls with a function's role from outside its VPC: for its log, and for events that it could not
+#: handle.
 CALLED_BY_LAMBDA = {"logs", "sqs"}
 
 STEP = {"eks-auth", "kube", "lambda", "kubernetes", "recycle", "tokio"}
@@ -24,7 +25,7 @@ STEP_OF_THE_INSTANCE = STEP | {"aws-config", "ec2"}
 
 
 class Row(NamedTuple):
-    """A crate, what it may depend on among the workspace's and the I/O crates, and why."""
+    """A crate, its allowed dependencies among the crates of the workspace and those for I/O, and the reason."""
 
     crate: str
     allowed: set[str]
@@ -70,7 +71,7 @@ TABLE = [
     Row("check-pods", STEP_OF_THE_GROUP, "polled for hours: EC2 is asked at the ends only, the group at each look"),
     Row("evict-pods", STEP, "pods are all that it touches"),
     Row("detach-terminate", STEP_OF_THE_INSTANCE, "ends the instance, and takes its Node away"),
-    Row("restore-node", STEP_OF_THE_INSTANCE, "puts Node, instance and group back"),
+    Row("restore-node", STEP_OF_THE_INSTANCE, "restores Node, instance and group"),
     Row(
         "select-nodes",
         STEP_OF_THE_INSTANCE | {"aws-sdk-sfn"},
@@ -94,10 +95,10 @@ TABLE = [
         "tests' AWS, below the SDK's clients: it links none of them",
     ),
     Row("scripted-kube", {"kube"}, "tests' API server, below kube's client"),
-    Row("bad-input", {"tokio"}, "tests' bad input: it knows no reader and none of our types; tokio does the work of a case"),
+    Row("bad-input", {"tokio"}, "tests' bad input: it knows no reader and no type of recycle-eks; tokio does the work of a case"),
 ]
-#: What the command line asks of crates that it shares with functions, which are built without it (package.py): credentials as the
-#: AWS CLI takes them, Ctrl-C, the time of day.
+#: The features that only the command line needs of crates that it shares with functions (package.py builds those without them):
+#: credentials as in the AWS CLI, Ctrl-C, the time of day.
 FEATURES = {
     ("recycle-eks", "aws-config"): ["credentials-process", "sso"],
     ("recycle-eks", "jiff"): ["std"],
@@ -132,7 +133,7 @@ def dependencies(package: dict[str, Any], *, of_tests: bool) -> set[str]:
 
 
 def linked(crate: str) -> dict[str, str]:
-    """Every crate that ends in this one, tests aside, with its features."""
+    """Returns every crate that this one links, without tests, with its features."""
     return tree("--package", crate, "--edges", "no-dev")
 
 

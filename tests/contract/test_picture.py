@@ -1,4 +1,4 @@
-"""The picture of the state machine is what the definition says, and leaves nothing out."""
+"""The picture of the state machine follows the definition and is complete."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from picture import BEGIN, END, PAGE, Machine, Step, draw, list_tasks, steps, tells_people, with_pictures
+from picture import BEGIN, END, PAGE, Machine, Step, draw, list_tasks, publishes, steps, with_pictures
 from prepare import ROOT, STEPS
 
 
@@ -34,8 +34,8 @@ def test_every_state_that_can_be_stayed_in_is_drawn(definition):
     drawn = {step.name for step in steps(definition)}
     states = Machine(definition).states
     of_no_duration = {name for name, state in states.items() if state["Type"] in ("Choice", "Pass", "Parallel")}
-    telling = {name for name, state in states.items() if tells_people(state)}
-    assert drawn == set(states) - of_no_duration - telling - {"UnknownVerdict"}
+    publishing = {name for name, state in states.items() if publishes(state)}
+    assert drawn == set(states) - of_no_duration - publishing - {"UnknownVerdict"}
 
 
 def test_each_of_those_states_is_in_one_box(definition):
@@ -51,8 +51,8 @@ def test_every_link_of_the_picture_leads_to_a_file():
     assert [link for link in links if not (PAGE.parent / link).is_file()] == []
 
 
-def test_the_main_way_goes_through_the_first_rule_of_each_choice(definition):
-    assert Machine(definition).main_way() == [
+def test_the_main_path_goes_through_the_first_rule_of_each_choice(definition):
+    assert Machine(definition).main_path() == [
         "ClaimNode", "StandbyNode", "TaintNode", "CheckPods", "DetachTerminate", "NodeRecycled",
     ]  # fmt: skip
 
@@ -66,13 +66,13 @@ def test_a_detour_stands_below_the_step_that_it_leaves(definition):
     ]  # fmt: skip
 
 
-def test_what_an_error_leads_to_comes_last(definition):
+def test_states_after_errors_come_last(definition):
     assert [step.name for step in steps(definition)][-7:] == [
         "ClaimLost", "Superseded", "RestoreNode", "LeftInStandby", "WaitForRestore", "NodeKept", "NotRestored",
     ]  # fmt: skip
 
 
-def test_choices_behind_each_other_become_one_labelled_way():
+def test_consecutive_choices_become_one_labelled_edge():
     choosing = machine(
         Look={"Type": "Task", "Next": "First"},
         First={"Type": "Choice", "Choices": [{"Condition": "{% $a = 'far' %}", "Next": "Second"}], "Default": "Stop"},
@@ -83,21 +83,24 @@ def test_choices_behind_each_other_become_one_labelled_way():
     assert Machine(choosing).ways_from("Look") == [("far, up or down", "Go"), ("far, otherwise", "Look"), ("otherwise", "Stop")]
 
 
-def test_telling_people_is_no_step_of_its_own():
+def test_publishing_is_not_a_step_of_its_own():
     publish = {"Type": "Task", "Resource": "arn:aws:states:::aws-sdk:sns:publish"}
-    rules = [{"Condition": "{% $exists($a.tell) %}", "Next": "TellFirst"}, {"Condition": "{% $a = 'done' %}", "Next": "TellLast"}]
-    telling = machine(
+    rules = [
+        {"Condition": "{% $exists($a.notification) %}", "Next": "NotifyFirst"},
+        {"Condition": "{% $a = 'done' %}", "Next": "NotifyLast"},
+    ]
+    publishing = machine(
         Look={"Type": "Task", "Next": "Done"},
         Done={"Type": "Choice", "Choices": rules, "Default": "Look"},
-        TellFirst={**publish, "Next": "Done"},
-        TellLast={**publish, "Next": "End"},
+        NotifyFirst={**publish, "Next": "Done"},
+        NotifyLast={**publish, "Next": "End"},
         End={"Type": "Succeed"},
     )
-    assert Machine(telling).ways_from("Look") == [("done", "End"), ("otherwise", "Look")]
-    assert [step.name for step in steps(telling)] == ["Look", "End"]
+    assert Machine(publishing).ways_from("Look") == [("done", "End"), ("otherwise", "Look")]
+    assert [step.name for step in steps(publishing)] == ["Look", "End"]
 
 
-#: A Map in a Map, and a way on behind them.
+#: A Map in a Map, and a path behind them.
 ROTATION = {
     "Comment": "Recycles nodes.",
     **machine(
@@ -125,7 +128,7 @@ ROTATION = {
 }
 
 
-def test_the_main_way_goes_through_a_map_and_on_behind_it():
+def test_the_main_path_goes_through_a_map_and_continues_behind_it():
     assert steps(ROTATION) == [
         Step("Select", "task", 0),
         Step("MayStart", "task", 0),
@@ -136,7 +139,7 @@ def test_the_main_way_goes_through_a_map_and_on_behind_it():
     ]
 
 
-def test_what_is_in_a_map_is_drawn_in_it_and_errors_lead_out_of_it():
+def test_the_states_of_a_map_are_drawn_in_it_and_errors_lead_out_of_it():
     assert (
         list(draw(ROTATION))
         == """\
@@ -170,8 +173,8 @@ def test_a_link_goes_to_a_crate_where_there_is_one():
 
 def test_a_failure_is_drawn_unless_something_around_it_catches_it():
     branch = machine(Begin={"Type": "Pass", "Next": "Broken"}, Broken={"Type": "Fail"})
-    catch = [{"ErrorEquals": ["States.ALL"], "Next": "Mend"}]
+    catch = [{"ErrorEquals": ["States.ALL"], "Next": "Repair"}]
     around = {"Type": "Parallel", "Branches": [branch], "End": True}
-    mend = {"Type": "Task", "End": True}
+    repair = {"Type": "Task", "End": True}
     assert [step.name for step in steps(machine(Around=around))] == ["Broken"]
-    assert [step.name for step in steps(machine(Around={**around, "Catch": catch}, Mend=mend))] == ["Mend"]
+    assert [step.name for step in steps(machine(Around={**around, "Catch": catch}, Repair=repair))] == ["Repair"]

@@ -39,7 +39,7 @@ def test_structs_have_few_fields():
     assert found == {}
 
 
-def test_what_goes_upwards_is_named_with_both_files():
+def test_an_upward_import_is_named_with_both_files():
     low, high = "crates/recycle/src/base/text.rs", "crates/recycle/src/drain/survey.rs"
     house = House("crates/recycle/src", HOUSES["crates/recycle/src"].layers, {low: "", high: ""}, {Import(low, high)})
     assert house.upward() == [f"{low} imports {high}: base is not above drain"]
@@ -51,7 +51,7 @@ def test_files_that_import_each_other_are_a_circle():
     assert House("crates/recycle/src", [["drain"]], {one: "", other: ""}, both).circles() == [[one, other]]
 
 
-def test_what_code_imports_is_found_however_it_is_written_and_what_a_comment_links_to_is_none():
+def test_every_form_of_import_is_found_and_a_link_in_a_comment_is_not_an_import():
     code = """
 //! See [`crate::plan::dry_run`].
 use crate::base::{

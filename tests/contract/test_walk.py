@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from contract.scripts import LOOPS, OTHER, TELL, TOPIC, Script, Topic, Walk, follow, rendered
+from contract.scripts import LOOPS, NOTIFICATION, OTHER, TOPIC, Script, Topic, Walk, follow, rendered
 from world.stepfunctions.in_memory import FunctionFailed
 from world.stepfunctions.state_errors import StateError
 
@@ -27,7 +27,7 @@ def test_straight_through():
     assert end.output == {"outcome": "recycled", "reason": "detach-terminate says recycled", "counts": {}, "names": {}}
 
 
-def test_the_ways_in_after_and_hook_go_straight_to_the_taint():
+def test_the_after_path_and_the_hook_path_go_straight_to_the_taint():
     end = walk(claim_node=["taint"])
     assert "StandbyNode" not in end.path and end.path.index("TaintNode") == end.path.index("NodeClaimed") + 1
     assert end.output["outcome"] == "recycled"
@@ -73,13 +73,13 @@ def test_a_lost_claim_touches_nothing_more():
 
 
 @pytest.mark.parametrize("answers", [{"claim_node": ["wait", SUPERSEDED]}, {"check_pods": [SUPERSEDED]}])
-def test_whom_a_more_urgent_execution_takes_the_node_from_ends_succeeded_and_touches_nothing_more(answers):
+def test_an_execution_that_a_more_urgent_one_supersedes_ends_succeeded_and_touches_nothing_more(answers):
     end = walk(**answers)
     assert end.path[-1] == "Superseded" and "RestoreNode" not in end.path
     assert (end.status, end.output) == ("SUCCEEDED", {"outcome": "superseded", "reason": "another execution's"})
 
 
-def test_claim_node_is_told_what_it_had_answered_before_the_wait_and_nothing_else():
+def test_claim_node_gets_only_its_answer_from_before_the_wait():
     script = Script(claim_node=["ask_owner", "wait", "standby"])
     follow(script, rendered())
     first, asked, waited = script.requests[:3]
@@ -105,7 +105,7 @@ def test_a_heartbeat_that_is_refused_leads_back_to_the_pods_and_never_to_a_resto
     }  # fmt: skip
 
 
-def test_what_is_unavailable_is_tried_again():
+def test_an_unavailable_service_is_retried():
     busy = FunctionFailed("ServiceUnavailable", "busy")
     end = walk(taint_node=[busy, busy, "check_pods"])
     assert end.output["outcome"] == "recycled"
@@ -122,11 +122,17 @@ def test_a_restore_goes_twice_round_its_loop_and_ends_under_the_first_errors_nam
     assert so_far[0] == {} and [each["verdict"] for each in so_far[1:]] == ["wait", "wait"]
 
 
-#: how an execution goes -> where it is told of, and where it goes on
-TELLING = {
-    "start": ({"claim_node": [{"verdict": "taint", "notification": TELL, "run": {}}]}, ["NotifyStart", "NodeClaimed", "TaintNode"]),
+#: the course of an execution -> its answers, and the states from the notification on
+NOTIFIED = {
+    "start": (
+        {"claim_node": [{"verdict": "taint", "notification": NOTIFICATION, "run": {}}]},
+        ["NotifyStart", "NodeClaimed", "TaintNode"],
+    ),
     "blockage": (
-        {"check_pods": [{"verdict": "evict", "wait_seconds": 30, "notification": TELL, "run": {}}, "dispose"], "evict_pods": ["wait"]},
+        {
+            "check_pods": [{"verdict": "evict", "wait_seconds": 30, "notification": NOTIFICATION, "run": {}}, "dispose"],
+            "evict_pods": ["wait"],
+        },
         ["NotifyBlocked", "PodsGone", "EvictPods", "WaitForPods"],
     ),
     "end": ({}, ["NotifyEnd", "NodeRecycled"]),
@@ -135,15 +141,15 @@ TELLING = {
 }
 
 
-@pytest.mark.parametrize(("answers", "states"), TELLING.values(), ids=TELLING)
+@pytest.mark.parametrize(("answers", "states"), NOTIFIED.values(), ids=NOTIFIED)
 @pytest.mark.parametrize("refuse", [False, True])
-def test_people_are_told_and_a_topic_that_refuses_changes_nothing(answers, states, refuse):
+def test_a_notification_is_published_and_a_topic_that_refuses_changes_nothing(answers, states, refuse):
     topic = Topic(refuse)
     end = follow(Script(**answers), rendered(), topic)
     assert any(end.path[at : at + len(states)] == states for at in range(len(end.path)))
     assert end.path == walk(**answers).path
-    telling = [name for name in end.path if name.startswith("Tell")]
-    assert len(topic.published) == (0 if refuse else len(telling))
+    notifying = [name for name in end.path if name.startswith("Notify")]
+    assert len(topic.published) == (0 if refuse else len(notifying))
 
 
 def test_a_message_is_json_for_machines_and_lines_of_text_for_people():
@@ -151,9 +157,9 @@ def test_a_message_is_json_for_machines_and_lines_of_text_for_people():
     follow(Script(), rendered(), topic)
     (told,) = topic.published
     message = json.loads(told["Message"])
-    assert json.loads(message["default"]) == TELL
+    assert json.loads(message["default"]) == NOTIFICATION
     assert message["email"] == "recycle-eks: a node\nit is so\nLook:\nkubectl get nodes"
-    assert (told["TopicArn"], told["Subject"], told["MessageStructure"]) == (TOPIC, TELL["subject"], "json")
+    assert (told["TopicArn"], told["Subject"], told["MessageStructure"]) == (TOPIC, NOTIFICATION["subject"], "json")
     of = {name: attribute["StringValue"] for name, attribute in told["MessageAttributes"].items()}
     assert of == {"severity": "info", "event": "finished", "group": "workers", "cluster": "world"}
 
@@ -164,7 +170,7 @@ def test_a_node_that_stays_in_standby_gives_the_execution_its_name():
     assert (end.status, end.error, end.cause) == ("FAILED", "LeftInStandby", "restore-node says left_in_standby")
 
 
-def test_a_restore_that_fails_tells_both_errors():
+def test_a_restore_that_fails_reports_both_errors():
     failed = {
         "taint_node": [FunctionFailed("ServiceRefused", "first")],
         "restore_node": [FunctionFailed("InternalError", "second")],
@@ -172,7 +178,7 @@ def test_a_restore_that_fails_tells_both_errors():
     end = walk(**failed)
     assert end.path[-1] == "NotRestored" and end.error == "ServiceRefused"
     assert "first" in end.cause and "second" in end.cause
-    assert end.cause.endswith("the next sweep sees to it, and recycle-eks status shows how it is.")
+    assert end.cause.endswith("The next sweep tries to restore it. Run recycle-eks status to see its state.")
 
 
 def test_two_errors_that_are_longer_than_a_cause_may_be_are_both_there():

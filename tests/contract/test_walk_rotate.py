@@ -50,7 +50,7 @@ class Walked:
         script = Script(select_nodes=list(answers), **others)
         functions.update({name: lambda request, name=name: script.answer(name, request) for name in STEPS})
         self.engine = Engine(clock, machines, functions, NoServices())
-        started = "nobody" if without_machine else machines.put("recycle-node", ends_as(*ends, output=output))
+        started = "no machine" if without_machine else machines.put("recycle-node", ends_as(*ends, output=output))
         definition = json.loads(json.dumps(rendered("rotate-nodes")).replace(LIVE, started))
         for name in there:
             self.engine.start_execution(started, json.dumps({"another": "input"}), name)
@@ -79,7 +79,7 @@ def test_nothing_selected_is_nothing_started():
     assert walked.execution.output == {"outcome": "nothing_selected", "reason": "others' instances"}
 
 
-def test_what_a_repeated_event_has_started_before_is_started():
+def test_an_execution_that_a_repeated_event_has_started_counts_as_started():
     walked = Walked(selected(NODE), there=(f"alarm-{NODE}-12345678",))
     assert walked.path[-1] == "Started" and len(walked.inputs) == 1
 
@@ -99,14 +99,14 @@ START = {"verdict": "start", "reason": "it may", "start": {"name": f"manual-{NOD
 
 
 def wait(before: int = 0, seconds: int = 30) -> dict[str, Any]:
-    """To be told by a node that has waited so long."""
+    """Returns the answer for a node that has waited so long."""
     then = {"waited": before + seconds, "waits_for": "paused", "waited_for_it": before + seconds}
     return {"verdict": "wait", "reason": "not yet", "wait_seconds": seconds, "after_wait": then}
 
 
 PAUSE = {"verdict": "pause", "reason": "wait_between_nodes", "wait_seconds": 600}
 MARKED, UNMARKED = {"verdict": "marked"}, {"verdict": "unmarked"}
-#: In a group's own execution, up to the node and from it on.
+#: The states of a group's own execution before the node and after it.
 BEFORE, AFTER = ["BeginGroup", "SelectNodesOfGroup", "NodesOfGroupSelected", "MarkNodes", "EachNodeOfGroup", "StartWaiting"], [
     "NodeDone", "UnmarkNodes", "GroupDone", "GroupRotated",
 ]  # fmt: skip
@@ -142,21 +142,21 @@ def test_a_node_of_a_group_is_marked_started_waited_for_and_unmarked():
     ]
 
 
-def test_a_node_asks_again_as_often_as_it_is_told_to_and_says_how_long_it_has_waited():
+def test_a_node_is_checked_again_after_each_wait_and_its_waiting_time_is_counted():
     walked, _ = of_group(wait(), wait(30), START)
     loop = ["MayStart", "NodeMayStart", "WaitToStart"]
     assert walked.groups == [[*BEFORE, *loop, *loop, "MayStart", "NodeMayStart", "RecycleNodeOfGroup", "NodeEnded", *AFTER]]
     asked = [request["waiting_node"] for request in walked.script.requests if "waiting_node" in request]
-    assert [turn["waited"] for turn in asked] == [0, 30, 60]
-    assert [(turn.get("waits_for"), turn["waited_for_it"]) for turn in asked] == [(None, 0), ("paused", 30), ("paused", 60)]
-    assert {(turn["instance_id"], turn["index"], turn["attempt"]) for turn in asked} == {(NODE, 0, 1)}
+    assert [node["waited"] for node in asked] == [0, 30, 60]
+    assert [(node.get("waits_for"), node["waited_for_it"]) for node in asked] == [(None, 0), ("paused", 30), ("paused", 60)]
+    assert {(node["instance_id"], node["index"], node["attempt"]) for node in asked} == {(NODE, 0, 1)}
 
 
-def test_what_lies_between_two_nodes_is_no_waiting_for_others():
+def test_the_pause_between_two_nodes_does_not_count_as_waiting():
     walked, _ = of_group(PAUSE, wait(), START)
     assert walked.groups[0].count("PauseBeforeNode") == 1
     asked = [request["waiting_node"] for request in walked.script.requests if "waiting_node" in request]
-    assert [turn["waited"] for turn in asked] == [0, 0, 30]
+    assert [node["waited"] for node in asked] == [0, 0, 30]
 
 
 def test_a_node_that_fails_asks_whether_it_is_tried_again_and_from_when_on_it_pauses():
@@ -185,21 +185,21 @@ def test_a_duplicate_has_not_been_recycled_and_fails_the_rotation_with_its_reaso
 
 
 @pytest.mark.parametrize("outcome", ["already_gone", "released", "superseded", "planned"])
-def test_a_node_that_is_leaving_by_other_ways_is_left(outcome):
+def test_a_node_with_another_outcome_is_no_failure(outcome):
     walked, group = of_group(START, output={"outcome": outcome, "reason": "so it is"})
     assert walked.path[-1] == "Rotated"
     assert (group["recycled"], group["left"], group["why"], group["failed"]) == (0, 1, [outcome], [])
 
 
-def test_what_is_left_is_no_failure():
+def test_a_skipped_node_is_not_a_failure():
     walked, group = of_group(ended("left", "is Standby"))
     assert walked.path[-1] == "Rotated" and (group["left"], group["why"]) == (1, ["is Standby"])
 
 
 def test_an_execution_that_is_there_already_is_asked_about():
     walked, group = of_group(START, ended("left", "its execution had already ended"), there=(f"manual-{NODE}-12345678",))
-    turns = [request["waiting_node"] for request in walked.script.requests if "waiting_node" in request]
-    assert [turn.get("exists") for turn in turns] == [None, True] and group["left"] == 1
+    nodes = [request["waiting_node"] for request in walked.script.requests if "waiting_node" in request]
+    assert [node.get("exists") for node in nodes] == [None, True] and group["left"] == 1
 
 
 def test_a_group_of_which_nothing_is_left_is_not_marked():
@@ -243,19 +243,19 @@ def test_a_function_that_fails_for_one_node_is_a_failure_of_it():
     ("answer", "error"),
     [(FunctionFailed("InvalidInput", "no"), "InvalidInput"), ({"verdict": "dance"}, "InternalError")],
 )
-def test_what_cannot_be_selected_ends_by_name(answer, error):
+def test_a_selection_that_fails_ends_with_the_errors_name(answer, error):
     walked = Walked(answer)
     assert (walked.execution.status, walked.execution.error) == ("FAILED", error)
 
 
-def test_what_could_not_be_started_fails_the_rotation_after_all_others():
+def test_a_node_that_could_not_be_started_fails_the_rotation_after_all_others():
     walked = Walked(selected(NODE, OTHER), without_machine=True)
     assert walked.execution.error == "RotationFailed"
     assert NODE in walked.execution.cause and OTHER in walked.execution.cause
-    assert walked.path.count("NodeNotBegun") == 2
+    assert walked.path.count("NodeNotStarted") == 2
 
 
-def test_what_four_hundred_nodes_could_not_be_begun_for_is_cut_to_what_a_cause_may_hold():
+def test_the_failures_of_four_hundred_nodes_are_cut_to_the_size_of_a_cause():
     nodes = [f"i-0fedcba9876543{number:03}" for number in range(400)]
     walked = Walked(selected(*nodes), without_machine=True)
     assert walked.execution.error == "RotationFailed", walked.execution.cause
@@ -280,20 +280,20 @@ class Patience:
             return GROUPS
         if request["select"] == "group":
             return {**OF_GROUP, "nodes": self.nodes, "at_once": self.at_once}
-        turn = request["waiting_node"]
-        if turn["waited"] < DAY:
-            return wait(turn["waited"], max(30, turn["waited"] // 2))
-        if turn["attempt"] > self.retries + 1:
+        node = request["waiting_node"]
+        if node["waited"] < DAY:
+            return wait(node["waited"], max(30, node["waited"] // 2))
+        if node["attempt"] > self.retries + 1:
             return ended("failed", "x" * 240)
-        if (this := (turn["instance_id"], turn["attempt"])) not in self.paused:
+        if (this := (node["instance_id"], node["attempt"])) not in self.paused:
             self.paused.add(this)
             return PAUSE
-        return {**START, "start": {"name": f"{turn['instance_id']}-{turn['attempt']}-fails"}}
+        return {**START, "start": {"name": f"{node['instance_id']}-{node['attempt']}-fails"}}
 
 
 @pytest.mark.parametrize(("nodes", "retries"), [(90, 0), (43, 10)])
-def test_the_worst_group_leaves_room_in_its_history_and_says_little(nodes, retries):
-    """How many nodes these are, crates/recycle/src/rotation/terms.rs says."""
+def test_the_worst_group_leaves_room_in_its_history_and_has_a_short_output(nodes, retries):
+    """crates/recycle/src/rotation/terms.rs has these limits of nodes."""
     clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
     functions.update(
         {

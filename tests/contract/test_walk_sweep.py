@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from contract.scripts import HOOK, INPUT, LIVE, OTHER, TELL, Script, Topic, Walk, answered, follow, rendered
+from contract.scripts import HOOK, INPUT, LIVE, NOTIFICATION, OTHER, Script, Topic, Walk, answered, follow, rendered
 from world.stepfunctions.in_memory import FunctionFailed
 from world.stepfunctions.state_errors import StateError
 
@@ -36,7 +36,7 @@ def walk(services: Services | None = None, **answers: list[Any]) -> tuple[Walk, 
     return follow(script, rendered("sweep"), services or Services()), script
 
 
-def test_what_is_restore_is_told_once():
+def test_a_restored_node_is_reported_once():
     services = Services()
     end, _ = walk(services)
     assert end.path == [
@@ -45,7 +45,7 @@ def test_what_is_restore_is_told_once():
     ]  # fmt: skip
     assert end.output == {"nodes": [{"restored": NODE}]}
     (told,) = services.published
-    assert json.loads(json.loads(told["Message"])["default"]) == TELL
+    assert json.loads(json.loads(told["Message"])["default"]) == NOTIFICATION
 
 
 def test_nothing_selected_is_nothing_done():
@@ -62,13 +62,13 @@ def test_the_marks_of_rotations_that_have_ended_go_first_all_at_once(answer):
 
 
 @pytest.mark.parametrize("verdict", ["kept", "left_in_standby"])
-def test_what_is_a_persons_from_now_on_is_told(verdict):
+def test_a_node_that_needs_an_operator_is_reported(verdict):
     services = Services()
     assert walk(services, restore_node=[verdict])[0].status == "SUCCEEDED"
     assert len(services.published) == 1
 
 
-def test_what_somebody_works_on_is_not_told():
+def test_a_node_with_a_running_execution_is_not_reported():
     services = Services()
     end, _ = walk(services, restore_node=["untouched"])
     assert "NothingToRestore" in end.path and not services.published
@@ -91,7 +91,7 @@ def test_twice_round_each_loop(answers, states):
 
 @pytest.mark.parametrize("refusal", [None, "Sfn.ExecutionAlreadyExistsException"])
 @pytest.mark.parametrize("more", [{"hook": HOOK}, {}], ids=["held by our hook", "asked for by a taint"])
-def test_what_is_to_be_begun_is_started_and_nobody_is_told(refusal, more):
+def test_a_node_without_an_execution_is_started_without_a_notification(refusal, more):
     services = Services(start=refusal)
     start = {"name": "a-name", "instance_id": NODE, **more}
     end, _ = walk(services, restore_node=[{"verdict": "start", "start": start}])
@@ -106,7 +106,7 @@ def test_an_execution_that_cannot_be_started_fails_the_sweep():
     assert end.error == "SweepFailed" and NODE in end.cause
 
 
-def test_what_step_functions_says_of_an_owner_is_passed_on():
+def test_the_status_of_the_claims_owner_is_passed_on():
     asked = ["ask_owner", "untouched"]
     _, script = walk(restore_node=asked)
     assert script.requests[1]["owner"] == {}
@@ -123,7 +123,7 @@ def test_what_step_functions_says_of_an_owner_is_passed_on():
         ({"restore_node": ["dance"]}, "unknown verdict: dance"),
     ],
 )
-def test_what_could_not_be_mended_fails_the_sweep_after_all_others(answers, cause):
+def test_a_node_that_could_not_be_restored_fails_the_sweep_after_all_others(answers, cause):
     nodes = [{"verdict": "each_node", "nodes": [NODE, "i-0fedcba9876543210"]}]
     answers["restore_node"].append("restored")
     services = Services()
@@ -132,7 +132,7 @@ def test_what_could_not_be_mended_fails_the_sweep_after_all_others(answers, caus
     assert len(services.published) == 1
 
 
-def test_what_forty_nodes_fail_with_is_cut_to_what_a_cause_may_hold():
+def test_the_failures_of_forty_nodes_are_cut_to_the_size_of_a_cause():
     nodes = [f"i-0fedcba98765432{number:02}" for number in range(40)]
     failures = [FunctionFailed("ServiceRefused", "no " * 400)] * len(nodes)
     end, _ = walk(select_nodes=[{"verdict": "each_node", "nodes": nodes}], restore_node=failures)
@@ -140,12 +140,12 @@ def test_what_forty_nodes_fail_with_is_cut_to_what_a_cause_may_hold():
     assert nodes[0] in end.cause and len(end.cause) == 30_000
 
 
-def test_a_topic_that_refuses_fails_the_sweep_with_what_was_to_be_told():
+def test_a_topic_that_refuses_fails_the_sweep_with_the_unsent_notification():
     end, _ = walk(Services(refuse=True))
     assert end.error == "SweepFailed" and "restore-node says restored" in end.cause
 
 
-def test_a_claim_that_somebody_took_meanwhile_is_left_alone():
+def test_a_claim_that_another_execution_has_taken_is_left_alone():
     end, _ = walk(restore_node=[FunctionFailed("ClaimLost", "theirs")])
     assert "NothingToRestore" in end.path and end.status == "SUCCEEDED"
 

@@ -1,4 +1,4 @@
-"""Runs a day of two groups' life on the local world, and writes what people are shown of it."""
+"""Runs two days of two groups' life on the local world, and writes the dashboard and the messages."""
 
 import sys
 

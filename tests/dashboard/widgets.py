@@ -1,7 +1,7 @@
-"""The widgets of a dashboard's body as lines of values: what CloudWatch would show of these measurements.
+"""The widgets of a dashboard's body as lines of values, as CloudWatch would show these measurements.
 
 Metrics are those of the body: `[namespace, name, dimension, value, …, {options}]`, or a search `SEARCH('{"namespace",dimensions}
-terms', 'statistic', period)` as the CloudWatch user guide, "Using search expressions in graphs", has it. Nothing else is known.
+terms', 'statistic', period)` (CloudWatch user guide, "Using search expressions in graphs"). Nothing else is supported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Widget:
-    """A graph, where it stands on the dashboard's grid of 24 columns."""
+    """A graph, with its position on the dashboard's grid of 24 columns."""
 
     title: str
     x: int

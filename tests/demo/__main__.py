@@ -36,17 +36,17 @@ from world.scenario.executions import Execution
 from world.scenario.groups import Group
 from world.world import World
 
-#: Real seconds between two looks of the command line, and in which a picture has settled.
+#: Real seconds between two updates of the command line, and until a picture has settled.
 LOOK, SETTLED = 0.1, 1.0
-#: Looks of the command line until a picture is taken.
+#: Updates of the command line until a picture is taken.
 LOOKS = 30
-#: Of a picture's terminal.
+#: The size of a picture's terminal.
 COLUMNS, ROWS = 120, 40
 
 
 @dataclass(frozen=True)
 class Show:
-    """What is shown."""
+    """A demo: its commands and its picture."""
 
     machine: str
     groups: list[Group]
@@ -55,7 +55,7 @@ class Show:
     pictured_at: str
     """The moment of its picture, since it began."""
     arguments: str
-    """Those of `make demo` that show it."""
+    """The arguments of `make demo` that show it."""
 
 
 def main() -> int:
@@ -82,14 +82,14 @@ def main() -> int:
         print("\nstopped; nothing is left running")
         return 130
     print(f"\nThe demo took {time.monotonic() - began:.0f} s.")
-    # Whoever tries other fields may want to see a failure.
+    # With other fields a failure may be intended.
     return 0 if arguments.fields else code
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    stories = "\n".join(f"  {name:9}{cluster.story}" for name, cluster in CLUSTERS.items())
+    clusters = "\n".join(f"  {name:9}{cluster.description}" for name, cluster in CLUSTERS.items())
     parser = argparse.ArgumentParser(
-        "make demo", description=__doc__, epilog=f"clusters:\n{stories}", formatter_class=argparse.RawDescriptionHelpFormatter
+        "make demo", description=__doc__, epilog=f"clusters:\n{clusters}", formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("fields", nargs="*", metavar="FIELD=VALUE", type=field, help="a field of the execution's input")
     parser.add_argument("--cluster", choices=CLUSTERS, default="tidy", help="which ready-made cluster (default: tidy)")
@@ -117,7 +117,7 @@ def field(text: str) -> tuple[str, Any]:
 
 
 def deploy(world: World, by_terraform: bool) -> Terraform | None:
-    """By making Terraform's recorded calls again where that does; else by Terraform, which is returned."""
+    """Repeats Terraform's recorded calls if that is enough. Otherwise runs Terraform, and returns it."""
     stage("An AWS account and a Kubernetes cluster on this machine, and recycle-eks deployed into them")
     if not by_terraform:
         world.start()
@@ -159,7 +159,7 @@ def node(world: World, cli: Cli, pace: Pace, arguments: argparse.Namespace) -> S
     workers = cluster.build(world)
     name = workers.nodes[0].name
     given = [name, *flags({"label_selector": "app=training", **dict(arguments.fields)})]
-    print(f"\nOn {name}: {cluster.story}.")
+    print(f"\nOn {name}: {cluster.description}.")
     if not arguments.picture:
         stage(spelt(["plan", *given]))
         with watched(cli, ["plan", *given], arguments.plain) as process:
@@ -187,10 +187,10 @@ def spelt(command: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def watched(cli: Cli, command: Sequence[str], plain: bool) -> Iterator[subprocess.Popen[bytes]]:
-    """The real command line, whose terminal is ours."""
+    """Runs the real command line in the terminal of the demo."""
     sys.stdout.flush()
     called = [str(BINARY), *command]
-    # Its output is no terminal then.
+    # Then its output is not a terminal.
     called = ["bash", "-o", "pipefail", "-c", '"$@" | cat', "bash", *called] if plain else called
     with subprocess.Popen(called, env=cli.environment()) as process:
         try:
@@ -202,7 +202,7 @@ def watched(cli: Cli, command: Sequence[str], plain: bool) -> Iterator[subproces
 
 
 def take_picture(world: World, cli: Cli, pace: Pace, shown: Show, file: Path) -> None:
-    """Of a real terminal's screen, at a moment of virtual time, at which the clock stands."""
+    """Takes a picture of a real terminal's screen at a moment of virtual time, while the clock stands still."""
     terminal = cli.opens(*shown.command, columns=COLUMNS, rows=ROWS)
     pace.stands_still(lambda: bool(world.executions(shown.machine)) or not terminal.is_under_way)
     for _ in range(LOOKS):
@@ -214,7 +214,7 @@ def take_picture(world: World, cli: Cli, pace: Pace, shown: Show, file: Path) ->
 
 
 def settled(look: Callable[[], str]) -> str:
-    """What there is to see when it does not change any more."""
+    """Returns the screen when it no longer changes."""
     before = ""
     while (seen := look()) != before:
         before = seen
@@ -240,7 +240,7 @@ def clock_face(seconds: float) -> str:
 
 
 def stand(world: World, terraform: Terraform) -> None:
-    """Until Ctrl-C. Time goes on only while an execution runs."""
+    """Runs until Ctrl-C. Time passes only while an execution runs."""
     alias = world.deployment.outputs["state_machine_alias_arn"]
     settings = {**world.environment(), "TF_CLI_CONFIG_FILE": terraform.environment["TF_CLI_CONFIG_FILE"]}
     (terraform.folder / "terraform.tfvars.json").write_text(json.dumps(variables()))

@@ -1,4 +1,4 @@
-"""The ready-made clusters: a group of three nodes, and what runs on the oldest; and a fleet for a rotation."""
+"""The ready-made clusters: a group of three nodes with pods on the oldest, and a fleet for a rotation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from world.world import World
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster to recycle a node of. In all of them `label_selector=app=training` waits for a Job."""
+    """A cluster with a node to recycle. In all of them `label_selector=app=training` waits for a Job."""
 
-    story: str
+    description: str
     build: Callable[[World], Group]
 
 
 def tidy(world: World) -> Group:
-    """What most nodes are like."""
+    """A typical node."""
     workers = world.group("workers", size=3, minimum=2, maximum=4)
     node = workers.nodes[0]
     world.at("20h", node.job("training", labels={"app": "training"}).finishes)
@@ -28,7 +28,7 @@ def tidy(world: World) -> Group:
 
 
 def budgets(world: World) -> Group:
-    """One budget never has room, until somebody helps; a StatefulSet goes one by one."""
+    """One budget allows no eviction until its Deployment is scaled up. A StatefulSet is evicted pod by pod."""
     workers = world.group("workers", size=3, minimum=2, maximum=4)
     node = workers.nodes[0]
     world.at("3h", node.job("training", labels={"app": "training"}).finishes)
@@ -41,7 +41,7 @@ def budgets(world: World) -> Group:
 
 
 def full(world: World) -> Group:
-    """No room for one node more: Standby is what makes it."""
+    """The group has no room for one more node. Standby makes the room."""
     workers = world.group("workers", size=3, minimum=3, maximum=3)
     node = workers.nodes[0]
     world.at("6h", node.job("training", labels={"app": "training"}).finishes)
@@ -66,11 +66,11 @@ CLUSTERS = {
     "tidy": Cluster("a Job that needs 20 hours, and a web server whose budget lets one pod go at a time", tidy),
     "budgets": Cluster(
         "a Job that needs 3 hours, a database whose pods go one by one, and a lonely pod whose budget never lets it go: "
-        "after 2 hours a person gives it company",
+        "after 2 hours an operator adds a second pod",
         budgets,
     ),
     "full": Cluster(
-        "a Job that needs 6 hours, a web server, and a pod that nobody controls, which a person deletes after 7 hours; "
+        "a Job that needs 6 hours, a web server, and a pod without a controller, which an operator deletes after 7 hours; "
         "the group is at its maximum size",
         full,
     ),

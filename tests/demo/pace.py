@@ -1,4 +1,4 @@
-"""How fast virtual time goes, so that the eye follows: it stands at what happens; where nothing does, it goes ever faster."""
+"""The speed of virtual time for a viewer: it stops at each event, and becomes faster while nothing happens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST, LONGEST, GROWTH = 5.0, 1200.0, 1.25
 
 
 class Pace:
-    """Lets time pass for command lines that somebody watches."""
+    """Lets time pass for command lines that a person watches."""
 
     def __init__(self, world: World, cli: Cli) -> None:
         self._world, self._cli = world, cli
@@ -26,14 +26,14 @@ class Pace:
         self._states: dict[str, tuple[int, frozenset[str]]] = {}
 
     def stands_still(self, is_over: Callable[[], bool]) -> None:
-        """No time passes until that is so; what needs none goes on."""
+        """Waits until the condition holds, without passing virtual time."""
         while not is_over():
             self._world.clock.run(limit=self._world.clock.elapsed())
             self._cli.tells_time()
             time.sleep(RESTS)
 
     def goes_on(self, is_over: Callable[[], bool]) -> None:
-        """Until that is so."""
+        """Lets time pass until the condition holds."""
         stretch = FIRST
         while not is_over():
             if self._lets_pass(stretch):
@@ -44,11 +44,11 @@ class Pace:
                 time.sleep(RESTS)
 
     def _lets_pass(self, seconds: float) -> bool:
-        """Whether something has happened meanwhile: the clock stands there."""
+        """Lets time pass, and checks whether something has happened. If so, the clock stops there."""
         clock = self._world.clock
         end = clock.elapsed() + seconds
         try:
-            clock.run(until=self._has_news, limit=end)
+            clock.run(until=self._has_changed, limit=end)
             return True
         except (LimitReached, Deadlock):
             clock.run(limit=end)
@@ -56,12 +56,12 @@ class Pace:
         finally:
             self._cli.tells_time()
 
-    def _has_news(self) -> bool:
-        before, self._seen = self._seen, self._look()
+    def _has_changed(self) -> bool:
+        before, self._seen = self._seen, self._read()
         return self._seen != before
 
-    def _look(self) -> Any:
-        """What a person would call news: states entered for the first time, ends, members, pods and where they are."""
+    def _read(self) -> Any:
+        """Reads the facts that a viewer notices: states entered for the first time, ends, members, pods and their nodes."""
         executions = [(execution.status, self._entered_by(execution)) for execution in self._world.executions()]
         members = [group.states for group in self._world.groups.values()]
         pods = {
@@ -75,7 +75,7 @@ class Pace:
         return executions, members, pods
 
     def _entered_by(self, execution: Execution) -> frozenset[str]:
-        """The states; only what came since the last look is read, as there are thousands of looks."""
+        """Returns the states. Reads only the events since the last check, because there are thousands of checks."""
         events = self._world.engine.execution(execution.arn).events
         read, states = self._states.get(execution.arn, (0, frozenset()))
         new = {event["stateEnteredEventDetails"]["name"] for event in events[read:] if "stateEnteredEventDetails" in event}

@@ -30,7 +30,7 @@ LAYOUT = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="htt
 
 
 def save(screen: str, title: str, arguments: str, columns: int, file: Path) -> None:
-    """Of a screen with its escapes; the title is the command, and the arguments are those of `make demo` for this picture."""
+    """Draws a screen with its escapes. The title is the command, and the arguments are those of `make demo` for this picture."""
     with open("/dev/null", "w") as nowhere:
         console = Console(record=True, width=columns, file=nowhere, force_terminal=True, color_system="truecolor")
         console.print(Text.from_ansi(screen.rstrip("\n")))

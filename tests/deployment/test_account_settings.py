@@ -65,7 +65,7 @@ def world() -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def planned(world) -> list[Resource]:
-    """Every resource of a plan with all that can be asked for."""
+    """Returns every resource of a plan with all options."""
     subnets = [subnet["SubnetId"] for subnet in world.aws.client("ec2").describe_subnets()["Subnets"]]
     module = {
         "source": "../",
@@ -104,7 +104,7 @@ def test_a_setting_reaches_everything_that_can_have_it(planned, setting):
     assert with_setting(planned, setting), "or it is called otherwise by now"
 
 
-def test_what_has_a_setting_otherwise_or_not_at_all_is_found():
+def test_a_missing_or_different_setting_is_found():
     queue = {"address": "one", "type": "aws_sqs_queue", "values": {"tags": {"team": "others"}, "kms_master_key_id": None}}
     function = {"address": "two", "type": "aws_lambda_function", "values": {"kms_key_arn": None, "tracing_config": []}}
     assert without_setting([queue, function], "tags") == {"one.tags"}

@@ -1,4 +1,4 @@
-"""The module is applied anew while an execution drains: what runs ends on the code that it began with."""
+"""The module is applied again during a drain: running executions keep the code that they started with."""
 
 import re
 import shutil

@@ -29,7 +29,7 @@ def subnets(world: World) -> list[str]:
 
 
 def make_node_group(world: World) -> dict[str, object]:
-    """As EKS makes one: with an Auto Scaling group whose name only EKS says."""
+    """Creates a node group as EKS does, with an Auto Scaling group whose name only EKS returns."""
     made = world.aws.client("eks").create_nodegroup(
         clusterName=CLUSTER, nodegroupName="batch", subnets=subnets(world), nodeRole="arn:aws:iam::123456789012:role/nodes"
     )

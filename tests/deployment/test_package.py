@@ -53,7 +53,7 @@ def test_the_same_binary_gives_the_same_bytes_whenever_and_wherever_it_was_built
     assert bootstrap.external_attr >> 16 == 0o755
 
 
-def test_a_binary_that_needs_a_loader_is_told_from_a_static_one(tmp_path):
+def test_a_binary_that_needs_a_loader_is_distinguished_from_a_static_one(tmp_path):
     assert package.needs_a_loader(DEBUG / package.CLI)
     source, static = tmp_path / "source.c", tmp_path / "static"
     source.write_text("void _start(void) { for (;;); }")
@@ -113,7 +113,7 @@ def test_the_module_deploys_from_s3_and_refuses_packages_of_another_version(worl
 
     one_function = ['-target=module.recycle_eks.aws_lambda_function.this["taint-node"]', "-auto-approve", "-no-color"]
     put_version("0.0.1\n")
-    with pytest.raises(TerraformFailed, match=r"are of version\s+0.0.1, this module is"):
+    with pytest.raises(TerraformFailed, match=r"have\s+version\s+0.0.1,\s+but\s+this\s+module"):
         terraform.run("apply", *one_function)
     put_version(f"{version()}\n")
     terraform.run("apply", *one_function)

@@ -52,7 +52,7 @@ def test_the_role_of_every_step_may_enter_the_cluster_and_no_other(world, applie
     assert all(groups == ["recycle-eks"] for _, _, groups in entries)
 
 
-def test_a_failed_execution_is_told_to_the_topic(world, applied):
+def test_a_failed_execution_is_published_to_the_topic(world, applied):
     world.finish_deployment()
     world.recycle({"instance_id": "nonsense"}).finishes()
     world.clock.run(limit=world.clock.elapsed() + 60)
@@ -101,9 +101,7 @@ def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(world, applie
 
 
 def test_a_rotation_that_makes_no_sense_is_refused_by_the_apply(world, applied, workers):
-    with pytest.raises(
-        TerraformFailed, match="outdated needs launch_template, ami, kubelet, older_than, launched_before or all"
-    ):
+    with pytest.raises(TerraformFailed, match="outdated needs launch_template, ami, kubelet, older_than, launched_before or all"):
         applied.apply(**with_value("3", launch_template=False))
     # The provider takes a refused change for made.
     assert applied.plan_is_empty(**with_value("3", launch_template=False))
@@ -130,7 +128,7 @@ def test_the_access_entry_of_a_role_that_was_created_again_is_created_again(worl
     iam.delete_role_policy(RoleName=role, PolicyName="taint-node")
     iam.delete_role(RoleName=role)
     assert arn not in {principal for principal, _, _ in world.eks.access_entries()}
-    # As somebody else does who keeps to the name: to Terraform it is the same role.
+    # Another tool creates a role of the same name. For Terraform it is the same role.
     iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
     assert arn not in {principal for principal, _, _ in world.eks.access_entries()}
 
@@ -147,7 +145,7 @@ def test_destroy_describes_the_nodes_and_leaves_nothing(world, applied, hooked_g
     rotations = len(world.executions("rotate-nodes"))
     said = applied.destroy(**variables())
     assert len(world.executions("rotate-nodes")) == rotations
-    assert "(local-exec): Executions that still run stop here, and nobody puts their nodes back" in said
+    assert "(local-exec): Executions that still run stop here, and their nodes are not restored" in said
     assert said.index("(local-exec)") < said.index('aws_lambda_function.this["restore-node"]: Destroying')
     assert world.aws.client("lambda").list_functions()["Functions"] == []
     assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []

@@ -1,11 +1,11 @@
-"""The pages of the documentation as tests read them: links, blocks of commands, and what commands print against what a page says.
+"""The pages of the documentation as tests read them: links, blocks of commands, and the output of commands against the page.
 
-A block ```` ```sh ```` is run; a block ```` ```text ```` right below it is what it prints. `…` stands for what was left out. What
-differs from run to run (ids, times, ages, the random ends of pods' names) may differ; spaces between columns do not count. A line
+A block ```` ```sh ```` is run; a block ```` ```text ```` right below it is its output. `…` stands for omitted text. Values that
+change from run to run (ids, times, ages, the random ends of pods' names) may differ; spaces between columns do not count. A line
 
     <!-- local world: until 20h -->
 
-lets time pass, or does what else the test of the page has under that name.
+lets time pass, or runs the action that the test of the page has under that name.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from world.process.processes import run_to_its_end
 LEFT_OUT = "…"
 
 _STEP = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$|^<!-- local world: (?P<action>.+?) -->$", re.DOTALL | re.MULTILINE)
-#: What differs from run to run, and what it is taken for.
+#: The values that differ from run to run, and their replacements.
 _DIFFERENT_EACH_TIME = [
     (r"\x1b\[[0-9;]*m", ""),
     (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<uuid>"),
-    # How the command line names what it starts.
+    # The names of executions that the command line starts.
     (r"\brecycle-eks-\d{19}-\d+\b", "<name>"),
     (r"\bi-[0-9a-f]{17}\b", "<instance>"),
     (r"\bip-\d+-\d+-\d+-\d+\b", "<host>"),
     (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)", "<time>"),
-    # As the command line writes times, and how long it has watched.
+    # Times and durations as the command line writes them.
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\dZ", "<time>"),
     (r"\b\d+:\d\d:\d\d\b", "<clock>"),
-    # kubectl says <invalid> of a virtual time, which the machine's clock has yet to reach.
+    # kubectl prints <invalid> for a virtual time that is in the future of the machine's clock.
     (r"(?<![\w.-])(\d+[dhms])+(?![\w.-])|<invalid>", "<age>"),
     # The alphabet of Kubernetes' random names has no vowels.
     (r"(-[bcdf0-9]{8,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "-<random>"),
@@ -55,7 +55,7 @@ class Block:
     text: str
     action: str | None
     follows_directly: bool
-    """Nothing but blank lines between the block before and this one."""
+    """Whether only blank lines separate this block from the one before."""
 
     def __str__(self) -> str:
         return f"{self.page.name}:{self.line}"
@@ -86,7 +86,7 @@ def sections(page: Path) -> dict[str, str]:
 
 
 def anchor(heading: str) -> str:
-    """Of a heading: lower case, punctuation gone, spaces are hyphens."""
+    """Returns the anchor of a heading: lower case, no punctuation, hyphens for spaces."""
     plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
     return re.sub(r"[^\w\- ]", "", plain.lower()).strip().replace(" ", "-")
 
@@ -99,7 +99,7 @@ def masked(text: str) -> str:
 
 
 def says(documented: str, printed: str) -> bool:
-    """Whether that is what was printed, but for what the page leaves out."""
+    """Checks that the page shows the output, except for omitted parts."""
     parts = [part.strip() for part in masked(documented).split(LEFT_OUT)]
     rest = masked(printed)
     if len(parts) == 1:
@@ -120,15 +120,15 @@ def assert_says(block: Block, printed: str) -> None:
 
 
 class Shell:
-    """Where a page's commands run, one block after the other: variables and the folder stay."""
+    """Runs the commands of a page, one block after the other. Variables and the folder remain."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        """In a folder, with the AWS CLI and kubectl of the local world, and what else the environment says. Files of its own are
-        beside the folder."""
+        """Runs in a folder, with the AWS CLI and kubectl of the local world, and the given environment. Its own files are beside
+        the folder."""
         places = [install_python(Path(__file__).with_name("aws-cli-requirements.txt"), "aws-cli").parent, kube_binaries.find()]
         folder.mkdir(exist_ok=True)
         config = folder.with_name("aws-config")
-        # As version 2 writes times.
+        # The time format of version 2.
         config.write_text("[default]\ncli_timestamp_format = iso8601\n")
         self._after = folder.with_name("environment")
         self._environment = {
@@ -141,7 +141,7 @@ class Shell:
         }
 
     def run(self, script: str) -> str:
-        """What it printed, on either stream. A command that fails ends it."""
+        """Returns the output on both streams. A failing command ends the block."""
         command = ["bash", "-a", "-e", "-o", "pipefail", "-c", f"{script}\nenv -0 > '{self._after}'"]
         folder = Path(self._environment["PWD"])
         done = run_to_its_end(command, folder, environment=self._environment, stderr=subprocess.STDOUT)
@@ -152,8 +152,8 @@ class Shell:
 
 
 def tell(page: Path, shell: Shell, actions: Mapping[str, Callable[[str], str | None]]) -> None:
-    """Runs every command of a page, in order, and holds the page to what they print. An action is found by its first word; what
-    it returns is what the block below it says."""
+    """Runs every command of a page, in order, and compares the output with the page. The first word of an action selects it, and
+    its result is the content of the block below it."""
     different = []
     for block, below in with_output(page):
         if block.action is not None:
@@ -167,7 +167,7 @@ def tell(page: Path, shell: Shell, actions: Mapping[str, Callable[[str], str | N
 
 
 def with_output(page: Path) -> Iterator[tuple[Block, Block | None]]:
-    """Every command and action of a page, with the block that says what it prints."""
+    """Returns every command and action of a page, with the block of its output."""
     all_blocks = blocks(page)
     for index, block in enumerate(all_blocks):
         if block.language == "sh" or block.action is not None:

@@ -1,4 +1,4 @@
-"""docs/dashboard.svg and docs/messages.md are what people are shown of a run on the local world."""
+"""docs/dashboard.svg and docs/messages.md show a run on the local world."""
 
 import re
 
@@ -47,8 +47,8 @@ def test_every_kind_of_message_is_shown(shown):
 
 def test_a_line_has_one_value_for_each_period():
     values = [measured(0, "Restores", 1), measured(899, "Restores", 2), measured(900, "Restores", 4), measured(0, "Other", 9)]
-    (widget,) = read_widgets(body(["recycle-eks", "Restores", "cluster", "world", {"label": "put back"}]), values)
-    assert widget.lines == [Line("put back", [(0, 3), (900, 4)])]
+    (widget,) = read_widgets(body(["recycle-eks", "Restores", "cluster", "world", {"label": "restored"}]), values)
+    assert widget.lines == [Line("restored", [(0, 3), (900, 4)])]
 
 
 def test_a_search_finds_the_metrics_with_exactly_these_dimensions():

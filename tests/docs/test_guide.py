@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "guide.md"
 
 
 class Watched(Shell):
-    """A shell in which command lines watch what time brings: `pace` virtual seconds between two of their looks, for one block."""
+    """A shell in which command lines watch the world: `pace` virtual seconds between two of their updates, for one block."""
 
     def __init__(self, cli, folder, environment):
         super().__init__(folder, {**cli.environment(), **environment})
@@ -48,7 +48,7 @@ def part(world, cli, tmp_path):
 
 @pytest.fixture
 def subscribed(world):
-    """Somebody listens, and the sweep has run: nothing is missing."""
+    """The topic has a subscriber, and the sweep has run, so nothing is missing."""
     topics = world.aws.client("sns")
     queue = f"arn:{PARTITION}:sqs:{REGION}:{ACCOUNT}:recycle-eks-dead-letters"
     topic = world.deployment.outputs["notification_topic_arn"]

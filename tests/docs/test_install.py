@@ -52,7 +52,7 @@ def lay_out(folder: Path) -> Path:
 
 
 def terraform_settings(folder: Path) -> dict[str, str]:
-    """Of its command line: no look for newer versions, and the provider from a mirror on this machine if there is one."""
+    """The configuration of Terraform: no check for newer versions, and the provider from a local mirror if there is one."""
     mirror = find_mirror()
     installation = f'provider_installation {{\n  filesystem_mirror {{\n    path = "{mirror}"\n  }}\n}}\n' if mirror else ""
     file = folder / "terraform.rc"

@@ -1,4 +1,4 @@
-"""docs/kept-instances.md: its commands bring back, and end, what was stopped or detached."""
+"""docs/kept-instances.md: its commands restore or terminate stopped and detached instances."""
 
 import re
 
@@ -8,8 +8,8 @@ from prepare import ROOT
 PAGE = ROOT / "docs" / "kept-instances.md"
 
 
-class Story:
-    """What happens between the commands."""
+class KeptInstances:
+    """The actions between the commands."""
 
     def __init__(self, world, folder) -> None:
         self.world = world
@@ -51,12 +51,12 @@ class Story:
 
 
 def test_the_commands_of_the_page_do_what_it_says(world, tmp_path):
-    story = Story(world, tmp_path / "here")
+    kept = KeptInstances(world, tmp_path / "here")
     actions = {
-        "found": story.found,
-        "wait": story.wait,
-        "is": story.check,
-        "stop": lambda _: story.keep("stop"),
-        "detach": lambda _: story.keep("detach"),
+        "found": kept.found,
+        "wait": kept.wait,
+        "is": kept.check,
+        "stop": lambda _: kept.keep("stop"),
+        "detach": lambda _: kept.keep("detach"),
     }
-    tell(PAGE, story.shell, actions)
+    tell(PAGE, kept.shell, actions)

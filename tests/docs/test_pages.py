@@ -1,4 +1,4 @@
-"""What can be said of the documentation without running it: links lead somewhere, names are names."""
+"""Checks of the documentation that run nothing: links lead somewhere, names exist."""
 
 import json
 import re
@@ -11,8 +11,8 @@ from prepare import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "tests" / "README.md"]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
-TROUBLES = ROOT / "docs" / "troubleshooting.md"
-#: Where the texts are that a person may meet: errors, refusals, and what Terraform says.
+TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
+#: The sources of texts that a user may see: errors, refusals, and messages of Terraform.
 SOURCES = [*ROOT.glob("crates/**/src/**/*.rs"), *ROOT.glob("terraform/*.tf")]
 
 
@@ -21,7 +21,7 @@ def name(page: Path) -> str:
 
 
 def links(page: Path) -> list[str]:
-    """Where the page's links lead within the repository."""
+    """Returns the targets of the page's links within the repository."""
     without_code = re.sub(r"`[^`\n]*`(?!\])", "", prose(page))
     targets = re.findall(r"\]\(([^)\s]+)\)", without_code)
     return [target for target in targets if not re.match(r"[a-z]+:", target)]
@@ -49,16 +49,16 @@ def test_every_make_target_exists(page):
 def test_every_error_has_a_section():
     contract = json.loads((ROOT / "tests" / "contract" / "contract.json").read_text())
     failures = [name for name in contract["failures"] if name.lower() not in contract["outcomes"]]
-    missing = [failure for failure in failures if anchor(failure) not in sections(TROUBLES)]
+    missing = [failure for failure in failures if anchor(failure) not in sections(TROUBLESHOOTING)]
     assert missing == []
 
 
-def test_every_text_in_the_tables_of_troubles_is_one_of_ours():
+def test_every_text_in_the_tables_of_errors_is_in_the_sources():
     source = "\n".join(file.read_text() for file in SOURCES)
     # A string of Rust goes on in the next line after a backslash; quotes within a string have one, too.
     source = re.sub(r"\\\n\s*", "", source).replace('\\"', '"').replace("\\`", "`")
     source = re.sub(r"\s+", " ", source)
-    phrases = [phrase for cell in first_cells(TROUBLES) for phrase in re.findall(r"`([^`]+)`", cell)]
+    phrases = [phrase for cell in first_cells(TROUBLESHOOTING) for phrase in re.findall(r"`([^`]+)`", cell)]
     unknown = [phrase for phrase in phrases for part in phrase.split(LEFT_OUT) if part.strip() and part.strip() not in source]
     assert len(phrases) > 20
     assert unknown == []

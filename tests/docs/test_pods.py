@@ -1,4 +1,4 @@
-"""docs/pods.md: what it says of each kind of workload, and its commands."""
+"""docs/pods.md: its statements on each kind of workload, and its commands."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def node(workers):
 
 
 def asked_to_go(world) -> set[str]:
-    """The pods, by the beginning of their names, whose eviction was asked for."""
+    """Returns the evicted pods, by the start of their names."""
     return {call.parameters["name"].split("-")[0] for call in world.calls("kubernetes:POST pods/eviction")}
 
 
@@ -54,7 +54,7 @@ def test_each_kind_is_classed_as_the_page_says(world, node):
     assert classes["evictable"] == ["database", "misspelt", "scratch", "tolerant", "undisturbed"]
 
 
-def test_a_job_that_nobody_selected_starts_again_elsewhere_if_that_is_asked_for(world, node):
+def test_a_job_that_is_not_selected_starts_again_elsewhere_if_the_input_says_so(world, node):
     before = node.job("unselected")
 
     end = world.recycle(node, evict="others_and_jobs").finishes()
@@ -97,7 +97,7 @@ def test_a_budget_that_never_lets_go_keeps_its_pod_and_no_other(world, node):
     assert [pod.node_name for pod in single.running_pods()] == [node.name]
 
 
-def test_a_bare_pod_is_waited_for_even_if_nothing_is_evicted_until_somebody_gives_it_up(world, node):
+def test_a_bare_pod_is_awaited_without_eviction_until_it_is_deleted(world, node):
     debug = node.bare_pod("debug")
     world.at("15m", lambda: debug.annotate(**{"recycle-eks/drain": "evict"}))
     execution = world.recycle(node, evict="none")
@@ -131,12 +131,12 @@ def test_a_pod_stuck_in_terminating_holds_the_node_and_one_that_only_a_finalizer
     assert f"finds 1 pod (default/{stuck.name}) stuck" in end.cause
 
 
-def test_who_tolerates_the_taint_and_comes_later_is_asked_to_go_when_nothing_else_holds_the_node(world, node):
+def test_a_later_pod_that_tolerates_the_taint_is_evicted_when_nothing_else_holds_the_node(world, node):
     train = node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
     world.run("10m")
     late = node.job("late", tolerations=EVERYTHING)
-    # It asks for an hour: more than it is given.
+    # The pod requests an hour, more than the limit.
     stays = node.job("stays", tolerations=EVERYTHING, grace=3600, ignores_sigterm=True)
     world.at("20m", train.finishes)
     world.run("19m")
@@ -153,7 +153,7 @@ def test_who_tolerates_the_taint_and_comes_later_is_asked_to_go_when_nothing_els
     assert [stays.name in told["reason"] for told in world.told if told["event"] == "finished"] == [True]
 
 
-def test_who_tolerates_the_taint_and_comes_later_is_waited_for_if_it_is_selected(world, node):
+def test_a_later_pod_that_tolerates_the_taint_is_awaited_if_it_is_selected(world, node):
     train = node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
     world.run("10m")

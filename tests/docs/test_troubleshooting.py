@@ -59,7 +59,7 @@ def test_a_member_is_protected(world, node):
     assert world.writes() == []
 
 
-def test_another_node_of_the_group_has_the_turn_for_a_day(world, node, job):
+def test_another_node_of_the_group_is_admitted_for_a_day(world, node, job):
     (quote,) = quoted("QueueTimedOut")
     stopped = world.recycle(node, evict="others_and_jobs")
     world.run("1m")

@@ -1,4 +1,4 @@
-"""docs/cost.md: what is counted there. With `-s` it prints the table."""
+"""docs/cost.md: its figures. With `-s` the test prints the table."""
 
 from prepare import ROOT
 
@@ -8,7 +8,7 @@ TASKS = ["ClaimNode", "StandbyNode", "TaintNode", "CheckPods", "EvictPods", "Det
 
 
 def count(world, job_ends: str) -> dict[str, int]:
-    """What one recycle takes, with a job that ends so late."""
+    """Returns the calls of one recycle, with a job that ends so late."""
     world.reset()
     node = world.group("workers", size=3, minimum=2, maximum=4).nodes[0]
     job = node.job("training", labels={"app": "training"})

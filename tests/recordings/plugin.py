@@ -1,7 +1,7 @@
-"""Writes what the functions of each scenario were asked, what they called and what they answered: one file per test.
+"""Writes the requests, calls and answers of the functions of each scenario to one file per test.
 
-Two recordings of the same code are the same bytes: what the API server draws is masked, and what happened at the same virtual
-moment is sorted.
+Two recordings of the same code are the same bytes: random values of the API server are masked, and entries of the same virtual
+moment are sorted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MASKS = [
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
     # The end of a name that the API server or a controller draws; apimachinery/pkg/util/rand has the letters.
     (re.compile(r"(?<=[a-z0-9]-)[bcdfghjklmnpqrstvwxz2456789]{5}\b"), "<drawn>"),
-    # Digests of what controls evicted pods, whose uids are drawn.
+    # Digests of the controllers of evicted pods, whose uids are random.
     (re.compile(r'(?<=evicted": ")[0-9a-f]{8}( [0-9a-f]{8})*(?=")'), "<digests>"),
     # A name that was cut within its drawn end.
     (re.compile(r"-[a-z0-9]{1,4}(\\u2026|…)"), "-<cut>"),
@@ -43,7 +43,7 @@ MASKS = [
 
 
 class Recorder:
-    """Of one test."""
+    """The recording of one test."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -64,7 +64,7 @@ class Recorder:
             self._blocks.append((round(self._world.clock.elapsed()), "\n".join(lines)))
 
     def text(self) -> str:
-        """Everything, and what the state machines called by themselves."""
+        """Returns all entries, with the calls of the state machines themselves."""
         machines = [call for call in self._world.aws.calls if call.access_key.startswith("step-functions")]
         told = [(round(call.at), f"state machine\n  called   {line_of(call)}") for call in machines]
         return "".join(f"{block}\n" for _, block in sorted([*self._blocks, *told]))
@@ -94,7 +94,7 @@ def without_drawn(value: Any) -> Any:
 
 
 def without_order(values: list[Any]) -> list[Any]:
-    """Sorted, where what orders them is drawn."""
+    """Sorts lists whose order is random."""
     if all(isinstance(each, str) for each in values) and any(masked(each) != each for each in values):
         return sorted(map(masked, values))
     return values

@@ -2,8 +2,8 @@
 
     make scale ARGS="[--groups N] [--nodes N] [--at-once N] [--max-parallel N] [--json FILE] [--markdown FILE]"
 
-Shows how far it is, then a table: how long it took beside the least that it could take, which of AWS's quotas it came how near
-to, what grew how large, what it costs. Ends with 1 if anything is not as it should be.
+Shows the progress, then tables: the time and the least possible time, the use of AWS's quotas, the sizes, the cost. Ends with 1
+if there is a failure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from scale.figures import dump
-from scale.report import lines, markdown, troubles
+from scale.report import failures_of, lines, markdown
 from scale.rotation import FULL, Plan, measure
 from world.world import World
 
@@ -47,9 +47,9 @@ def main() -> int:
         given.json.write_text(dump(figures))
     if given.markdown:
         given.markdown.write_text(markdown(figures))
-    for trouble in troubles(figures):
-        print(f"NOT AS IT SHOULD BE: {trouble}")
-    return 1 if troubles(figures) else 0
+    for failure in failures_of(figures):
+        print(f"FAILED: {failure}")
+    return 1 if failures_of(figures) else 0
 
 
 def read_arguments() -> argparse.Namespace:

@@ -1,17 +1,17 @@
-"""How long a rotation must take at least, whoever steers it.
+"""The least time of a rotation, whatever controls it.
 
-Known are, from executions that ran alone in the same world, each node's own times: `turn`, how long it holds one of its group's
-turns (from its start until it is replaced and has nothing left to evict), and `alone`, its start to its end. Given are the
-order of the nodes, `at_once` (no more executions of the group than that), `max_parallel_per_group` (no more turns), and the
-canary: nobody else begins before the first node has its replacement.
+Executions that ran alone in the same world give each node's own times: `slot` is the time for which it holds one of its group's
+parallel slots (from its start until it is replaced and has nothing left to evict), and `alone` is the time from its start to its
+end. The order of the nodes is given, and so are `at_once` (the limit of executions in the group), `max_parallel_per_group` (the
+limit of slots), and the canary: no other node starts before the first node has its replacement.
 
-Begin each node, in order, as early as these allow. No schedule with this order ends earlier: taken in order, whoever begins a
-node later than it could never frees a place or a turn sooner (the sorted list of the moments at which places get free is, node
-by node, at least as late), so neither the next node nor the end comes sooner. Groups do not know of each other: the fleet's
-bound is that of its slowest group.
+Start each node, in order, as early as these limits allow. No schedule with this order ends earlier. A node that starts later than
+it could never frees a place or a slot sooner (the sorted list of the times at which places become free is, node by node, at least
+as late), so neither the next node nor the end comes sooner. Groups are independent: the fleet's bound is that of its slowest
+group.
 
-What is above it is the rotation's own doing: looks that come later than what they wait for, turns that are noticed late, the
-steps between two nodes. Each node's own looks are in its own times.
+The rotation itself causes any time above the bound: checks that come later than the event they wait for, slots that are noticed
+late, the steps between two nodes. Each node's own checks are part of its own times.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OwnTimes:
-    """Of a node that is recycled alone, in seconds."""
+    """The times of a node that is recycled alone, in seconds."""
 
     replaced: float
-    """Until its replacement is accepted."""
-    turn: float
-    """Until it hands its turn on."""
+    """The time until its replacement is accepted."""
+    slot: float
+    """The time until it frees its slot."""
     alone: float
-    """Until its execution has ended."""
+    """The time until its execution has ended."""
 
 
 def least_makespan(nodes: Sequence[OwnTimes], at_once: int, max_parallel: int) -> float:
     """Seconds from the first node's start to the last one's end, in this order; 0 for no nodes."""
-    places, turns = [0.0] * at_once, [0.0] * max_parallel
+    places, slots = [0.0] * at_once, [0.0] * max_parallel
     canary = nodes[0].replaced if nodes else 0.0
     last = 0.0
     for position, node in enumerate(nodes):
         free = max(heapq.heappop(places), canary if position else 0.0)
-        begins = max(free, heapq.heappop(turns))
+        begins = max(free, heapq.heappop(slots))
         ends = begins + node.alone
-        heapq.heappush(turns, begins + node.turn)
+        heapq.heappush(slots, begins + node.slot)
         heapq.heappush(places, ends)
         last = max(last, ends)
     return last

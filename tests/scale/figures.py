@@ -1,4 +1,4 @@
-"""What a rotation of a fleet came to: how long it took, what it called, how large it grew, what it costs. Nothing runs here."""
+"""The figures of a rotation of a fleet: its time, its calls, its sizes, its cost. This module runs nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sizes:
 
     @property
     def limits(self) -> dict[str, tuple[int, int]]:
-        """By name: what was reached, what Step Functions allows."""
+        """Returns by name the value that was reached, and the limit of Step Functions."""
         return {
             "events in one history": (self.history_events, HISTORY_LIMIT),
             "bytes of one input, output or result": (self.payload_bytes, PAYLOAD_LIMIT),
@@ -42,7 +42,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Figures:
-    """Everything that is told of one rotation."""
+    """All figures of one rotation."""
 
     nodes: int
     groups: int
@@ -55,7 +55,7 @@ class Figures:
     transitions: int
     invocations: int
     requests: Mapping[str, int]
-    polls_per_node: float
+    checks_per_node: float
     events_per_node: float
     sizes: Sizes
     uses: list[Use]
@@ -65,12 +65,12 @@ class Figures:
 
     @property
     def ratio(self) -> float:
-        """How many times the least that it could be."""
+        """The ratio of the makespan to the least possible time."""
         return self.makespan / self.bound
 
     @property
     def dollars_per_node(self) -> float:
-        """Of recycle-eks itself, without the instances."""
+        """The cost of recycle-eks itself, without the instances."""
         lambdas = self.invocations * (REQUEST + SECONDS * GIGABYTES * GB_SECOND)
         return (self.transitions * TRANSITION + lambdas) / self.nodes
 
@@ -110,10 +110,10 @@ def _most_at_once(executions: list[EngineExecution]) -> int:
 
 
 def uses_of(world: World, executions: Iterable[EngineExecution]) -> list[Use]:
-    """Of each quota: the functions' and the state machines' calls, and what Step Functions does by itself."""
+    """Returns the use of each quota: calls of functions and state machines, and those of Step Functions itself."""
     moments: dict[str, list[float]] = defaultdict(list)
     for call in world.aws.calls:
-        # An execution is started by a call, by a state machine or by a rule: counted below, whoever it was.
+        # A call, a state machine or a rule starts an execution. All of them are counted below.
         if call.action != "states:StartExecution":
             moments[call.action].append(call.at)
     start = world.clock.start
@@ -143,7 +143,8 @@ def transitions_of(executions: Iterable[EngineExecution]) -> int:
 
 
 def functions_of(world: World) -> dict[str, dict[str, float]]:
-    """By function: invocations, milliseconds on this machine (median, longest), and the most memory that one had (MiB)."""
+    """Returns by function: invocations, milliseconds on this machine (median, longest), and the most memory that one had
+    (MiB)."""
     of = defaultdict(list)
     for sample in world.host.samples:
         of[sample.function].append(sample)

@@ -15,13 +15,13 @@ from world.scenario.groups import Node
 from world.world import World
 
 DRAINING = "recycle-eks/draining"
-#: What is waited for.
+#: The selector of the awaited pods.
 SELECTOR = "app=train"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What runs on a node: a Job that ends so many minutes after the taint, or without minutes a Deployment's pod."""
+    """The pods of a node: a Job that ends so many minutes after the taint, or without minutes a Deployment's pod."""
 
     name: str
     job_minutes: float | None
@@ -29,7 +29,7 @@ class Kind:
 
 DEPLOYMENT, SHORT_JOB, LONG_JOB = Kind("Deployment", None), Kind("Job of 20 minutes", 20), Kind("Job of 40 minutes", 40)
 KINDS = (DEPLOYMENT, SHORT_JOB, LONG_JOB)
-#: What runs on a group's nodes in turn. Every third node has a Job: a look at pods that are waited for is what takes real time.
+#: The workloads of a group's nodes, alternating. Not every node has a Job, because checks of awaited pods take most real time.
 MIXTURE = (SHORT_JOB, DEPLOYMENT, DEPLOYMENT, LONG_JOB, DEPLOYMENT, DEPLOYMENT)
 
 
@@ -40,7 +40,7 @@ class Fleet:
         """Launches everything, then gives every launch template another version: every node is outdated."""
         self.world = world
         self.kinds: dict[str, Kind] = {}
-        """By instance id."""
+        """The kinds of workload by instance id."""
         self._jobs: dict[str, tuple[Pod, float]] = {}
         zones = [f"eu-west-1{letter}" for letter in "abc"]
         self.groups = [
@@ -55,7 +55,7 @@ class Fleet:
 
     @property
     def nodes(self) -> list[Node]:
-        """Those that were there in the beginning."""
+        """The original nodes."""
         return [node for group in self.groups for node in group.nodes_seen.values() if node.instance_id in self.kinds]
 
     def _run(self, node: Node, kind: Kind) -> None:
@@ -68,7 +68,7 @@ class Fleet:
 
     @contextlib.contextmanager
     def jobs_end(self) -> Iterator[None]:
-        """Meanwhile each Job ends in its time, counted from when its node was tainted."""
+        """Ends each Job at its time after the taint of its node, for the duration of the block."""
         changes = self.world.kubernetes.state.changes()
 
         def look() -> None:

@@ -1,11 +1,11 @@
-"""AWS's published default quotas that a rotation could meet, and how near it came to them.
+"""AWS's published default quotas that a rotation could reach, and how near it came to them.
 
-A token bucket of a size and a refill rate refuses a call when it is empty. What is missing from a full bucket is a leaky
-bucket's level: each call adds one, time takes the rate away. A quota is held if the level never exceeds the size.
+A token bucket with a size and a refill rate refuses a call when it is empty. The tokens missing from a full bucket are the level
+of a leaky bucket: each call adds one, and time removes the rate. A quota is held if the level never exceeds the size.
 
-Calls take no virtual time here: whatever happens at one moment of virtual time is counted as one burst, so that the levels are
-the worst that could be, not what a real account would see spread over the seconds that functions take. The quotas are those of
-the three large regions (us-east-1, us-west-2, eu-west-1) where a page distinguishes; `SMALL_REGIONS` has the others.
+Calls take no virtual time here. All calls at one moment of virtual time count as one burst, so the levels are the worst case. In
+a real account the calls are spread over the seconds that functions take. The quotas are those of the three large regions
+(us-east-1, us-west-2, eu-west-1) where a page distinguishes; `SMALL_REGIONS` has the others.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Quota:
     refill: float
     source: str
     is_published: bool = True
-    """False where AWS does not say how large its bucket is: `size` and `refill` are a yardstick then (EC2's for reads), by which
-    nobody is judged."""
+    """False if AWS does not publish the size of its bucket. Then `size` and `refill` are only a comparison (EC2's for reads), and
+    exceeding them is no failure."""
 
     def draws(self, action: str) -> bool:
-        """Whether a call of this action, named as in a policy, takes from this bucket."""
+        """Checks whether a call of this action, named as in a policy, takes from this bucket."""
         return any(fnmatch.fnmatchcase(action, pattern) for pattern in self.actions)
 
 
@@ -50,7 +50,7 @@ QUOTAS = (
     # Functions take less than a second: so many invocations in a second need at most as many at once. The page says 1,000 at once
     # for an account in a region (new accounts have less), and `LAMBDA_SCALING` 1,000 more in each ten seconds for a function.
     Quota("Lambda concurrency", ("lambda:Invoke",), 1000, 1000, LAMBDA),
-    # Every Describe has a bucket of its own, if ids, filters or pages are asked for; ours always are.
+    # Every Describe with ids, filters or pages has its own bucket. All Describe calls of recycle-eks have them.
     Quota("EC2 DescribeInstances", ("ec2:DescribeInstances",), 100, 20, EC2),
     Quota("EC2 DescribeLaunchTemplateVersions", ("ec2:DescribeLaunchTemplateVersions",), 100, 20, EC2),
     Quota("EC2 DescribeImages", ("ec2:DescribeImages",), 100, 20, EC2),
@@ -75,7 +75,7 @@ SMALL_REGIONS = (
 
 @dataclass(frozen=True)
 class Use:
-    """What was drawn from a bucket: calls in all, the most in one virtual second, and the highest level of the leaky bucket."""
+    """The use of a bucket: calls in all, the most in one virtual second, and the highest level of the leaky bucket."""
 
     quota: Quota
     calls: int
@@ -84,12 +84,12 @@ class Use:
 
     @property
     def is_held(self) -> bool:
-        """Whether no call would have been refused."""
+        """Checks that no call would have been refused."""
         return self.level <= self.quota.size
 
 
 def use_of(quota: Quota, moments: Iterable[float]) -> Use:
-    """How calls at these moments (virtual seconds) fill the bucket."""
+    """Returns the levels of the bucket for calls at these moments (virtual seconds)."""
     ordered = sorted(moments)
     level = highest = 0.0
     most = first = 0

@@ -1,4 +1,4 @@
-"""Figures of a rotation as tables, and what is wrong with them."""
+"""Figures of a rotation as tables, and the failures in them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ LONGEST_RATIO = 1.05
 Row = Sequence[str]
 
 
-def troubles(figures: Figures) -> list[str]:
-    """What is not as it should be; empty if all is well."""
+def failures_of(figures: Figures) -> list[str]:
+    """Returns the failures; empty if there are none."""
     found = []
     if figures.outcome != "rotated" or figures.recycled != figures.nodes:
         found.append(f"{figures.recycled} of {figures.nodes} nodes were recycled; the rotation ended {figures.outcome}")
@@ -34,14 +34,14 @@ def sections(figures: Figures) -> list[tuple[str, list[Row]]]:
         ("nodes", f"{figures.recycled:,} of {figures.nodes:,} recycled, in {figures.groups} groups"),
         ("at once in a group", f"{figures.at_once}, {figures.max_parallel} of them replaced or emptied at a time"),
         ("makespan", duration(figures.makespan)),
-        ("the least that it could be", duration(figures.bound)),
+        ("the least possible", duration(figures.bound)),
         ("ratio", f"{figures.ratio:.3f}"),
-        ("polls a node", f"{figures.polls_per_node:.1f}"),
+        ("checks a node", f"{figures.checks_per_node:.1f}"),
         ("history events a node", f"{figures.events_per_node:.0f}"),
         ("real time", duration(figures.real_seconds)),
     ]
     own = [
-        (name, *(duration(seconds) for seconds in (times.replaced, times.turn, times.alone)))
+        (name, *(duration(seconds) for seconds in (times.replaced, times.slot, times.alone)))
         for name, times in figures.own_times.items()
     ]
     uses = [
@@ -70,7 +70,7 @@ def sections(figures: Figures) -> list[tuple[str, list[Row]]]:
     ]
     return [
         ("The rotation", [("", ""), *summary]),
-        ("Each kind of node alone", [("", "replaced after", "turn handed on after", "recycled after"), *own]),
+        ("Each kind of node alone", [("", "replaced after", "slot free after", "recycled after"), *own]),
         (
             "Quotas, as leaky buckets on virtual time",
             [("", "calls", "most in a second", "highest level", "bucket, refill"), *uses],
@@ -86,11 +86,11 @@ def _requests(figures: Figures, kubernetes: bool) -> int:
 
 
 def lines(figures: Figures) -> list[str]:
-    """To be read in a terminal."""
-    told = []
+    """Returns the tables for a terminal."""
+    text = []
     for heading, rows in sections(figures):
-        told += ["", heading, *_aligned(rows)]
-    return told
+        text += ["", heading, *_aligned(rows)]
+    return text
 
 
 def _aligned(rows: Sequence[Row]) -> list[str]:
@@ -104,26 +104,27 @@ def _aligned(rows: Sequence[Row]) -> list[str]:
 
 
 def markdown(figures: Figures) -> str:
-    """A page of its own."""
-    told = [_HEAD.format(nodes=figures.nodes, groups=figures.groups, each=figures.nodes // figures.groups)]
+    """Returns the tables as a page."""
+    text = [_HEAD.format(nodes=figures.nodes, groups=figures.groups, each=figures.nodes // figures.groups)]
     for heading, rows in sections(figures):
         columns, *body = rows
-        told += [f"## {heading}", "", _row(columns), f"|---|{'---:|' * (len(columns) - 1)}", *map(_row, body), ""]
-    return "\n".join(told)
+        text += [f"## {heading}", "", _row(columns), f"|---|{'---:|' * (len(columns) - 1)}", *map(_row, body), ""]
+    return "\n".join(text)
 
 
 _HEAD = """# A fleet of {nodes:,} nodes
 
-The result of one rotation of {nodes:,} nodes in {groups} groups on the local world: the real state machines and functions, a real
-Kubernetes control plane, AWS emulated, time virtual. Written by
+The figures of one rotation of {nodes:,} nodes in {groups} groups on the local world: the real state machines and functions, a
+real Kubernetes control plane, AWS emulated, time virtual. Written by
 
 ```
 make scale ARGS="--groups {groups} --nodes {each} --markdown docs/scale.md"
 ```
 
-On the nodes of a group run, in turn, a Job of 20 minutes, two pods of Deployments, a Job of 40 minutes, two pods of Deployments;
-Jobs are waited for. The least that it could be is computed from what each kind of node takes alone (`tests/scale/bound.py`).
-Calls take no virtual time, so that all of one moment are one burst; `tests/scale/quotas.py` says which page has which quota.
+The nodes of a group run, alternating, a Job of 20 minutes, two pods of Deployments, a Job of 40 minutes, two pods of Deployments.
+The executions wait for the Jobs. The least possible time is computed from the times of each kind of node alone
+(`tests/scale/bound.py`). Calls take no virtual time, so all calls of one moment are one burst. `tests/scale/quotas.py` names the
+source of each quota.
 """
 
 

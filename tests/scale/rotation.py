@@ -15,17 +15,17 @@ from world.scenario.groups import Node
 from world.stepfunctions.executions import Execution as EngineExecution
 from world.world import World
 
-#: Between two looks at how far it is, in virtual seconds.
+#: Virtual seconds between two checks of the progress.
 LOOK = 60
 #: A rotation that takes longer than this has hung: virtual seconds.
 PATIENCE = 14 * 86_400
 Tell = Callable[[str, int, int], None]
-"""What is going on, how far, of how much."""
+"""Called with the name of a step, its progress and its total."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How large the fleet is, and how it is rotated."""
+    """The size of the fleet, and the terms of the rotation."""
 
     groups: int
     nodes_each: int
@@ -33,17 +33,18 @@ class Plan:
     max_parallel: int = 1
     """The module's max_parallel_per_group."""
     alone: int = 4
-    """So many nodes of each kind are recycled alone before: the first wait is spread by the instance's id, over half a minute."""
+    """The number of nodes of each kind that are recycled alone before. The instance id spreads the first wait over half a
+    minute."""
 
 
 FULL = Plan(groups=20, nodes_each=50)
-#: For `make bench`, and for `make test`.
+#: The plans of `make bench` and of `make test`.
 MEDIUM = Plan(groups=3, nodes_each=20, alone=2)
 SMALL = Plan(groups=3, nodes_each=10, alone=2)
 
 
 def measure(world: World, plan: Plan, tell: Tell) -> Figures:
-    """The whole of it: each kind alone, then the fleet."""
+    """Measures each kind alone, then the fleet."""
     own = own_times(world, plan.alone, tell)
     world.reset()
     world.host.variables["recycle-eks-claim-node"] = {"MAX_PARALLEL_PER_GROUP": str(plan.max_parallel)}
@@ -70,7 +71,8 @@ def follow(world: World, rotation: Execution, nodes: int, tell: Tell) -> None:
 
 
 def own_times(world: World, nodes: int, tell: Tell) -> dict[str, OwnTimes]:
-    """Of each kind of workload, by its name: the mean of some nodes, recycled one after the other with nobody else about."""
+    """Returns the mean times of each kind of workload, by its name. The nodes are recycled one after the other, alone in the
+    world."""
     found = {}
     for number, kind in enumerate(KINDS):
         tell("recycling each kind alone", number, len(KINDS))
@@ -89,32 +91,33 @@ def _alone(world: World, node: Node) -> OwnTimes:
     end = execution.finishes()
     assert end.outcome == "recycled", (end.error, end.cause)
     patches = world.calls("kubernetes:PATCH nodes", succeeded=True)
-    handed_on = next(call.at for call in patches if _hands_its_turn_on(call.parameters["body"]))
+    freed = next(call.at for call in patches if _frees_its_slot(call.parameters["body"]))
     return OwnTimes(
         replaced=execution.entered("TaintNode")[0] - began,
-        turn=handed_on - began,
+        slot=freed - began,
         alone=end.at - began,
     )
 
 
-def _hands_its_turn_on(patch: dict) -> bool:
-    """From then on others of its group may be replaced (`recycle::turn`)."""
+def _frees_its_slot(patch: dict) -> bool:
+    """From then on other nodes of its group may be replaced (`recycle::claim::queue`)."""
     claim = (patch.get("metadata") or {}).get("annotations", {}).get("recycle-eks/claim")
     return claim is not None and json.loads(claim)["phase"] in ("waiting", "disposing")
 
 
 def mean(samples: Sequence[OwnTimes]) -> OwnTimes:
-    return OwnTimes(*(sum(getattr(each, name) for each in samples) / len(samples) for name in ("replaced", "turn", "alone")))
+    return OwnTimes(*(sum(getattr(each, name) for each in samples) / len(samples) for name in ("replaced", "slot", "alone")))
 
 
-# -- what it came to ---------------------------------------------------------------------------------------------------
+# -- the figures -------------------------------------------------------------------------------------------------------
 
 
-def turn_of(recycle: EngineExecution) -> float:
-    """When it got its turn: executions that start in the same second take it in the order of their instances' ids."""
+def admitted_at(recycle: EngineExecution) -> float:
+    """Returns the time of its admission. Executions that start in the same second are admitted in the order of their instance
+    ids."""
     entered = (event for event in recycle.events if "stateEnteredEventDetails" in event)
-    turns = (event["timestamp"] for event in entered if event["stateEnteredEventDetails"]["name"] == "StandbyNode")
-    return next(turns, recycle.start)
+    times = (event["timestamp"] for event in entered if event["stateEnteredEventDetails"]["name"] == "StandbyNode")
+    return next(times, recycle.start)
 
 
 def figures_of(
@@ -124,10 +127,10 @@ def figures_of(
     recycles = {each.input["instance_id"]: each for each in engine if ":recycle-eks-recycle-node:" in each.arn}
     ended = rotation.finishes()
     entered = (event.get("stateEnteredEventDetails", {}) for each in recycles.values() for event in each.events)
-    polls = sum(state.get("name", "").startswith("WaitFor") for state in entered)
+    checks = sum(state.get("name", "").startswith(("WaitFor", "WaitInQueue")) for state in entered)
     bounds = []
     for group in fleet.groups:
-        begun = sorted((turn_of(recycles[node]), node) for node in group.nodes_seen if node in recycles)
+        begun = sorted((admitted_at(recycles[node]), node) for node in group.nodes_seen if node in recycles)
         bounds.append(least_makespan([own[fleet.kinds[node].name] for _, node in begun], plan.at_once, plan.max_parallel))
     nodes = len(fleet.kinds)
     return Figures(
@@ -142,7 +145,7 @@ def figures_of(
         transitions=transitions_of(engine),
         invocations=len(world.host.samples),
         requests=requests_of(world),
-        polls_per_node=polls / nodes,
+        checks_per_node=checks / nodes,
         events_per_node=sum(len(each.events) for each in recycles.values()) / nodes,
         sizes=sizes_of(engine),
         uses=uses_of(world, engine),

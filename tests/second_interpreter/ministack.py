@@ -1,6 +1,6 @@
-"""ministack, an independent emulation of AWS, in a process of its own: an interpreter of state machines that is not ours.
+"""ministack, an independent emulation of AWS with its own interpreter of state machines, in a separate process.
 
-Its functions know nothing: each invocation asks this process, which has the script of the execution.
+Its functions have no logic: each invocation asks this process, which has the script of the execution.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ START_LIMIT, WALK_LIMIT = 60, 60
 
 
 class Ministack:
-    """One ministack with our functions in it, on 127.0.0.1."""
+    """One ministack with the functions of recycle-eks, on 127.0.0.1."""
 
     def __init__(self) -> None:
         self.folder = temporary_folder("ministack")
@@ -56,7 +56,7 @@ class Ministack:
         self._create_functions()
 
     def _start(self) -> int:
-        """Returns its port. Somebody else may take a free one before ministack does: then it gets another."""
+        """Returns its port. If another process takes the free port before ministack does, ministack gets another one."""
         for attempt in (1, 2):
             (port,) = free_ports(1)
             self.process = self._launch(port)
@@ -151,7 +151,7 @@ class Ministack:
         return self._machines[text]
 
     def stop(self) -> None:
-        """Ends the functions, whose processes ministack would leave behind, and then the process itself."""
+        """Ends the functions, whose processes ministack does not end, and then the process itself."""
         try:
             for name in LAMBDAS:
                 self._functions.delete_function(FunctionName=name)

@@ -1,7 +1,7 @@
 """The same definition, the same scripts, two interpreters that share nothing but the JSONata library: they must agree.
 
-What ministack cannot do yet is asserted, too, below: such a test fails on the day when it can, and the way round it goes.
-docs/second-interpreter.md says what each difference means for us.
+Tests below also assert the features that ministack lacks. When ministack gets one of them, its test fails, and the workaround can
+go. docs/second-interpreter.md explains each difference.
 """
 
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def in_its_words(definition: dict[str, Any]) -> dict[str, Any]:
 
 
 def asked(script: Script) -> list[Any]:
-    """What the functions were asked. How JSONata's complaint is worded, everybody decides by themselves."""
+    """Returns the requests to the functions, without the wording of JSONata errors, which differs between interpreters."""
     calls = script.calls()
     for _, _, request in calls:
         if request.get("failure", {}).get("Error") == "States.QueryEvaluationError":
@@ -88,25 +88,25 @@ def asked(script: Script) -> list[Any]:
 
 
 def ending(walk: Walk) -> dict[str, Any]:
-    """All of a walk but its path."""
+    """Returns a walk without its path."""
     return {name: value for name, value in vars(walk).items() if name != "path"}
 
 
 @pytest.mark.parametrize("answers", SCRIPTS.values(), ids=SCRIPTS)
 def test_both_call_the_same_functions_with_the_same_and_end_alike(ministack, answers):
-    ours, theirs = Script(**answers), Script(**answers)
-    end_of_ours, end_of_theirs = follow(ours, rendered()), ministack.follow(theirs, in_its_words(rendered()))
-    assert asked(theirs) == asked(ours)
-    assert ending(end_of_theirs) == ending(end_of_ours)
+    own, other = Script(**answers), Script(**answers)
+    own_end, other_end = follow(own, rendered()), ministack.follow(other, in_its_words(rendered()))
+    assert asked(other) == asked(own)
+    assert ending(other_end) == ending(own_end)
 
 
 @pytest.mark.parametrize("answers", SCRIPTS.values(), ids=SCRIPTS)
 def test_both_enter_the_same_states(ministack, answers):
-    """In the branch alone: of a Parallel's branch ministack writes no history."""
-    ours = follow(Script(**answers), branch(rendered()))
-    theirs = ministack.follow(Script(**answers), in_its_words(branch(rendered())))
-    assert theirs.path == ours.path
-    assert (theirs.status, theirs.error) == (ours.status, ours.error)
+    """Walks only the branch, because ministack writes no history of a Parallel's branch."""
+    own = follow(Script(**answers), branch(rendered()))
+    other = ministack.follow(Script(**answers), in_its_words(branch(rendered())))
+    assert other.path == own.path
+    assert (other.status, other.error) == (own.status, own.error)
 
 
 @pytest.mark.parametrize("answers", SCRIPTS.values(), ids=SCRIPTS)
@@ -134,7 +134,7 @@ def test_ministack_listens_on_loopback_only_and_leaves_nothing_behind():
     assert not emulator.folder.exists()
 
 
-# What ministack does differently from AWS
+# Differences between ministack and AWS
 
 
 def test_ministack_ignores_the_output_of_a_succeed_and_of_a_parallel(ministack):
@@ -154,10 +154,10 @@ def test_ministack_gives_a_failed_execution_an_output(ministack):
 
 def test_ministack_names_an_unknown_execution_without_exception(ministack):
     answers = {"claim_node": ["ask_owner", "standby"]}
-    ours, theirs = Script(**answers), Script(**answers)
-    follow(ours, rendered())
-    ministack.follow(theirs, rendered())
-    told = [script.calls()[1][2]["owner"] for script in (ours, theirs)]
+    own, other = Script(**answers), Script(**answers)
+    follow(own, rendered())
+    ministack.follow(other, rendered())
+    told = [script.calls()[1][2]["owner"] for script in (own, other)]
     assert told[0] == {"execution": OTHER, "status": "Sfn.ExecutionDoesNotExistException"}
     assert told[1] == {"execution": OTHER, "status": "Sfn.ExecutionDoesNotExist"}
 
@@ -185,10 +185,10 @@ def test_ministack_shows_a_branchs_variables_outside_of_it(ministack):
 
 
 def test_ministacks_context_object_has_other_fields(ministack):
-    ours, theirs = Script(), Script()
-    follow(ours, rendered())
-    ministack.follow(theirs, rendered())
-    of_ours, of_theirs = ours.requests[0]["context"], theirs.requests[0]["context"]
-    assert set(of_theirs) - set(of_ours) == {"QueryLanguage", "variables"}
-    assert set(of_ours["Execution"]) - set(of_theirs["Execution"]) == {"RoleArn"}
-    assert set(of_theirs["State"]) == set(of_ours["State"]) and set(of_theirs["StateMachine"]) == set(of_ours["StateMachine"])
+    own, other = Script(), Script()
+    follow(own, rendered())
+    ministack.follow(other, rendered())
+    owns, others = own.requests[0]["context"], other.requests[0]["context"]
+    assert set(others) - set(owns) == {"QueryLanguage", "variables"}
+    assert set(owns["Execution"]) - set(others["Execution"]) == {"RoleArn"}
+    assert set(others["State"]) == set(owns["State"]) and set(others["StateMachine"]) == set(owns["StateMachine"])

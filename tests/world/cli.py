@@ -1,7 +1,7 @@
-"""The command line in the world: the real binary in a process of its own, whose AWS is this world, while virtual time goes on.
+"""The command line in the world: the real binary in its own process. Its AWS is this world, and virtual time goes on.
 
-    told = cli("recycle", node.name)               to its end
-    assert told.code == 0 and "recycled" in told.text
+    ended = cli("recycle", node.name)              to its end
+    assert ended.code == 0 and "recycled" in ended.text
 
     watching = cli.start("status", "--watch")      step by step
     watching.sees("draining")
@@ -11,8 +11,8 @@
     cli.lets_pass(600)
     terminal.shows("draining")
 
-Between two looks of the command line `pace` virtual seconds pass. A file tells it the time (RECYCLE_EKS_CLOCK): its own clock
-is the machine's.
+Between two updates of the command line `pace` virtual seconds pass. It reads the time from a file (RECYCLE_EKS_CLOCK), because
+its own clock is the machine's.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ from world.process.folders import temporary_folder
 from world.process.terminal import Terminal
 from world.world import World
 
-#: Real seconds between two looks of the command line, between two questions whether it has looked, and after which it is not
-#: waited for.
+#: Real seconds between two updates of the command line, between two checks whether it has updated, and until the world stops
+#: waiting for an update.
 LOOK, STEP, LOST = 0.03, 0.005, 2.0
-#: Real seconds without output after which a command line that neither ends nor shows what is waited for is given up: before
-#: pytest ends the test (`timeout` in pytest.ini), and long enough for a busy machine.
+#: Real seconds without output until a test fails that waits for an end or a text. Shorter than the timeout of pytest (`timeout`
+#: in pytest.ini), and long enough for a busy machine.
 PATIENCE = 300.0
 #: Rows and columns of a terminal.
 TERMINAL = (40, 130)
-#: What a terminal is told beside the text.
+#: The escape sequences of a terminal.
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @dataclass(frozen=True)
 class Told:
-    """What became of an invocation."""
+    """The result of an invocation."""
 
     code: int
     text: str
@@ -79,7 +79,7 @@ class Cli:
         self._looked = 0
 
     def environment(self) -> dict[str, str]:
-        """All of it: nothing of this machine's AWS configuration counts."""
+        """Returns the whole environment, without the AWS configuration of this machine."""
         settings = {"RECYCLE_EKS_CLOCK": str(self._clock), "RECYCLE_EKS_CHECK_AGAIN_SECONDS": str(self._look_again)}
         return {"PATH": os.environ["PATH"], "HOME": str(self._folder), **self._world.operators_environment(), **settings}
 
@@ -94,7 +94,7 @@ class Cli:
         return running
 
     def in_a_shell(self, script: str, pace: float = 60) -> Running:
-        """What bash makes of it; `recycle-eks` is the binary."""
+        """Runs a command in bash; `recycle-eks` is the binary."""
         path = f"{BINARY.parent}:{os.environ['PATH']}"
         command = ["bash", "-o", "pipefail", "-c", script]
         running = Running(self.lets_pass, command, {**self.environment(), "PATH": path}, pace, terminal=False)
@@ -102,7 +102,7 @@ class Cli:
         return running
 
     def opens(self, *arguments: str, columns: int = 104, rows: int = 40) -> Terminal:
-        """In a real terminal; time passes by `lets_pass` only."""
+        """Starts the command line in a real terminal. Only `lets_pass` lets time pass."""
         self.tells_time()
         folder = self._folder / f"terminal-{len(self._running)}"
         folder.mkdir()
@@ -111,21 +111,21 @@ class Cli:
         return terminal
 
     def lets_pass(self, seconds: float, by_others: bool = False) -> None:
-        """Lets so much virtual time pass, which takes a while, and a moment for the command line, whoever started it."""
+        """Lets so much virtual time pass, and waits a moment for every running command line."""
         clock = self._world.clock
         clock.run(limit=clock.elapsed() + seconds)
         self.tells_time()
         self._wait_for_a_look(by_others)
 
     def tells_time(self) -> None:
-        """What time it is now, in the file from which the command line knows it."""
+        """Writes the virtual time into the file that the command line reads."""
         now = datetime.datetime.fromtimestamp(self._world.clock.now(), datetime.UTC)
         fresh = self._clock.with_suffix(".fresh")
         fresh.write_text(now.isoformat())
         fresh.replace(self._clock)
 
     def _wait_for_a_look(self, by_others: bool) -> None:
-        """Until a call has come that is no function's, or LOST is over: the command line may be about to end."""
+        """Waits for a call from outside the functions, or until LOST is over, because the command line may be about to end."""
         end = time.monotonic() + LOST
         while self._looks() == self._looked and time.monotonic() < end:
             if not by_others and not any(running.is_under_way for running in self._running):
@@ -172,7 +172,7 @@ class Running:
 
     @property
     def is_under_way(self) -> bool:
-        """It has not ended."""
+        """Whether it still runs."""
         return self._process.poll() is None
 
     @property
@@ -187,7 +187,7 @@ class Running:
 
     def sees(self, text: str) -> None:
         """Lets time pass until it has shown this."""
-        for _ in self._meanwhile():
+        for _ in self._while_it_runs():
             if text in self.text:
                 return
         raise AssertionError(f"it has ended without showing {text!r}:\n{self.text}\n{''.join(self._err)}")
@@ -195,7 +195,7 @@ class Running:
     def ends(self, pace: float | None = None) -> Told:
         """Lets time pass until it has ended, from here on at a pace of its own if one is given."""
         self._pace = self._pace if pace is None else pace
-        for _ in self._meanwhile():
+        for _ in self._while_it_runs():
             pass
         for reader in self._readers:
             reader.join(PATIENCE)
@@ -206,7 +206,7 @@ class Running:
         self._process.send_signal(signal.SIGINT)
         return self.ends()
 
-    def _meanwhile(self) -> Iterator[None]:
+    def _while_it_runs(self) -> Iterator[None]:
         before, end = -1, 0.0
         while self._process.poll() is None:
             if (came := len(self._out) + len(self._err)) != before:
@@ -232,7 +232,7 @@ def _read(descriptor: int, into: list[str]) -> None:
 
 @contextlib.contextmanager
 def command_line(world: World, look_again: float = LOOK) -> Iterator[Cli]:
-    """For the fixture `cli`, and the demo; real seconds between two of its looks."""
+    """Returns a command line for the fixture `cli` and the demo, with the real seconds between two of its updates."""
     folder = temporary_folder("cli")
     cli = Cli(world, folder, look_again)
     try:

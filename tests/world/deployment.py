@@ -1,8 +1,8 @@
 """recycle-eks in the local world, deployed by real Terraform from `terraform/examples/complete`.
 
-A deployment is a function of the module, the state machine and the functions' zips. While none of them changes, later sessions
-make the recorded calls of Terraform again instead of running it: a second instead of a minute. `apply`, `plan` and `destroy` are
-there for whoever wants the real thing each time.
+A deployment is a function of the module, the state machine and the functions' zips. As long as none of them changes, later
+sessions repeat the recorded calls of Terraform instead of running it: a second instead of a minute. Tests that need a real run of
+Terraform use `apply`, `plan` and `destroy`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from world.process.terraform import Terraform, copy_of_project
 from world.scenario.groups import IMAGE
 
 CLUSTER = "world"
-#: Where `prepare.py` puts the functions' zips.
+#: The folder into which `prepare.py` puts the zips of the functions.
 ZIPS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "world"
 #: The modules of `world/aws/` that a recorded deployment depends on.
 ACCOUNT_MODULES = ("account", "identity", "moto_internals", "requests", "server", "terraform_gaps")
 
-#: The groups that have our lifecycle hook, as soon as a scenario makes them, and its heartbeat time-out. `retained` is one that
-#: keeps instances, if the scenario makes it so.
+#: The groups that have the lifecycle hook of recycle-eks when a scenario creates them, and its heartbeat timeout. `retained`
+#: retains instances, if the scenario configures it so.
 HOOKED = {"held": 3600, "retained": 3600, "impatient": 900}
 
 
@@ -48,11 +48,11 @@ def variables() -> dict[str, object]:
     }
 
 
-#: A topic that alarms may notify, as somebody's operators have one.
+#: An existing topic that alarms may notify.
 ALARM_TOPIC = f"arn:{PARTITION}:sns:{REGION}:{ACCOUNT}:operators"
 
-#: What starts nodes by itself in the local world: alarms of these names, also through a topic, events of this source, Spot, the
-#: clock, a changed value.
+#: The triggers in the local world: alarms of these names, also through a topic, events of this source, Spot, schedules, a changed
+#: value.
 TRIGGERS: dict[str, object] = {
     "alarm_triggers": {
         "cpu": {"alarm_names": ["node-cpu", "group-cpu", "math"]},
@@ -98,8 +98,8 @@ class Deployment:
         self.outputs: dict[str, Any] = {}
 
     def deploy(self) -> None:
-        """By making Terraform's calls again if nothing changed since they were recorded, else by Terraform. If several processes
-        find nothing recorded, one calls Terraform, and the others wait for its record."""
+        """Repeats the recorded calls if nothing has changed since, or else runs Terraform. If several processes find no record,
+        one runs Terraform, and the others wait for its record."""
         if not self._repeat():
             with locked("deployment", ZIPS):
                 if not self._repeat():
@@ -122,7 +122,7 @@ class Deployment:
         requests = self._aws.stop_recording()
         self.forget()
         if _record() != (recorded, outputs):
-            return  # a file was built or edited meanwhile: what was deployed is unknown
+            return  # a file was built or edited during the deployment, so the deployed content is unknown
         for stale in ZIPS.glob("deployment-*"):
             if stale not in (recorded, outputs):
                 stale.unlink(missing_ok=True)
@@ -130,7 +130,7 @@ class Deployment:
         _write_whole(recorded, lambda file: save_requests(requests, file))
 
     def apply(self) -> Terraform:
-        """By Terraform, in a copy of the example, with this account as all of AWS. The copy stays until `forget`."""
+        """Runs Terraform in a copy of the example, with this account as all of AWS. The copy remains until `forget`."""
         self._folder = temporary_folder("terraform")
         module = copy_of_project(self._folder)
         terraform = Terraform(module / "examples" / "complete", environment(self._aws.endpoint))
@@ -164,7 +164,7 @@ class Deployment:
 
 
 def environment(endpoint: str) -> dict[str, str]:
-    """What makes an AWS client talk to the local world."""
+    """Returns the environment variables that direct an AWS client to the local world."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_REGION": REGION,
@@ -175,7 +175,7 @@ def environment(endpoint: str) -> dict[str, str]:
 
 
 def fingerprint() -> str:
-    """Of everything that a deployment depends on."""
+    """Returns the fingerprint of everything that a deployment depends on."""
     world = Path(__file__).parent
     files = [
         *sorted((ROOT / "terraform").rglob("*.tf")),
@@ -200,7 +200,7 @@ def _record() -> tuple[Path, Path]:
 
 
 def _write_whole(file: Path, write: Callable[[Path], Any]) -> None:
-    """Another run that looks meanwhile sees all of it or nothing."""
+    """Writes the file at once, so that a parallel run sees all of it or nothing."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     write(temporary)
     temporary.replace(file)

@@ -12,7 +12,7 @@ from world.world import World
 
 
 def pytest_configure() -> None:
-    """A session that is told to end, or whose terminal is closed, cleans up as after Ctrl-C."""
+    """Makes a session clean up as after Ctrl-C when it is terminated or its terminal is closed."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
 
@@ -48,7 +48,7 @@ class _Deployed:
             world = World(say)
             world.start()
             self._world = world
-            # What a deployed world consists of stays: nobody need look through all of it for garbage again and again.
+            # A deployed world stays in memory, so the garbage collector need not search it again and again.
             gc.collect()
             gc.freeze()
         return self._world

@@ -1,13 +1,13 @@
 """The local world: an AWS account, a Kubernetes cluster and recycle-eks deployed between them, all on one virtual clock.
 
     world.group("workers", size=3)              an Auto Scaling group whose instances are nodes of the cluster
-    node.job("train", labels={"app": "train"})  what runs on a node
-    world.at("19h", pod.finishes)               what happens meanwhile
+    node.job("train", labels={"app": "train"})  a pod on a node
+    world.at("19h", pod.finishes)               an event at a time
     world.recycle(node, label_selector="…")     an execution of the deployed state machine
     execution.finishes()                        lets time pass until it has ended
 
-Everything that recycle-eks consists of is real: the state machine as Terraform rendered it, the compiled functions that Terraform
-uploaded, the API server with its authenticator. `tests/README.md` documents this API with examples.
+All parts of recycle-eks are real: the state machine as Terraform rendered it, the compiled functions that Terraform uploaded. The
+API server and its authenticator are real, too. `tests/README.md` documents this API with examples.
 """
 
 from __future__ import annotations
@@ -131,12 +131,12 @@ class World:
         return [node.object for node in self.kubernetes.nodes()]
 
     def _all_listeners(self) -> Iterator[list[Any]]:
-        """Where a scenario may add its own."""
+        """Returns the lists to which a scenario may add its own listeners."""
         yield from (self.clock.before_jump, self.clock.on_jump, self.faults.witnesses, self.engine.on_entered)
         yield from (self.ec2.on_change, self.autoscaling.on_in_service, self.autoscaling.on_terminated)
 
     def finish_deployment(self) -> None:
-        """What comes after Terraform: the cluster's rights, and the beginning of the first scenario."""
+        """Does the steps after Terraform: grants the permissions in the cluster, and starts the first scenario."""
         self.autoscaling.remember_hooks()
         self.kubernetes.apply(self.deployment.outputs["rbac_manifest"])
         self.reset()
@@ -157,8 +157,8 @@ class World:
             last_first.callback(self.clock.reset)
 
     def reset(self, seed: int | None = None) -> None:
-        """A new scenario: what was deployed stays, everything else goes. With a seed, what is ready at the same moment runs in
-        an order of its own, the same for each seed."""
+        """Starts a new scenario: keeps the deployment and removes everything else. With a seed, processes that are ready at the
+        same moment run in an order that depends on the seed only."""
         self.clock.reset(seed=seed)
         for listeners, at_the_start in self._listeners:
             listeners[:] = at_the_start
@@ -192,7 +192,7 @@ class World:
 
     @property
     def has_cloud_controller(self) -> bool:
-        """The cloud controller deletes the Nodes of terminated instances; a scenario may do without, `reset` puts it back."""
+        """Deletes the Nodes of terminated instances, as the cloud controller. A scenario can switch it off until a `reset`."""
         return self.machines.has_cloud_controller
 
     @has_cloud_controller.setter
@@ -201,17 +201,17 @@ class World:
 
     @property
     def unknowns(self) -> Unknowns:
-        """What AWS's documentation leaves open about Auto Scaling; a scenario sets the switches, `reset` puts them back."""
+        """The behaviour of Auto Scaling that AWS does not document. A scenario sets the switches; `reset` restores them."""
         return self.autoscaling.unknowns
 
     @property
     def timings(self) -> Timings:
-        """How long Auto Scaling takes for things, in virtual seconds; a scenario sets them, `reset` puts them back."""
+        """The durations of Auto Scaling in virtual seconds. A scenario sets them; `reset` restores them."""
         return self.autoscaling.timings
 
     def environment(self) -> dict[str, str]:
-        """For ordinary clients while the scenario stands still: endpoint, region and root's credentials for the AWS CLI and every
-        SDK, and an administrator's KUBECONFIG (straight to the API server, where times are real)."""
+        """Returns the environment for ordinary clients while the scenario stands still: endpoint, region and root's credentials
+        for the AWS CLI and every SDK, and an administrator's KUBECONFIG (directly to the API server, whose times are real)."""
         return {
             **environment(self.aws.endpoint),
             # boto3 and the AWS CLI read this one, the other SDKs and Terraform AWS_REGION.
@@ -225,7 +225,7 @@ class World:
         credentials = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret}
         return {**environment(self.aws.endpoint), "AWS_DEFAULT_REGION": REGION, **credentials}
 
-    # -- what there is -------------------------------------------------------------------------------------------
+    # -- content -------------------------------------------------------------------------------------------------
 
     def group(
         self,
@@ -262,7 +262,7 @@ class World:
         return group
 
     def instance_without_group(self) -> Instance:
-        """An instance that nobody scales."""
+        """Creates an instance without a group."""
         ran = self.aws.client("ec2").run_instances(ImageId=IMAGE, MinCount=1, MaxCount=1)
         self.forget_calls()
         return Instance(self.ec2, ran["Instances"][0]["InstanceId"])
@@ -279,7 +279,7 @@ class World:
         checks: str | float = 30,
     ) -> TargetGroup:
         """A load balancer's target group, attached to these groups; without any it has the cluster's nodes as its targets, as
-        the AWS Load Balancer Controller registers them. Whoever is there already is healthy, a new target after its `checks`."""
+        the AWS Load Balancer Controller registers them. Existing targets are healthy at once, new ones after their `checks`."""
         made = self.balancers.create(name, not groups, seconds(deregistration_delay), seconds(checks))
         for group in groups:
             self.aws.client("autoscaling").attach_load_balancer_target_groups(
@@ -305,7 +305,7 @@ class World:
         self.kubernetes.budget(workload.name, workload, **limits)
 
     def alarm(self, name: str, *topics: str, **dimensions: str) -> None:
-        """A CloudWatch alarm on one metric, which is OK now, and tells these topics when it turns."""
+        """Creates a CloudWatch alarm on one metric, in the state OK. It notifies these topics when its state changes."""
         self.aws.client("cloudwatch").put_metric_alarm(
             AlarmName=name,
             AlarmActions=topics,
@@ -321,7 +321,7 @@ class World:
         )
 
     def turn_alarm(self, name: str, state: str) -> None:
-        """The metric says so, or somebody who tries it out: `ALARM`, `OK`, `INSUFFICIENT_DATA`."""
+        """Sets the state of an alarm: `ALARM`, `OK`, `INSUFFICIENT_DATA`."""
         self.aws.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue=state, StateReason="CPU at night")
 
     # -- recycling -----------------------------------------------------------------------------------------------
@@ -348,33 +348,33 @@ class World:
         return Execution(self.engine, self.aws.client("stepfunctions").start_execution(stateMachineArn=arn)["executionArn"])
 
     def executions(self, machine: str = "recycle-node") -> list[Execution]:
-        """Every execution of a machine, whoever started it, the oldest first."""
+        """Returns every execution of a state machine, the oldest first."""
         every = list(self.engine.executions.values())
         of_machine = f":execution:recycle-eks-{machine}:"
         return [Execution(self.engine, execution.arn) for execution in every if of_machine in execution.arn]
 
     def let_sweep(self, after_bad_ends: bool = True) -> None:
-        """From now on the sweep comes by itself, as deployed: every 15 minutes, and after executions that ended badly."""
+        """Lets the sweep run as deployed from now on: every 15 minutes, and after executions that ended badly."""
         self.events.silent = "" if after_bad_ends else "*-sweep-ended-badly"
         self.events.run_schedules()
 
     def let_schedules_run(self) -> None:
-        """From now on the schedules of EventBridge Scheduler come at their times, as deployed."""
+        """Lets the schedules of EventBridge Scheduler run as deployed from now on."""
         self.schedules.run()
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        """The notifications, which all have one schema: what the module's topic was told."""
+        """The notifications that the module's topic received. All have one schema."""
         topic = self.deployment.outputs["notification_topic_arn"]
         return [json.loads(told.message) for told in self.events.notifications if told.topic == topic]
 
     @property
     def notifications(self) -> list[str]:
-        """The notifications that are not only for information: what somebody should look at."""
+        """The notifications that need attention, without those for information only."""
         return [json.dumps(told) for told in self.told if told["severity"] != "info"]
 
     def queued(self, queue: str) -> list[dict[str, Any]]:
-        """What lies in a queue of the module, such as `dead-letters`."""
+        """Returns the messages in a queue of the module, such as `dead-letters`."""
         client = self.aws.client("sqs")
         url = client.get_queue_url(QueueName=f"recycle-eks-{queue}")["QueueUrl"]
         found = client.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0).get("Messages", [])
@@ -382,17 +382,17 @@ class World:
 
     @property
     def metrics(self) -> list[Measurement]:
-        """What the functions counted, in the order of time."""
+        """The metrics of the functions, in the order of time."""
         lines = (line for function in self.host.functions_with_logs() for line in self.host.logs(function).splitlines())
         return sorted(read_metrics(lines), key=lambda each: each.moment)
 
     def metrics_into_cloudwatch(self) -> None:
-        """As CloudWatch Logs does it by itself."""
+        """Puts the metrics into CloudWatch, as CloudWatch Logs does."""
         client = self.aws.client("cloudwatch")
         for each in self.metrics:
             client.put_metric_data(Namespace=each.namespace, MetricData=[each.datum()])
 
-    # -- what was called -----------------------------------------------------------------------------------------
+    # -- calls ---------------------------------------------------------------------------------------------------
 
     def calls(self, action: str | None = None, succeeded: bool | None = None) -> list[Any]:
         """The functions' calls to AWS and Kubernetes in the order in which they were made, such as `autoscaling:EnterStandby` or
@@ -410,7 +410,7 @@ class World:
         return [call for call in self.calls() if call.write]
 
     def write_points(self) -> list[tuple[str, str, int]]:
-        """(function, action, n-th time) of every call of a function that changed something: where faults may strike."""
+        """Returns (function, action, n-th time) of every call of a function that changed something. Faults may strike there."""
         seen: Counter[tuple[str, str]] = Counter()
         points = []
         for call in self.writes():
@@ -420,7 +420,7 @@ class World:
         return points
 
     def leftovers(self, group: Group | None = None) -> list[tuple[str, str]]:
-        """Whose and what: everything of ours on a group's nodes and members, former ones too, or on any; but for results."""
+        """Returns the records of recycle-eks, except results, on the nodes and members of a group (past ones too) or all."""
         return leftovers(self.kubernetes, self.autoscaling, self.machines, self.groups, group)
 
     def state_of(self, instance_id: str) -> str:
@@ -428,7 +428,7 @@ class World:
         return self.machines.state_of(instance_id)
 
     def forget_calls(self) -> None:
-        """What was called so far was preparation."""
+        """Forgets the calls so far, because they were preparation."""
         self.aws.calls.clear()
 
     def _emit(self, source: str, detail_type: str, detail: dict[str, Any], resources: list[str]) -> None:
@@ -443,6 +443,6 @@ class Functions:
         self._kubernetes = kubernetes
 
     def invoke(self, function_arn: str, payload: Any) -> Call:
-        """For the engine to yield."""
+        """Returns a call that the engine yields."""
         self._kubernetes.settle()
         return self._host.invoke(function_arn, json.dumps(payload).encode())

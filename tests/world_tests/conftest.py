@@ -27,7 +27,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: recycle-
 subjects:
 - {apiGroup: rbac.authorization.k8s.io, kind: Group, name: recycle-eks}
 """
-"""What a drain needs, and no more. The product's own manifest is tested where it is written."""
+"""The permissions of a drain, and no others. Other tests check the product's own manifest."""
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
-"""A moto server for tests of the Step Functions API and of events, in a region of its own.
+"""A moto server for tests of the Step Functions API and of events, in its own region.
 
-The region differs from the world's, and everything is put back afterwards, so that these tests can share a process with a
+The region differs from the world's, and everything is restored afterwards, so that these tests can share a process with a
 deployed world.
 """
 

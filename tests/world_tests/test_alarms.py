@@ -1,4 +1,4 @@
-"""Alarms: what becomes of SetAlarmState on the bus."""
+"""Alarms: the events of SetAlarmState on the bus."""
 
 import json
 
@@ -51,7 +51,7 @@ METRIC = {
 
 
 def told(world: World, **options) -> list[dict]:
-    """What the topic `t` is told of an alarm that goes to ALARM and back to OK."""
+    """Returns the messages to the topic `t` for an alarm that goes to ALARM and back to OK."""
     topic = world.aws.client("sns").create_topic(Name="t")["TopicArn"]
     client = world.aws.client("cloudwatch")
     client.put_metric_alarm(
@@ -67,7 +67,7 @@ def told(world: World, **options) -> list[dict]:
     return [json.loads(each.message) for each in world.events.notifications if each.topic == topic]
 
 
-def test_the_topic_of_an_action_is_told_of_the_states_that_it_is_for(world):
+def test_the_topic_of_an_action_gets_the_states_of_that_action(world):
     (message,) = told(world, **METRIC, Statistic="Average", Period=60)
     assert (message["AlarmName"], message["OldStateValue"], message["NewStateValue"]) == ("told", "OK", "ALARM")
     assert message["Trigger"]["Dimensions"] == [{"value": "workers", "name": "AutoScalingGroupName"}]
@@ -76,7 +76,7 @@ def test_the_topic_of_an_action_is_told_of_the_states_that_it_is_for(world):
     assert world.events.notifications[-1].subject == 'ALARM: "told" in eu-west-1'
 
 
-def test_metric_math_is_told_query_by_query(world):
+def test_metric_math_is_published_query_by_query(world):
     stat = {"Metric": METRIC, "Period": 60, "Stat": "Average"}
     queries = [{"Id": "m", "MetricStat": stat, "ReturnData": False}, {"Id": "e", "Expression": "m * 2", "ReturnData": True}]
     (message,) = told(world, Metrics=queries)
@@ -85,5 +85,5 @@ def test_metric_math_is_told_query_by_query(world):
     assert computed["Expression"] == "m * 2" and "MetricStat" not in computed
 
 
-def test_an_alarm_whose_actions_are_switched_off_tells_nobody(world):
+def test_an_alarm_whose_actions_are_switched_off_publishes_nothing(world):
     assert told(world, **METRIC, Statistic="Average", Period=60, ActionsEnabled=False) == []

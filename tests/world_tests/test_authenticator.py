@@ -1,4 +1,4 @@
-"""Who gets into the cluster, and what they may do there: tokens checked by the real aws-iam-authenticator."""
+"""Access to the cluster and permissions in it, with tokens checked by the real aws-iam-authenticator."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_token_without_its_session_token_is_refused(cluster: Kubernetes) -> No
     assert who_am_i(cluster, eks_token("world", REGION, access_key, secret))[0] == 401
 
 
-def test_a_token_of_a_key_that_nobody_issued_is_refused(cluster: Kubernetes) -> None:
+def test_a_token_of_an_unknown_key_is_refused(cluster: Kubernetes) -> None:
     assert who_am_i(cluster, eks_token("world", REGION, "AKIAIOSFODNN7EXAMPLE", "secret"))[0] == 401
 
 
@@ -103,7 +103,7 @@ def test_a_role_without_an_access_entry_is_refused(cluster: Kubernetes) -> None:
     assert who_am_i(cluster, eks_token("world", REGION, *credentials("stranger")))[0] == 401
 
 
-def test_garbage_is_refused_and_no_token_is_nobody(cluster: Kubernetes) -> None:
+def test_garbage_is_refused_and_no_token_is_anonymous(cluster: Kubernetes) -> None:
     assert who_am_i(cluster, "garbage")[0] == 401
     assert through_proxy(cluster, None).call("GET", "/api/v1/nodes").status == 403
 
@@ -131,7 +131,7 @@ def test_access_entries_count_from_the_moment_they_are_set(cluster: Kubernetes) 
     assert who_am_i(cluster, eks_token("world", REGION, *keys))[0] == 401
 
 
-def test_an_sts_in_trouble_is_a_bare_401(cluster: Kubernetes) -> None:
+def test_an_sts_that_fails_is_a_bare_401(cluster: Kubernetes) -> None:
     keys = credentials("taint-node")
     cluster.sts.fault = (503, {"Error": {"Code": "ServiceUnavailable"}})
     assert who_am_i(cluster, eks_token("world", REGION, *keys))[0] == 401

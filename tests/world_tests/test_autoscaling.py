@@ -1,4 +1,4 @@
-"""Auto Scaling's rules, one table or story for each."""
+"""Auto Scaling's rules, one table or scenario for each."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Account:
         )
         return self
 
-    # What is there
+    # The state of the account
 
     @property
     def described(self):
@@ -116,7 +116,7 @@ class Account:
     def activities(self):
         return self.client("autoscaling").describe_scaling_activities(AutoScalingGroupName="workers")["Activities"]
 
-    # What somebody does
+    # Actions
 
     def enter_standby(self, *instances, decrement=False):
         return self.client("autoscaling").enter_standby(
@@ -405,7 +405,7 @@ def test_standby_with_decrement_launches_nothing(account):
 
 
 @pytest.mark.parametrize("launches", [True, False])
-def test_whether_standby_at_the_maximum_launches_a_replacement_is_a_switch(account, launches):
+def test_a_switch_decides_if_standby_at_the_maximum_launches_a_replacement(account, launches):
     account.group(minimum=2, desired=2, maximum=2)
     account.autoscaling.unknowns.enter_standby_at_max_launches = launches
     old = account.ids[0]
@@ -417,7 +417,7 @@ def test_whether_standby_at_the_maximum_launches_a_replacement_is_a_switch(accou
     assert account.state_list == ["InService", "InService"]
 
 
-def test_a_way_back_from_standby_raises_the_desired_capacity(account):
+def test_an_exit_from_standby_raises_the_desired_capacity(account):
     account.group()
     old, other, replacement = account.standby()
     account.exit_standby(old)
@@ -426,7 +426,7 @@ def test_a_way_back_from_standby_raises_the_desired_capacity(account):
     assert (account.desired, account.states) == (3, dict.fromkeys([old, other, replacement], "InService"))
 
 
-def test_the_group_may_trim_after_a_way_back_if_the_switch_says_so(account):
+def test_the_group_may_trim_after_an_exit_from_standby_if_the_switch_is_set(account):
     account.group()
     account.autoscaling.unknowns.exit_standby_trims = True
     old, other, replacement = account.standby()
@@ -481,7 +481,7 @@ STANDBY_REFUSALS = [
 
 
 @pytest.mark.parametrize("number", range(len(STANDBY_REFUSALS)))
-def test_what_is_not_possible_at_a_fixed_size_is_refused_in_aws_words(account, number):
+def test_an_impossible_change_at_a_fixed_size_is_refused_with_the_error_of_aws(account, number):
     account.group(minimum=2, desired=2, maximum=2)
     old, _, replacement = account.standby()
     act, text = STANDBY_REFUSALS[number]
@@ -490,7 +490,7 @@ def test_what_is_not_possible_at_a_fixed_size_is_refused_in_aws_words(account, n
     assert account.states == before
 
 
-def test_there_is_no_way_back_from_standby_while_launch_is_suspended(account):
+def test_exit_standby_is_refused_while_launch_is_suspended(account):
     account.group()
     old, _, _ = account.standby()
     account.suspend("Launch")
@@ -512,7 +512,7 @@ def test_a_member_that_dies_in_standby_stays_listed_and_one_in_service_is_replac
 
 
 @pytest.mark.parametrize("extra", [False, True])
-def test_whether_termination_from_standby_launches_one_more_is_a_switch(account, extra):
+def test_a_switch_decides_if_termination_from_standby_launches_one_more(account, extra):
     account.group()
     account.autoscaling.unknowns.terminate_from_standby_launches_extra = extra
     old, other, replacement = account.standby()
@@ -524,7 +524,7 @@ def test_whether_termination_from_standby_launches_one_more_is_a_switch(account,
 
 
 def test_termination_from_standby_with_decrement_costs_an_undrained_member(account):
-    """What Cluster Autoscaler does when it removes a node that is in Standby."""
+    """Cluster Autoscaler removes a node that is in Standby."""
     account.group()
     old, other, replacement = account.standby()
     account.terminate(old, decrement=True)
@@ -548,7 +548,7 @@ def test_a_detached_member_runs_on_without_the_groups_tag_and_is_replaced(accoun
 
 
 @pytest.mark.parametrize("kills", [False, True])
-def test_whether_detaching_from_standby_kills_another_is_a_switch(account, kills):
+def test_a_switch_decides_if_detaching_from_standby_kills_another(account, kills):
     account.group()
     account.autoscaling.unknowns.detach_from_standby_kills_another = kills
     old, other, replacement = account.standby()
@@ -570,7 +570,7 @@ def test_detaching_from_standby_leaves_protected_members_alone_whatever_the_swit
 
 
 @pytest.mark.parametrize("extra", [False, True])
-def test_whether_detaching_from_standby_launches_one_too_many_is_a_switch(account, extra):
+def test_a_switch_decides_if_detaching_from_standby_launches_one_too_many(account, extra):
     account.group()
     account.autoscaling.unknowns.detach_from_standby_launches_extra = extra
     old, other, replacement = account.standby()
@@ -613,7 +613,7 @@ def test_a_launch_beyond_the_reserved_machines_fails_until_one_is_free(account):
 # Lifecycle hooks
 
 
-def test_a_terminating_member_waits_for_its_hook_and_is_replaced_meanwhile(account):
+def test_a_terminating_member_waits_for_its_hook_while_it_is_replaced(account):
     account.group().hook(NotificationMetadata="ours")
     first = account.ids[0]
     account.terminate(first)
@@ -784,7 +784,7 @@ def test_a_launching_hook_holds_a_new_member_in_pending_wait(account, result, en
     assert account.states.get(new) == ends
 
 
-def test_a_move_to_the_warm_pool_raises_our_hook_with_another_destination(account):
+def test_a_move_to_the_warm_pool_fires_the_hook_with_another_destination(account):
     account.group().hook()
     first = account.ids[0]
     account.autoscaling.move_to_warm_pool(first)
@@ -824,7 +824,7 @@ def test_hooks_of_the_deployment_come_back_at_a_reset(account):
 
 
 @pytest.mark.parametrize("end", ["terminate_instances", "stop_instances"])
-def test_an_instance_that_somebody_ends_is_replaced_unless_the_process_is_suspended(account, end):
+def test_an_instance_that_is_terminated_by_hand_is_replaced_unless_the_process_is_suspended(account, end):
     account.group()
     first, second = account.ids
     account.suspend("ReplaceUnhealthy")
@@ -860,7 +860,7 @@ def test_zones_out_of_balance_are_rebalanced_by_launching_first(account, suspend
 
 
 @pytest.mark.parametrize("counts", [False, True])
-def test_whether_standby_counts_for_the_balance_is_a_switch(account, counts):
+def test_a_switch_decides_if_standby_counts_for_the_balance(account, counts):
     account.group(desired=4, maximum=6, zones="ab", minimum=0)
     account.autoscaling.unknowns.standby_counts_for_zone_balance = counts
     in_a = [i["InstanceId"] for i in account.described["Instances"] if i["AvailabilityZone"].endswith("a")]
@@ -871,7 +871,7 @@ def test_whether_standby_counts_for_the_balance_is_a_switch(account, counts):
     assert in_service == (["b", "b"] if counts else ["a", "b"])
 
 
-# What is told
+# Events
 
 
 def test_activities_are_listed_newest_first_in_pages(account):
@@ -920,7 +920,7 @@ def test_a_refresh_and_a_lifetime_end_every_member_through_its_hooks(account, wh
     assert [refresh["Status"] for refresh in refreshes] == (["Successful"] if what == "refresh" else [])
 
 
-def test_actors_are_told_of_every_change_of_a_member(account):
+def test_actors_are_notified_of_every_change_of_a_member(account):
     told = []
     account.autoscaling.on_launching.append(lambda member: told.append("launching"))
     account.autoscaling.on_in_service.append(lambda member: told.append("in service"))
@@ -1016,7 +1016,7 @@ def test_tags_at_the_limit_are_taken_and_deleted(account):
     assert client.describe_tags(Filters=wanted)["Tags"] == []
 
 
-def test_the_same_story_has_the_same_identifiers_after_a_reset(account):
+def test_the_same_calls_give_the_same_identifiers_after_a_reset(account):
     told = []
     for _ in range(2):
         account.reset()

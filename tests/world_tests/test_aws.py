@@ -158,7 +158,7 @@ def test_parameters_in_a_path_are_recorded_too(account):
 # Virtual time and identifiers
 
 
-def test_moto_tells_virtual_time(account):
+def test_moto_uses_virtual_time(account):
     account.role()
     account.clock.run(limit=3600)
     instance = account.client("ec2").run_instances(ImageId="ami-12345678", MinCount=1, MaxCount=1)["Instances"][0]
@@ -216,7 +216,7 @@ def test_images_of_another_region_do_not_shift_identifiers(account):
         return made["LaunchTemplate"]["LaunchTemplateId"]
 
     before = template()
-    # It remembers of no region how many identifiers its images take.
+    # The process has not stored the number of identifiers of images for any region.
     Ec2(account.aws, account.clock, lambda *event: None)
     mock_random.seed(0)
     assert moto.backends.get_backend("ec2")["999999999999"]["eu-central-1"].amis
@@ -289,7 +289,7 @@ def test_a_recorded_deployment_can_be_replayed_into_an_empty_account(account, tm
     save_requests(requests, tmp_path / "deployment.json")
 
     account.aws.wipe()
-    # Whatever has drawn identifiers in this process before.
+    # Other tests may have drawn identifiers in this process before.
     account.client("ec2").create_vpc(CidrBlock="10.9.0.0/16")
     told = []
     account.eks.on_access_entries = told.append
@@ -374,7 +374,7 @@ def test_the_authentication_mode_is_the_one_asked_for(account, asked, mode):
     assert account.client("eks").describe_cluster(name="other")["cluster"]["accessConfig"]["authenticationMode"] == mode
 
 
-def test_access_entries_come_change_and_go_and_the_world_is_told(account):
+def test_access_entries_come_change_and_go_and_listeners_are_called(account):
     account.eks.create_cluster("world", "https://127.0.0.1:1", "PEM")
     told = []
     account.eks.on_access_entries = told.append

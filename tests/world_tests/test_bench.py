@@ -1,4 +1,4 @@
-"""What `bench` makes of its samples. That it runs, and what it measures, only `make bench` can show."""
+"""The evaluation of samples in `bench`. Only `make bench` itself can show that it runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from bench.figures import PAGE, Measure, cell, goal_lines, goals_of, summary, table, with_figures
 
 
-def measure(ours, python, name="check"):
-    return Measure(name, "ms", ours, python)
+def measure(recycle_eks, python, name="check"):
+    return Measure(name, "ms", recycle_eks, python)
 
 
 def test_a_summary_is_the_median_and_the_middle_half():

@@ -11,15 +11,15 @@ def seen(tmp_path, more, width=400):
     return look(page, width)
 
 
-def test_of_a_page_that_is_as_it_should_be_there_is_nothing_to_say(tmp_path):
+def test_a_correct_page_has_no_errors(tmp_path):
     found = seen(tmp_path, "<p id=there>A line.</p><a href='#there'>to it</a>")
     assert (found["title"], found["headings"]) == ("A page", ["Heading"])
-    for trouble in ("said", "requests", "overlapping", "sticks_out", "broken_links"):
-        assert found[trouble] == [], trouble
+    for error in ("said", "requests", "overlapping", "sticks_out", "broken_links"):
+        assert found[error] == [], error
     assert not found["wider_than_the_screen"]
 
 
-def test_whatever_is_wrong_with_a_page_is_seen(tmp_path):
+def test_every_error_of_a_page_is_found(tmp_path):
     across = "<p style='position: absolute; top: 22px'>across it</p>"
     wide = "<p style='white-space: nowrap; margin-top: 9em'>" + "long " * 40 + "</p>"
     found = seen(

@@ -304,7 +304,7 @@ def test_threads_of_one_call_share_a_loan(clock):
     def start(call: Call) -> None:
         def work() -> None:
             call.borrow(10)
-            with noting:  # or the other thread may come between the look at the clock and the note of it
+            with noting:  # or the other thread may act between reading the clock and recording it
                 done.append(clock.elapsed())
                 if len(done) == 2:
                     call.answer()
@@ -319,7 +319,7 @@ def test_threads_of_one_call_share_a_loan(clock):
 
     clock.spawn(caller(), "caller")
     clock.run()
-    # A thread may come to look at the clock only after the other's ten seconds.
+    # A thread may read the clock only after the other's ten seconds.
     assert done in ([10, 10], [10, 20], [20, 20])
     assert clock.elapsed() == done[-1]
 
@@ -345,7 +345,7 @@ def test_the_answer_to_a_killed_process_is_dropped_but_waited_for(clock):
     assert log == ["worked on"] and process.done
 
 
-def test_a_call_that_nobody_answers_fails_the_run(clock):
+def test_a_call_without_an_answer_fails_the_run(clock):
     clock.patience = 0.02
 
     def caller():

@@ -1,4 +1,4 @@
-"""The processes of the control plane: they end with whoever started them, and leave nothing behind."""
+"""The processes of the control plane: they end with the process that started them, and leave nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_session_that_is_killed_while_it_starts_a_component_leaves_none() -> None:
-    """Without the second look at the parent 5 of 20 stayed."""
+    """Without the second check of the parent 5 of 20 processes remained."""
     tests = pathlib.Path(control_plane.__file__).parents[2]
     for _ in range(10):
         session = subprocess.run([sys.executable, "-c", HASTY], cwd=tests, stdout=subprocess.PIPE, text=True, check=False)
@@ -64,8 +64,8 @@ def test_every_port_is_on_loopback_only() -> None:
     plane = ControlPlane(kube_binaries.find(), "world", "http://127.0.0.1:9", os.devnull)
     plane.start()
     try:
-        ours = {process.pid for process in plane._processes.values()}
-        assert set(listening_addresses(ours)) == {"127.0.0.1"}
+        own = {process.pid for process in plane._processes.values()}
+        assert set(listening_addresses(own)) == {"127.0.0.1"}
     finally:
         plane.stop()
     assert not plane.folder.exists()
@@ -95,7 +95,7 @@ def test_controllers_that_get_no_answer_for_a_minute_keep_their_connections() ->
 
     try:
         assert namespace_gets_its_account("before")
-        # As for a controller that is frozen before it has read the answer to its health check, and thawed a minute later.
+        # A controller may be frozen before it has read the answer to its health check, and thawed a minute later.
         plane.freeze("kube-apiserver")
         time.sleep(55)
         plane.thaw("kube-apiserver")

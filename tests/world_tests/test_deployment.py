@@ -41,7 +41,7 @@ def _a_folder_of_its_own(tmp_path, monkeypatch):
     Counted.applied = []
 
 
-def test_of_two_that_find_no_record_one_deploys_and_the_other_repeats_its_calls():
+def test_two_runs_without_a_record_deploy_once_and_the_other_repeats_the_calls():
     both = [Counted(NoAccount(), lambda text: None) for _ in range(2)]
     threads = [threading.Thread(target=each.deploy) for each in both]
     for thread in threads:
@@ -52,7 +52,7 @@ def test_of_two_that_find_no_record_one_deploys_and_the_other_repeats_its_calls(
     assert [each.outputs for each in both] == [{"alias": "live"}] * 2
 
 
-def test_one_that_fails_leaves_the_deployment_to_the_next():
+def test_a_failed_run_leaves_the_deployment_to_the_next():
     class Failing(Counted):
         def apply(self) -> None:
             raise RuntimeError("terraform has failed")

@@ -69,7 +69,7 @@ TABLE = [
 
 
 def by_aws(questions: Iterable[Question]) -> list[str]:
-    """What AWS's engine says of each pattern and event: refused, matches or does not match."""
+    """Returns the result of AWS's engine for each pattern and event: refused, matches or does not match."""
     lines = "".join(json.dumps({"pattern": pattern, "event": event}) + "\n" for pattern, event in questions)
     command = ["java", "-cp", f"{install_ruler()}/*", "Rules.java"]
     done = subprocess.run(command, cwd=TESTS / "ruler", input=lines, capture_output=True, text=True, check=False)
@@ -110,7 +110,7 @@ def test_a_rule_with_a_pattern_that_aws_refuses_is_refused(world):
 
 @pytest.fixture
 def patterns(world) -> dict[str, dict[str, Any]]:
-    """Of each rule of the module."""
+    """Returns the pattern of each rule of the module."""
     rules = world.aws.client("events").list_rules()["Rules"]
     return {rule["Name"]: json.loads(rule["EventPattern"]) for rule in rules if "EventPattern" in rule}
 
@@ -130,7 +130,7 @@ def test_every_pattern_of_the_module_is_accepted_and_matches_as_on_aws(world, pa
     machines = [each["stateMachineArn"] for each in world.aws.client("stepfunctions").list_state_machines()["stateMachines"]]
     statuses = ["RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED"]
     events = [status_change(*of, **error) for *of, error in itertools.product(machines, statuses, ERRORS)]
-    # For each pattern an event that was made of it, and one without its detail.
+    # Each pattern is tested with an event that matches it, and one without its detail.
     events += [event_of(pattern) for pattern in patterns.values()]
     events += [{name: value for name, value in event_of(pattern).items() if name != "detail"} for pattern in patterns.values()]
     questions = list(itertools.product(patterns.values(), events))
@@ -160,8 +160,8 @@ def _value_of(expected: Any) -> Any:
         ("recycle-eks-sweep-untold", [{}, None, "States.Timeout", "ClaimLost", "RotationFailed", "InvalidInput"]),
     ],
 )
-def test_of_a_failed_execution_a_rule_tells_if_its_own_states_cannot(patterns, rule, told):
-    """Whether EventBridge leaves the error out, or says null, is not known of every end."""
+def test_a_rule_publishes_a_failed_execution_if_its_own_states_cannot(patterns, rule, told):
+    """AWS does not document whether an event without an error has null or no such field."""
     (machine,) = patterns[rule]["detail"]["stateMachineArn"]
     matching = [error for error in ERRORS if event_patterns.matches(patterns[rule], status_change(machine, "FAILED", **error))]
     assert [error.get("error", error) for error in matching] == told

@@ -1,4 +1,4 @@
-"""The event bus: what targets get, when, and what may go wrong on the way."""
+"""The event bus: the input of targets, its time, and faults of the delivery."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Log(list):
 
 @pytest.fixture
 def calls(region: MotoRegion) -> Log:
-    """What the function `go` got, and when."""
+    """Returns the requests to the function `go`, with their times."""
     region.functions["go"] = Log(region)
     return region.functions["go"]
 
@@ -231,7 +231,7 @@ def test_a_fault_strikes_only_its_target(region: MotoRegion, calls: Log):
     assert len(calls) == 1 and region.events.notifications == []
 
 
-# What a target gets
+# The input of a target
 
 EVENT = {"time": "T", "detail": {"s": 'a "b"\n', "n": 5, "l": [{"x-y": 1}], "o": {"k": "v"}}}
 

@@ -6,26 +6,26 @@ from world.base.faults import Plan, carry_out, sample
 
 
 class Process:
-    """A caller that notes what happened to it."""
+    """A caller that records its events."""
 
     function = "recycle-eks-claim-node"
 
     def __init__(self):
-        self.story = []
+        self.events = []
 
     def kill(self):
-        self.story.append("killed")
+        self.events.append("killed")
 
     def time_out(self):
-        self.story.append("timed out")
+        self.events.append("timed out")
 
     def wait(self, seconds):
-        self.story.append(f"waited {seconds:g} s")
+        self.events.append(f"waited {seconds:g} s")
 
 
 def make_call(plan, process, action="ec2:CreateTags"):
     def perform():
-        process.story.append("took effect")
+        process.events.append("took effect")
         return "answer"
 
     fault = plan.consult(action, process.function, {"Resources": ["i-1"]})
@@ -33,7 +33,7 @@ def make_call(plan, process, action="ec2:CreateTags"):
 
 
 @pytest.mark.parametrize(
-    "plant, story, answer",
+    "plant, events, answer",
     [
         (lambda plan: plan.refuse("ec2:CreateTags", code="Throttling", status=503), [], "503 Throttling"),
         (
@@ -57,11 +57,11 @@ def make_call(plan, process, action="ec2:CreateTags"):
         ),
     ],
 )
-def test_a_fault_does_to_a_call_what_its_name_says(plant, story, answer):
+def test_a_fault_does_to_a_call_what_its_name_says(plant, events, answer):
     plan, process = Plan(), Process()
     plant(plan)
     assert make_call(plan, process) == answer
-    assert process.story == story
+    assert process.events == events
 
 
 def test_a_fault_strikes_the_nth_matching_call_and_as_many_as_asked_for():

@@ -1,4 +1,4 @@
-"""Who may do what: the simulator's decisions, and what services answer to whom no policy allows a call."""
+"""Permissions: the simulator's decisions, and the answers of services to calls that no policy allows."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def account(one_account):
     return one_account
 
 
-def test_what_a_statement_allows_is_done_and_known_by_its_sid(account):
+def test_an_allowed_call_is_made_and_recorded_with_its_sid(account):
     account.role(statement("ec2:DescribeInstances", sid="Look"), statement("ec2:StopInstances", INSTANCES, sid="Stop"))
     instance = account.instance()
 
@@ -95,7 +95,7 @@ def policy_of(characters):
     return text.replace('"Sid": ""', f'"Sid": "{"A" * (characters - len("".join(text.split())))}"')
 
 
-def test_what_exceeds_the_quotas_of_policies_is_refused(account):
+def test_a_policy_beyond_the_quotas_is_refused(account):
     account.role()
     iam = account.aws.client("iam")
     iam.put_role_policy(RoleName="worker", PolicyName="one", PolicyDocument=policy_of(10_000))
@@ -162,21 +162,21 @@ def test_the_message_names_the_principal_the_action_and_the_resource(account):
     )
 
 
-def test_root_and_whoever_asks_for_their_own_name_need_no_policy(account):
+def test_root_and_get_caller_identity_need_no_policy(account):
     account.role()
     account.aws.client("ec2").describe_instances()
     assert account.client("sts").get_caller_identity()["Arn"] == SESSION
     assert account.iam.decisions == []
 
 
-def test_what_knows_no_resources_is_allowed_on_everything_only(account):
+def test_an_action_without_resources_is_allowed_on_every_resource_only(account):
     logs = "arn:aws:logs:eu-west-1:123456789012:log-group:*"
     account.role(statement("logs:DescribeLogGroups", logs), statement("autoscaling:DescribeAutoScalingGroups", sid="B"))
     assert account.refuses("logs", "describe_log_groups") == ("AccessDeniedException", 400)
     account.client("autoscaling").describe_auto_scaling_groups()
 
 
-def test_a_condition_looks_at_the_tags_that_the_instance_has_now(account):
+def test_a_condition_reads_the_present_tags_of_the_instance(account):
     account.role(statement("ec2:StopInstances", INSTANCES, StringEquals={"aws:ResourceTag/team": ["blue", "green"]}))
     for tags, stops in (({"team": "green"}, True), ({"team": "red"}, False), ({}, False)):
         instance = account.instance(**tags)
@@ -185,13 +185,13 @@ def test_a_condition_looks_at_the_tags_that_the_instance_has_now(account):
     account.client("ec2").stop_instances(InstanceIds=[instance])
 
 
-def test_of_several_instances_one_that_is_not_allowed_refuses_the_call(account):
+def test_one_instance_that_is_not_allowed_refuses_the_whole_call(account):
     account.role(statement("ec2:StopInstances", INSTANCES, StringEquals={"aws:ResourceTag/team": "blue"}))
     instances = [account.instance(team="blue"), account.instance(team="red")]
     assert account.refuses("ec2", "stop_instances", InstanceIds=instances)[0] == "UnauthorizedOperation"
 
 
-def test_a_condition_looks_at_the_tags_that_a_request_names(account):
+def test_a_condition_reads_the_tags_of_the_request(account):
     conditions = {"ForAllValues:StringEquals": {"aws:TagKeys": ["a", "b"]}, "Null": {"aws:TagKeys": "false"}}
     account.role(statement(["ec2:CreateTags", "ec2:DeleteTags"], INSTANCES, **conditions))
     instance = account.instance()
@@ -201,7 +201,7 @@ def test_a_condition_looks_at_the_tags_that_a_request_names(account):
 
     both = [{"Key": "a", "Value": "1"}, {"Key": "c", "Value": "2"}]
     assert account.refuses("ec2", "create_tags", Resources=[instance], Tags=both)[0] == "UnauthorizedOperation"
-    # Every tag at once.
+    # All tags at once.
     assert account.refuses("ec2", "delete_tags", Resources=[instance])[0] == "UnauthorizedOperation"
 
 
@@ -215,7 +215,7 @@ def test_an_alias_is_started_by_the_right_to_its_machine(account):
     assert account.iam.refusal(SESSION, "states:StartExecution", {"stateMachineArn": machine})
 
 
-def test_what_is_not_there_is_answered_by_its_service(account):
+def test_a_missing_resource_gets_the_answer_of_its_service(account):
     account.role(statement("ec2:StopInstances", INSTANCES, StringEquals={"aws:ResourceTag/team": "blue"}))
     assert account.refuses("ec2", "stop_instances", InstanceIds=["i-0123456789abcdef0"])[0] == "InvalidInstanceID.NotFound"
 
@@ -258,13 +258,13 @@ def test_a_simulator_that_was_killed_can_be_stopped():
     simulator.stop()
 
 
-def test_an_action_that_nobody_has_looked_up_is_refused_by_name(account):
+def test_an_action_without_a_row_is_refused_by_name(account):
     account.role(statement("*"))
     assert account.refuses("ec2", "describe_vpcs") == ("UnauthorizedOperation", 403)
     assert account.iam.refused[0].error == "world/aws/iam_resources.py has no row for ec2:DescribeVpcs"
 
 
-# What the reference says of the table: the simulator has its data.
+# The table follows the reference, whose data the simulator has.
 
 GROUP = "arn:aws:autoscaling:eu-west-1:123456789012:autoScalingGroup:1:autoScalingGroupName/workers"
 

@@ -50,7 +50,7 @@ def runs_of_go(tmp_path: pathlib.Path) -> list[str]:
     return [line.split()[0] for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def test_what_is_missing_is_built_once(cache: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_a_missing_binary_is_built_once(cache: pathlib.Path, tmp_path: pathlib.Path) -> None:
     folder = kube_binaries.find()
     assert folder.parent == cache
     assert sorted(file.name for file in folder.iterdir()) == sorted(kube_binaries.BINARIES)
@@ -59,7 +59,7 @@ def test_what_is_missing_is_built_once(cache: pathlib.Path, tmp_path: pathlib.Pa
     assert len(runs_of_go(tmp_path)) == 4
 
 
-def test_kubernetes_is_told_its_version(cache: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_kubernetes_is_built_with_its_version(cache: pathlib.Path, tmp_path: pathlib.Path) -> None:
     kube_binaries.find()
     assert "gitVersion=v1." in (tmp_path / "log").read_text()
 

@@ -149,7 +149,7 @@ def test_the_end_of_a_container_is_dated(kubernetes: Kubernetes, clock: Clock, c
     assert (ended["startedAt"], ended["finishedAt"]) == (STARTED, virtual(19 * 3600))
 
 
-def test_what_a_client_wrote_is_left_alone(kubernetes: Kubernetes, client: KubeClient, node: Node) -> None:
+def test_the_text_of_a_client_is_left_alone(kubernetes: Kubernetes, client: KubeClient, node: Node) -> None:
     note = {"metadata": {"annotations": {"recycle-eks/since": "2020-02-02T00:00:00Z"}}}
     shown = client.patch("/api/v1/nodes/n1", note)
     assert shown["metadata"]["annotations"]["recycle-eks/since"] == "2020-02-02T00:00:00Z"
@@ -274,7 +274,7 @@ def test_calls_take_the_virtual_time_that_the_scenario_says(
     kubernetes.proxy.latency = lambda action: 0.0
 
 
-def test_a_fault_may_look_at_what_is_asked(kubernetes: Kubernetes, client: KubeClient, node: Node) -> None:
+def test_a_fault_may_depend_on_the_request(kubernetes: Kubernetes, client: KubeClient, node: Node) -> None:
     kubernetes.proxy.plan.refuse(
         "kubernetes:PATCH nodes",
         code="InternalError",
@@ -285,7 +285,7 @@ def test_a_fault_may_look_at_what_is_asked(kubernetes: Kubernetes, client: KubeC
     assert cordon(client) == 500
 
 
-def test_somebody_may_slip_in_just_before_a_call(kubernetes: Kubernetes, client: KubeClient, node: Node) -> None:
+def test_another_writer_may_act_just_before_a_call(kubernetes: Kubernetes, client: KubeClient, node: Node) -> None:
     version = client.get("/api/v1/nodes/n1")["metadata"]["resourceVersion"]
     kubernetes.proxy.just_before("kubernetes:PATCH nodes", lambda: node.add_taint("somebody/else"))
     change = {"metadata": {"resourceVersion": version}, "spec": {"taints": []}}
@@ -317,7 +317,7 @@ class OneAnswer(http.server.BaseHTTPRequestHandler):
 
 
 class ClosesWhenIdle(http.server.ThreadingHTTPServer):
-    """As the API server, which closes a connection that was idle for 90 seconds; this one does not wait that long."""
+    """Closes an idle connection as the API server does after 90 seconds, but sooner."""
 
     def __init__(self, certificate: Certificate) -> None:
         super().__init__(("127.0.0.1", 0), OneAnswer)

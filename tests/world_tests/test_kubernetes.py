@@ -518,7 +518,9 @@ def test_settling_costs_nothing_when_nothing_was_done(kubernetes: Kubernetes, ol
     assert not thaw.called
 
 
-def test_what_does_not_settle_is_named(kubernetes: Kubernetes, old: Node, new: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_that_does_not_settle_is_named(
+    kubernetes: Kubernetes, old: Node, new: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     web = kubernetes.deployment("web", on=old)
     kubernetes.settle()
     monkeypatch.setattr(running_cluster, "SETTLE_LIMIT", 0.3)
@@ -564,16 +566,16 @@ def test_ten_nodes_and_a_hundred_pods_are_reset(kubernetes: Kubernetes, clock: C
     assert kubernetes.pods() == []
 
 
-def test_what_was_granted_survives_a_reset(kubernetes: Kubernetes) -> None:
+def test_permissions_survive_a_reset(kubernetes: Kubernetes) -> None:
     kubernetes.reset()
     role = kubernetes.client.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/recycle-eks")
     assert role["rules"]
 
 
-# -- what is left to do --------------------------------------------------------------------------------------------
+# -- remaining work ------------------------------------------------------------------------------------------------
 
 
-def test_what_changed_is_all_that_has_to_be_looked_at(kubernetes: Kubernetes, old: Node, new: Node) -> None:
+def test_only_changed_objects_are_read_again(kubernetes: Kubernetes, old: Node, new: Node) -> None:
     """Looking at the changes finds what looking at everything finds, before and after the cluster settles."""
     settledness = settled.Settledness(kubernetes.state)
     web = kubernetes.deployment("web", replicas=2, on=old)

@@ -358,7 +358,7 @@ def test_reserved_concurrency_zero_stops_a_function(account):
     assert (answer.code, answer.status) == ("TooManyRequestsException", 429)
 
 
-def test_what_comes_beyond_the_accounts_concurrency_is_throttled_until_the_next_scenario(account):
+def test_invocations_beyond_the_accounts_concurrency_are_throttled_until_the_next_scenario(account):
     account.function()
     account.host.concurrency = 0
     answer = account.invoke()

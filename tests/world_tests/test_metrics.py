@@ -1,4 +1,4 @@
-"""What functions count in their logs, as CloudWatch takes it from there."""
+"""The metrics in the logs of functions, as CloudWatch extracts them."""
 
 import json
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ def test_other_lines_of_a_log_count_nothing():
     assert len(list(read_metrics(lines))) == 1
 
 
-def test_what_was_counted_is_in_cloudwatch_when_somebody_has_put_it_there(world: World, monkeypatch):
+def test_metrics_are_in_cloudwatch_after_they_are_put_there(world: World, monkeypatch):
     measured = list(read_metrics([counted([["cluster"]], cluster="world"), counted([["cluster"]], cluster="other")]))
     monkeypatch.setattr(World, "metrics", property(lambda _: measured))
     world.metrics_into_cloudwatch()

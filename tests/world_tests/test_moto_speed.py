@@ -30,7 +30,7 @@ def test_a_document_is_written_as_xmltodict_writes_it(full_document, pretty):
     assert moto_speed.unparse(DOCUMENT, **how) == xmltodict.unparse(DOCUMENT, **how)
 
 
-def test_an_attribute_is_looked_for_by_the_same_names_each_time():
+def test_an_attribute_is_searched_by_the_same_names_each_time():
     class Shape:
         name, type_name, serialization = "Size", "integer", {"name": "size"}
 

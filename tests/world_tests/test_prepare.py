@@ -1,4 +1,4 @@
-"""What a new clone gets of what another has built."""
+"""The parts of another clone's build that a new clone gets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ THIRD_PARTY = {
     f"build/ring-{HASH}/output",
     f".fingerprint/serde-{HASH}/lib-serde",
 }
-OURS = {
+OWN = {
     f"deps/librecycle-{HASH}.rlib",
     f"deps/check_pods-{HASH}",
     f"deps/contract-{HASH}.d",
@@ -27,14 +27,14 @@ OURS = {
 
 @pytest.fixture
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], set[str]]:
-    """Builds in the clone of a name: says what was there when Cargo began."""
+    """Builds in the named clone, and returns the files that existed when Cargo started."""
     monkeypatch.setenv("RECYCLE_EKS_CACHE", str(tmp_path / "cache"))
 
     def build(clone: str) -> set[str]:
         profile = tmp_path / clone / "debug"
         with prepare.dependencies_of_another_clone(profile):
             found = {str(file.relative_to(profile)) for file in profile.rglob("*") if file.is_file()}
-            for file in THIRD_PARTY | OURS:
+            for file in THIRD_PARTY | OWN:
                 (profile / file).parent.mkdir(parents=True, exist_ok=True)
                 (profile / file).write_text(clone)
         return found
@@ -45,10 +45,10 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], se
 def test_a_new_clone_gets_what_another_new_one_has_built_of_others(build):
     assert build("first") == set()
     assert build("second") == THIRD_PARTY
-    assert build("second") == THIRD_PARTY | OURS
+    assert build("second") == THIRD_PARTY | OWN
 
 
-def test_what_was_built_with_other_pins_is_where_a_clone_with_new_ones_begins(build, tmp_path, monkeypatch):
+def test_a_clone_with_new_pins_starts_from_a_build_with_other_pins(build, tmp_path, monkeypatch):
     build("first")
     monkeypatch.setattr(prepare, "fingerprint", lambda *_: "others")
     assert build("second") == THIRD_PARTY
@@ -56,7 +56,7 @@ def test_what_was_built_with_other_pins_is_where_a_clone_with_new_ones_begins(bu
     assert kept.name.startswith("cargo-others-")
 
 
-def test_what_another_compiler_has_built_is_not_used_and_not_kept(build, tmp_path, monkeypatch):
+def test_the_build_of_another_compiler_is_not_used_and_not_kept(build, tmp_path, monkeypatch):
     build("first")
     (tmp_path / "rustc").write_text("#!/bin/sh\necho another\n")
     (tmp_path / "rustc").chmod(0o755)

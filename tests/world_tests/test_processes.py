@@ -1,4 +1,4 @@
-"""How tests run other programs."""
+"""The processes of programs that tests run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run.py` from outside: what fails is said once more at the end, and what hangs is named and ended."""
+"""`run.py` from outside: failures are repeated at the end, and a hanging test is named and ended."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_that_waits_for_ever():
 
 
 def pytest_with(tests: str, folder: Path, *arguments: str, **constants: float) -> subprocess.CompletedProcess[str]:
-    """pytest with the plugin, whose constants are others."""
+    """Runs pytest with the plugin and other constants."""
     (folder / "test_it.py").write_text(tests)
     plugin = folder / "impatient.py"
     settings = "".join(f"progress.{name} = {value}\n" for name, value in constants.items())
@@ -81,7 +81,7 @@ def test_the_report_has_folders_and_the_slowest_tests(tmp_path):
     assert {test for _, test in report["slowest"]} == {"test_it.py::test_one", "test_it.py::test_two"}
 
 
-def test_what_failed_is_printed_once_more_at_the_end_and_counted(capfd, monkeypatch, tmp_path):
+def test_failures_are_printed_again_at_the_end_and_counted(capfd, monkeypatch, tmp_path):
     monkeypatch.setattr(run, "REPORT", tmp_path / "report.json")
     good = run.Step("Good", [sys.executable, "-c", "print('3 passed, 0 failed')"], "1 s", run.count_terraform)
     bad = run.Step("Bad", [sys.executable, "-c", "print('the reason'); raise SystemExit(1)"], "1 s")

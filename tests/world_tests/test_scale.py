@@ -1,4 +1,4 @@
-"""What `make scale` computes: how full a bucket gets, and how long a rotation takes at least."""
+"""The computations of `make scale`: the level of a bucket, and the least time of a rotation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_call_of_auto_scaling_draws_from_one_bucket_and_those_of_ec2_each_
     assert buckets("kubernetes:GET nodes") == []
 
 
-NODE = OwnTimes(replaced=1, turn=2, alone=10)
+NODE = OwnTimes(replaced=1, slot=2, alone=10)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +49,12 @@ NODE = OwnTimes(replaced=1, turn=2, alone=10)
     [
         ([], 3, 1, 0),
         ([NODE], 3, 1, 10),
-        # Begun at 0, 2 (its turn) and 10 (its place).
+        # The nodes start at 0, 2 (a free slot) and 10 (a free place).
         ([NODE] * 3, 2, 1, 20),
-        # Begun at 0, 1 (the canary), 10.
+        # The nodes start at 0, 1 (the canary) and 10.
         ([NODE] * 3, 2, 2, 20),
         ([NODE] * 2, 2, 2, 11),
-        # Only the turns count.
+        # Only the slots limit the start.
         ([NODE] * 4, 4, 1, 16),
         ([OwnTimes(1, 10, 10)] * 4, 4, 1, 40),
     ],
@@ -70,8 +70,8 @@ def test_no_schedule_in_this_order_ends_before_the_bound() -> None:
         nodes = []
         for _ in range(chance.randint(1, 7)):
             replaced = chance.randint(1, 3)
-            turn = replaced + chance.randint(0, 4)
-            nodes.append(OwnTimes(replaced, turn, turn + chance.randint(0, 9)))
+            slot = replaced + chance.randint(0, 4)
+            nodes.append(OwnTimes(replaced, slot, slot + chance.randint(0, 9)))
         at_once, max_parallel = chance.randint(1, 4), chance.randint(1, 3)
         least = least_makespan(nodes, at_once, max_parallel)
         end = some_schedule(nodes, at_once, max_parallel, chance)
@@ -81,12 +81,12 @@ def test_no_schedule_in_this_order_ends_before_the_bound() -> None:
 
 
 def some_schedule(nodes: list[OwnTimes], at_once: int, max_parallel: int, chance: random.Random) -> float:
-    """When the last node ends if each begins in order, somewhat later than it could, second by second."""
+    """Returns the end of the last node if each starts in order, somewhat later than it could, second by second."""
     begun: list[tuple[float, OwnTimes]] = []
     now = 0.0
     while len(begun) < len(nodes):
         underway = sum(begin + node.alone > now for begin, node in begun)
-        busy = sum(begin + node.turn > now for begin, node in begun)
+        busy = sum(begin + node.slot > now for begin, node in begun)
         canary_is_over = not begun or now >= begun[0][0] + nodes[0].replaced
         if underway < at_once and busy < max_parallel and canary_is_over and chance.random() < 0.8:
             begun.append((now, nodes[len(begun)]))

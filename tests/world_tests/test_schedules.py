@@ -44,7 +44,7 @@ def test_when_a_schedule_comes_next(expression: str, zone: str, after: str, expe
 
 
 @pytest.mark.parametrize("expression", ["every day", "rate(1 week)", "cron(0 0 L * ? *)", "cron(0 0 ? * 2#1 *)"])
-def test_what_is_not_understood_is_refused(expression: str):
+def test_an_unknown_expression_is_refused(expression: str):
     with pytest.raises(ValueError, match="a schedule is|a rate is|not part of the world"):
         next_time(expression, "UTC", utc("2027-01-01T00:00:00"))
 
@@ -76,7 +76,7 @@ def test_a_schedule_starts_its_machine_at_each_of_its_times_with_its_words_fille
     assert inputs == [{"id": f"{schedule} 2027-01-01T0{hour}:00:00Z", "try": "1"} for hour in (1, 2)]
 
 
-def test_one_that_is_delivered_twice_has_the_same_words(region: MotoRegion, schedules: Schedules):
+def test_a_schedule_that_is_delivered_twice_has_the_same_input(region: MotoRegion, schedules: Schedules):
     arn = create(region, "once", ScheduleExpression="at(2027-01-01T01:00:00)")
     region.events.repeat("*stateMachine:m")
     schedules.run()
@@ -85,7 +85,7 @@ def test_one_that_is_delivered_twice_has_the_same_words(region: MotoRegion, sche
     assert first.input_text == second.input_text
 
 
-def test_one_that_is_disabled_does_not_come(region: MotoRegion, schedules: Schedules):
+def test_a_disabled_schedule_does_not_run(region: MotoRegion, schedules: Schedules):
     arn = create(region, "off", State="DISABLED")
     schedules.run()
     region.clock.run(limit=2 * 3600)

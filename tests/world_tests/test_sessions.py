@@ -87,7 +87,7 @@ def test_sessions_run_side_by_side_and_leave_nothing_however_they_end(sessions):
         assert eventually(lambda pids=children[session.pid]: not any(map(is_running, pids)))
     assert not folders.left_in_place(ways[signal.SIGTERM].pid)
     assert not folders.left_in_place(ways[signal.SIGINT].pid)
-    # Nobody can clean up after SIGKILL but the next session.
+    # Only the next session can clean up after SIGKILL.
     assert folders.left_in_place(ways[signal.SIGKILL].pid)
     folders.temporary_folder("test").rmdir()
     assert not folders.left_in_place(ways[signal.SIGKILL].pid)

@@ -27,7 +27,7 @@ DAY = 86_400
 
 
 class Sfn:
-    """An engine without AWS, and shorthands for stories about it."""
+    """An engine without AWS, and shorthands for tests of it."""
 
     def __init__(self, seed: int | None = None):
         self.clock = Clock(seed=seed)
@@ -76,7 +76,7 @@ def retry(*errors: str, **fields: Any) -> dict:
 
 
 def guarded(retriers: list[dict] = (), catch: list[str] = (), function: str = "f", **fields: Any) -> dict:
-    """One Task; each name in `catch` is a catcher of its own, whose name and error become the output."""
+    """Returns one Task. Each name in `catch` is its own catcher, whose name and error become the output."""
     catchers = [
         {"ErrorEquals": [name], "Output": {"by": name, "error": "{% $states.errorOutput.Error %}"}, "Next": "Caught"}
         for name in catch
@@ -230,7 +230,7 @@ ERROR_NAMES = [
         Assign={"x": "{% $states.input.nope %}"},
     ),
     Case(
-        "States.Runtime is caught by nobody",
+        "States.Runtime is never caught",
         machine(
             "T",
             T={
@@ -1013,7 +1013,7 @@ def test_a_redrive_goes_on_at_the_failed_step_with_its_variables_and_input(sfn):
     assert kinds[second : second + 3] == ["ExecutionRedriven", "TaskScheduled", "TaskStarted"]
 
 
-def test_the_context_tells_of_a_redrive_only_after_one(sfn):
+def test_the_context_mentions_a_redrive_only_after_one(sfn):
     seen: list[dict] = []
 
     def function(context: dict) -> None:
@@ -1032,7 +1032,7 @@ def test_the_context_tells_of_a_redrive_only_after_one(sfn):
 
 
 @pytest.mark.parametrize(("renews", "entered"), [(True, "2027-01-01T00:01:00.000Z"), (False, "2027-01-01T00:00:00.000Z")])
-def test_whether_a_redrive_renews_entered_time_is_a_switch(sfn, renews, entered):
+def test_a_switch_decides_if_a_redrive_renews_entered_time(sfn, renews, entered):
     sfn.functions["f"] = fails_in_turn("X")
     sfn.engine.redrive_renews_entered_time = renews
     execution = sfn.run(machine("T", T=invoke(Output="{% $states.context.State.EnteredTime %}")))
@@ -1137,7 +1137,7 @@ def test_a_redrive_starts_the_machines_time_out_anew(sfn):
     assert execution.status == "SUCCEEDED" and sfn.clock.elapsed() == 190
 
 
-def test_what_cannot_be_redriven_is_refused(sfn):
+def test_an_execution_that_cannot_be_redriven_is_refused(sfn):
     running, done = sfn.start(machine("W", W=wait(100))), sfn.start(machine("S", S={"Type": "Succeed"}), name="other")
     failed = sfn.start(machine("F", F={"Type": "Fail", "Error": "X"}), name="third")
     sfn.clock.run(limit=10)
@@ -1252,7 +1252,7 @@ DRAIN = machine(
 )
 
 
-def test_a_drain_of_20_hours_takes_nine_events_a_poll(sfn):
+def test_a_drain_of_20_hours_takes_nine_events_a_check(sfn):
     polls: list[float] = []
 
     def check(_: Any) -> dict:
@@ -1343,7 +1343,7 @@ FAN = machine(
 )
 
 
-def story(seed: int | None) -> tuple[float, str]:
+def history(seed: int | None) -> tuple[float, str]:
     sfn = Sfn(seed)
     sfn.functions["drain"] = lambda value: value
     sfn.engine.latency["drain"] = 2
@@ -1353,11 +1353,11 @@ def story(seed: int | None) -> tuple[float, str]:
 
 
 def test_the_same_seed_gives_the_same_history_and_another_seed_another_order():
-    assert story(None) == story(None)
-    stories = [story(seed) for seed in range(8)]
-    assert stories == [story(seed) for seed in range(8)]
-    assert len({digest for _, digest in stories}) > 1
-    assert len({elapsed for elapsed, _ in stories}) == 1
+    assert history(None) == history(None)
+    histories = [history(seed) for seed in range(8)]
+    assert histories == [history(seed) for seed in range(8)]
+    assert len({digest for _, digest in histories}) > 1
+    assert len({elapsed for elapsed, _ in histories}) == 1
 
 
 def test_many_nested_executions_run_beside_each_other(sfn):

@@ -308,7 +308,7 @@ def test_a_machine_publishes_to_a_topic(region: MotoRegion):
         ("states:startExecution.sync:2", {"StateMachineArn": "x"}, "events:PutRule", "StepFunctions.AccessDeniedException"),
     ],
 )
-def test_what_a_machines_role_may_not_do_fails_by_the_services_name(region: MotoRegion, resource, arguments, action, error):
+def test_a_call_that_the_role_may_not_make_fails_with_the_services_error(region: MotoRegion, resource, arguments, action, error):
     region.engine.refusal = lambda role, asked, parameters: f"{role} may not {asked}" if asked == action else None
     execution = region.run(sdk(resource, arguments))
     assert execution.error == error

@@ -1,4 +1,4 @@
-"""When a terminal's program counts as hung. The clock and the screen are the test's own: no real time passes."""
+"""A terminal's program that hangs. Clock and screen are those of the test, so no real time passes."""
 
 import types
 
@@ -9,7 +9,7 @@ from world.process.terminal import PATIENCE, Terminal
 
 
 class Slow(Terminal):
-    """A program that shows these screens, a new one at each look, and has ended when the last is there."""
+    """A program that shows these screens, a new one at each check, and has ended at the last one."""
 
     def __init__(self, *screens: str) -> None:
         self._screens = list(screens)

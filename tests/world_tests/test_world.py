@@ -54,10 +54,10 @@ def a_race(world: World) -> list[Any]:
     return executions
 
 
-def story(world: World, scenario: Any, seed: int | None = None) -> dict[str, Any]:
-    """Everything that a scenario shows of itself: states, verdicts, waits, and the set of calls of each step.
+def history(world: World, scenario: Any, seed: int | None = None) -> dict[str, Any]:
+    """Returns all observations of a scenario: states, verdicts, waits, and the set of calls of each step.
 
-    Masked are uids, resourceVersions and the random ends of pods' names. Times are virtual and stay.
+    Uids, resourceVersions and the random ends of pods' names are masked. Times are virtual and remain.
     """
     world.reset(seed=seed)
     executions = scenario(world)
@@ -100,7 +100,7 @@ def masked(text: str) -> str:
 
 
 def differences(first: Any, second: Any, where: str = "") -> list[str]:
-    """Where two stories differ, each place with its surroundings: pytest would compare the megabytes for hours."""
+    """Returns the differences between two histories, each with its surroundings: pytest would compare the megabytes for hours."""
     if type(first) is type(second) and isinstance(first, dict):
         keys = sorted({*first, *second}, key=str)
         return [each for key in keys for each in differences(first.get(key), second.get(key), f"{where}[{key!r}]")]
@@ -114,17 +114,17 @@ def differences(first: Any, second: Any, where: str = "") -> list[str]:
     return [f"{where}: …{texts[0][begin : begin + 400]}… is not …{texts[1][begin : begin + 400]}…"]
 
 
-def test_the_same_scenario_twice_tells_the_same_story(deployed_world):
-    first = story(deployed_world, twenty_hours)
-    second = story(deployed_world, twenty_hours)
+def test_the_same_scenario_twice_has_the_same_history(deployed_world):
+    first = history(deployed_world, twenty_hours)
+    second = history(deployed_world, twenty_hours)
 
     assert differences(first, second) == []
 
 
-def test_each_seed_tells_its_own_story_each_time(deployed_world):
-    stories = {seed: [story(deployed_world, a_race, seed) for _ in range(2)] for seed in (None, 1, 2)}
+def test_each_seed_has_its_own_history_each_time(deployed_world):
+    histories = {seed: [history(deployed_world, a_race, seed) for _ in range(2)] for seed in (None, 1, 2)}
 
-    for first, second in stories.values():
+    for first, second in histories.values():
         assert differences(first, second) == []
 
 
@@ -168,7 +168,7 @@ def test_a_reset_leaves_nothing_of_a_scenario(deployed_world):
     assert world.aws.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"] == []
     machine = world.deployment.outputs["state_machine_alias_arn"]
     assert world.aws.client("stepfunctions").list_executions(stateMachineArn=machine)["executions"] == []
-    # Nothing is left that would go on by itself.
+    # No process remains that would continue by itself.
     assert world.clock.run() == 0
 
 
@@ -204,7 +204,7 @@ def test_the_aws_command_line_sees_the_same(standing_still):
     asked = ["autoscaling", "describe-auto-scaling-instances", "--instance-ids", node.instance_id, "--output", "json"]
 
     if shutil.which("aws") is None:
-        # What the command line does: the same call, through the same SDK core, from the same variables.
+        # The command line makes the same call, through the same SDK core, with the same variables.
         program = "import boto3, json, sys; print(json.dumps(boto3.client(sys.argv[1]).describe_auto_scaling_instances()))"
         command = [sys.executable, "-c", program, "autoscaling"]
     else:
@@ -308,7 +308,7 @@ def test_functions_see_the_times_of_kubernetes_objects_as_virtual_times(world):
 
 
 def through_the_proxy(world: World, node: Any) -> tuple[dict[str, str], str]:
-    """What the endpoint in DescribeCluster shows to whoever has a token: when the pods and the node were created."""
+    """Returns the creation times of the pods and the node, read with a token at the endpoint of DescribeCluster."""
     function = world.aws.client("lambda").get_function_configuration(FunctionName="recycle-eks-check-pods")
     role = world.aws.client("sts").assume_role(RoleArn=function["Role"], RoleSessionName="look")["Credentials"]
     token = eks_token(CLUSTER, REGION, role["AccessKeyId"], role["SecretAccessKey"], role["SessionToken"])
@@ -363,7 +363,7 @@ def test_a_machine_that_is_started_again_has_its_kubelet_back(world):
         assert node.exists is not deleted
 
 
-def test_pods_leave_a_machine_that_is_off_at_once_when_somebody_says_so(world):
+def test_pods_leave_a_machine_that_is_off_at_once_with_the_out_of_service_taint(world):
     group = world.group("workers", size=2)
     node = group.nodes[0]
     database = node.stateful_set("db")
@@ -378,7 +378,7 @@ def test_pods_leave_a_machine_that_is_off_at_once_when_somebody_says_so(world):
     assert moved.node_name != node.name
 
 
-# -- what a scenario may change, and a reset takes back ------------------------------------------------------------------
+# -- changes of a scenario that a reset takes back -----------------------------------------------------------------------
 
 
 def test_listeners_of_a_scenario_are_gone_after_a_reset(world):

@@ -11,7 +11,7 @@ def workers(world):
 
 
 def health(world, group) -> dict[str, str]:
-    """As AWS tells it."""
+    """Returns the state as AWS shows it."""
     answer = world.aws.client("elbv2").describe_target_health(TargetGroupArn=group.arn)["TargetHealthDescriptions"]
     return {target["Target"]["Id"]: target["TargetHealth"]["State"] for target in answer}
 

@@ -1,4 +1,4 @@
-# recycle-eks on one cluster. Everything the module needs is the cluster's name and the functions' code.
+# recycle-eks on one cluster, with every variable for triggers. The module requires only the cluster's name and the functions' code.
 
 provider "aws" {
   region = var.region

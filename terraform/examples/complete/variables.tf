@@ -1,11 +1,11 @@
 variable "region" {
-  description = "The cluster's region. Default: the one of the AWS settings in the environment."
+  description = "The cluster's region. The default is the region of the AWS settings in the environment."
   type        = string
   default     = null
 }
 
 variable "name" {
-  description = "Start of every name."
+  description = "The start of every name."
   type        = string
   default     = "recycle-eks"
 }
@@ -21,19 +21,19 @@ variable "artifacts_directory" {
 }
 
 variable "architecture" {
-  description = "Processor that the functions run on: arm64 or x86_64."
+  description = "The processor of the functions: arm64 or x86_64."
   type        = string
   default     = "arm64"
 }
 
 variable "lifecycle_hooks" {
-  description = "Groups that get our lifecycle hook, such as { batch = { auto_scaling_group_name = \"batch\", retain = true } }."
+  description = "Groups that get the lifecycle hook of recycle-eks, such as { batch = { auto_scaling_group_name = \"batch\", retain = true } }."
   type        = any
   default     = {}
 }
 
 variable "input_defaults" {
-  description = "Defaults for every execution, such as { label_selector = \"app=batch\" }: what to wait for beside Jobs."
+  description = "Defaults for every execution, such as { label_selector = \"app=batch\" }: executions also wait for these pods, not only for Jobs."
   type        = any
   default     = {}
 }
@@ -45,31 +45,31 @@ variable "alarm_triggers" {
 }
 
 variable "event_triggers" {
-  description = "EventBridge events that recycle the instance that they name."
+  description = "EventBridge events that recycle the instance they name."
   type        = any
   default     = {}
 }
 
 variable "spot" {
-  description = "Recycle Spot instances that EC2 is about to take away."
+  description = "Recycle Spot instances before EC2 reclaims them."
   type        = bool
   default     = false
 }
 
 variable "alarm_topics" {
-  description = "SNS topics that those alarms notify."
+  description = "SNS topics that the alarms of alarm_triggers notify."
   type        = map(string)
   default     = {}
 }
 
 variable "schedules" {
-  description = "Rotations by the clock, such as { weekly = { schedule_expression = \"cron(0 3 ? * SUN *)\", selection = { outdated = { ami = true } } } }."
+  description = "Scheduled rotations, such as { weekly = { schedule_expression = \"cron(0 3 ? * SUN *)\", selection = { outdated = { ami = true } } } }."
   type        = any
   default     = {}
 }
 
 variable "rotate_on_change" {
-  description = "Values whose change by terraform apply begins a rotation."
+  description = "Values that start a rotation when terraform apply changes them."
   type        = any
   default     = {}
 }

@@ -1,5 +1,5 @@
-# recycle-eks for an EKS managed node group that is there already: a scale-in of it, to 0 as well, waits until the pods are done. An update
-# of the group does not wait. README.md beside this says why, and what has to be set on the group itself.
+# recycle-eks for an existing EKS managed node group. A scale-in, also to 0, waits until the pods are done. An update of the group does not
+# wait. README.md in this folder gives the reason, and the setting that the group itself needs.
 
 provider "aws" {}
 
@@ -9,7 +9,7 @@ data "aws_eks_node_group" "this" {
 }
 
 locals {
-  # A managed node group has one Auto Scaling group, which EKS has made and named.
+  # A managed node group has one Auto Scaling group, which EKS creates and names.
   auto_scaling_group_name = data.aws_eks_node_group.this.resources[0].autoscaling_groups[0].name
 }
 
@@ -27,6 +27,6 @@ module "recycle_eks" {
 }
 
 output "retain_command" {
-  description = "Run it once, as long as the provider cannot set the policy: see README.md."
+  description = "Run this command once, because the provider cannot set the policy. See README.md."
   value       = "aws autoscaling update-auto-scaling-group --auto-scaling-group-name ${local.auto_scaling_group_name} --instance-lifecycle-policy '{\"RetentionTriggers\": {\"TerminateHookAbandon\": \"retain\"}}'"
 }

@@ -9,12 +9,12 @@ variable "artifacts_directory" {
 }
 
 variable "architecture" {
-  description = "Processor that the functions run on: arm64 or x86_64."
+  description = "The processor of the functions: arm64 or x86_64."
   type        = string
   default     = "arm64"
 }
 
 variable "node_group_name" {
-  description = "The managed node group, which exists."
+  description = "The existing managed node group."
   type        = string
 }

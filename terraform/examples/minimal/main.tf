@@ -1,4 +1,4 @@
-# recycle-eks with nothing but what it cannot do without: the cluster's name and the functions' code.
+# recycle-eks with only the two required inputs: the cluster's name and the functions' code.
 
 provider "aws" {}
 
@@ -12,6 +12,6 @@ module "recycle_eks" {
 }
 
 output "start_execution_command" {
-  description = "Recycles one node; put the instance's id in."
+  description = "A command that recycles one node. Replace the instance id."
   value       = module.recycle_eks.start_execution_command
 }

@@ -9,7 +9,7 @@ variable "artifacts_directory" {
 }
 
 variable "architecture" {
-  description = "Processor that the functions run on: arm64 or x86_64."
+  description = "The processor of the functions: arm64 or x86_64."
   type        = string
   default     = "arm64"
 }

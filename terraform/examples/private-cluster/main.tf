@@ -1,5 +1,5 @@
-# recycle-eks for a cluster whose endpoint is private: the functions are in the cluster's VPC, in a security group that the module
-# creates and the cluster lets in. docs/install.md says which APIs they call from there.
+# recycle-eks for a cluster with a private endpoint. The functions are in the cluster's VPC, in a security group that the module creates and
+# the cluster allows. docs/install.md lists the APIs that they call from there.
 
 provider "aws" {}
 
@@ -15,6 +15,6 @@ module "recycle_eks" {
 }
 
 output "security_group_id" {
-  description = "The functions' security group: interface endpoints must let it in at port 443."
+  description = "The security group of the functions. Interface endpoints must allow it at port 443."
   value       = module.recycle_eks.security_group_id
 }

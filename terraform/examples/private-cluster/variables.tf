@@ -9,12 +9,12 @@ variable "artifacts_directory" {
 }
 
 variable "architecture" {
-  description = "Processor that the functions run on: arm64 or x86_64."
+  description = "The processor of the functions: arm64 or x86_64."
   type        = string
   default     = "arm64"
 }
 
 variable "subnet_ids" {
-  description = "Private subnets of the cluster's VPC, from which the functions reach the endpoint and AWS."
+  description = "Private subnets of the cluster's VPC. From there the functions reach the endpoint and AWS."
   type        = list(string)
 }

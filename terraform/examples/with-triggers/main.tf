@@ -1,5 +1,5 @@
-# recycle-eks that starts by itself: when a group's CPU is busy at night, when AWS announces the end of a machine, and on Spot.
-# docs/triggers.md says what each of them recycles, and when it does not.
+# recycle-eks with triggers: an alarm on the CPU of a group, the announced retirement of an instance, and Spot events. docs/triggers.md
+# describes what each trigger recycles, and when it recycles nothing.
 
 provider "aws" {}
 
@@ -11,7 +11,7 @@ module "recycle_eks" {
   artifacts    = { directory = var.artifacts_directory }
   architecture = var.architecture
 
-  # A new node takes the new work, the oldest one finishes its own, and stays for the investigation.
+  # A new node takes the new work. The oldest node finishes its own work and is then kept for the investigation.
   alarm_triggers = {
     busy = {
       alarm_names = [aws_cloudwatch_metric_alarm.busy.alarm_name]
@@ -20,7 +20,7 @@ module "recycle_eks" {
     }
   }
 
-  # AWS Health names the instances of which EC2 has scheduled the retirement, days ahead.
+  # AWS Health names the instances that EC2 will retire, days ahead.
   event_triggers = {
     retirement = {
       instance_id_path = "$.resources[0]"
@@ -37,7 +37,7 @@ module "recycle_eks" {
 
 resource "aws_cloudwatch_metric_alarm" "busy" {
   alarm_name          = "${var.auto_scaling_group_name}-busy"
-  alarm_description   = "The group has been busy for a quarter of an hour"
+  alarm_description   = "The group has been busy for 15 minutes"
   namespace           = "AWS/EC2"
   metric_name         = "CPUUtilization"
   dimensions          = { AutoScalingGroupName = var.auto_scaling_group_name }
@@ -49,6 +49,6 @@ resource "aws_cloudwatch_metric_alarm" "busy" {
 }
 
 output "rotate_state_machine_arn" {
-  description = "What every trigger starts, to be started by hand, too."
+  description = "The state machine that every trigger starts. You can also start it by hand."
   value       = module.recycle_eks.rotate_state_machine_arn
 }

@@ -9,12 +9,12 @@ variable "artifacts_directory" {
 }
 
 variable "architecture" {
-  description = "Processor that the functions run on: arm64 or x86_64."
+  description = "The processor of the functions: arm64 or x86_64."
   type        = string
   default     = "arm64"
 }
 
 variable "auto_scaling_group_name" {
-  description = "The group of nodes whose CPU is watched."
+  description = "The Auto Scaling group whose CPU the alarm watches."
   type        = string
 }

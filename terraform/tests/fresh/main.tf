@@ -1,5 +1,5 @@
-# A configuration that creates the cluster and everything else that the module may be given: when it is planned for the first
-# time, none of their attributes is known.
+# A configuration that creates the cluster and every other resource that can be passed to the module. At the first plan, none of their
+# attributes is known.
 
 terraform {
   required_providers {

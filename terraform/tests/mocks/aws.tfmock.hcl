@@ -1,4 +1,4 @@
-# The account in which the tests run: what AWS would answer, as far as the module looks at it.
+# The account of the tests: the answers of AWS that the module reads.
 
 mock_data "aws_partition" {
   defaults = {

@@ -1,8 +1,8 @@
-"""Evicts the pods of a node that nobody waits for, one after the other.
+"""Evicts the pods of a node, except awaited ones, one after the other.
 
 Written for the comparison after what amazon-k8s-node-drainer does in `k8s_utils.py`: the pods of all namespaces with the node's
-name as field selector (and a label selector here, as some pods are waited for), then an Eviction for each. A budget's refusal is
-counted.
+name as field selector (and a label selector here, because some pods are awaited), then an Eviction for each. A budget's refusal
+is counted.
 """
 
 import cluster

@@ -9,11 +9,11 @@ state away between two scenarios while it keeps what Terraform deployed.
     aws.calls[-1].action, aws.calls[-1].principal
     aws.reset()
 
-moto handles one request at a time: whoever touches its backends from this process does it `with LOCK`. Times are the
-virtual clock's; identifiers are a function of what was created before.
+moto handles one request at a time: code in this process that uses its backends does so `with LOCK`. Times are those of the
+virtual clock. Identifiers depend only on the objects that were created before.
 
-What this does not do: Auto Scaling semantics (autoscaling/), what Terraform needs and moto lacks (terraform_gaps.py),
-running functions (lambda_host.py) or state machines (stepfunctions/), deciding whether a principal may make a call (iam.py).
+Done elsewhere: Auto Scaling semantics (autoscaling/), calls of Terraform that moto lacks (terraform_gaps.py),
+running functions (lambda_host.py) or state machines (stepfunctions/), permissions (iam.py).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Recorded:
     write: bool
     status: int
     refused: bool = False
-    """No policy of the principal allows it."""
+    """Raised if no policy of the principal allows the call."""
 
 
 class ReplayFailed(Exception):
@@ -88,7 +88,7 @@ class Aws:
         self.clock = clock
         self.faults = faults or Plan()
         self.calls: list[Recorded] = []
-        # Virtual seconds that a call of a function's process takes, by action: others may run meanwhile.
+        # Virtual seconds that a call of a function's process takes, by action. Other processes run during that time.
         self.latency: Callable[[str], float] = no_latency
         # The processes that run functions, by their access key (lambda_host.py).
         self.callers: dict[str, Caller] = {}
@@ -104,7 +104,7 @@ class Aws:
         self._principals: dict[str, str] = {}
         self._recording: list[ReplayedRequest] | None = None
         self._moto = DomainDispatcherApplication(create_app)
-        # It lists moto's folders and tries 300 patterns for each request, which took a fifth of a request's time.
+        # moto lists its folders and tries 300 patterns for each request, which took a fifth of a request's time.
         self._moto.get_backend_for_host = functools.cache(self._moto.get_backend_for_host)
         install(clock)
 
@@ -134,7 +134,7 @@ class Aws:
         return self._clients[service]
 
     def client_as(self, service: str, access_key: str, secret: str = "world", token: str | None = None) -> BaseClient:
-        """A boto3 client with somebody's credentials."""
+        """Returns a boto3 client with the given credentials."""
         return boto3.client(
             service,
             region_name=REGION,
@@ -176,7 +176,7 @@ class Aws:
                 action()
 
     def wipe(self) -> None:
-        """An empty account: everything is gone, what was deployed too."""
+        """Empties the account, also of the deployment."""
         with LOCK:
             moto_api_backend.reset()
             # A new account has a network, whose identifiers are drawn. Drawn here, they are the same in every process, whatever
@@ -217,7 +217,7 @@ class Aws:
     # Answering one request
 
     def _serve(self, environ: dict[str, Any], body: bytes) -> Answer | None:
-        """None: the connection is closed without an answer."""
+        """Returns the answer. None closes the connection without an answer."""
         call = self._identify(environ, body)
         fault = None if call.action == INVOKE else self.faults.consult(call.action, call.function, call.parameters)
         if call.caller is not None:
@@ -284,7 +284,7 @@ class Aws:
             )
         )
 
-    # Who asks for what
+    # The caller and the action of a request
 
     def _identify(self, environ: dict[str, Any], body: bytes) -> Identified:
         access_key, signer = credential(environ)

@@ -1,15 +1,15 @@
-"""CloudWatch alarms in the world: a change of state is an event on the default bus, whoever made it.
+"""CloudWatch alarms in the world: each change of state is an event on the default bus.
 
     alarms = Alarms(clock, emit)                              # lays itself over moto's alarms
     aws.client("cloudwatch").put_metric_alarm(…)
     aws.client("cloudwatch").set_alarm_state(AlarmName="cpu", StateValue="ALARM", StateReason="night")
 
-Nothing measures: an alarm changes when SetAlarmState says so. A call that sets the state that it has changes nothing, as with
+No metric is evaluated: only SetAlarmState changes an alarm. A call that sets the present state changes nothing, as with
 AWS. Source of the event: CloudWatch user guide, "Alarm events and EventBridge".
 
-An alarm whose actions are topics tells them, in the words of "Notifying users on alarm changes" there.
+An alarm publishes to the topics among its actions, in the format of "Notifying users on alarm changes" there.
 
-What this does not do: actions that are no topics, composite alarms, contributors.
+Not supported: actions other than topics, composite alarms, contributors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Publish = Callable[[str, str, str], None]
 
 
 class Alarms:
-    """The alarms of the account, as far as the world hears of them."""
+    """The alarms of the account. Their changes of state become events."""
 
     def __init__(self, clock: Clock, emit: Emit, publish: Publish) -> None:
         self._clock = clock
@@ -63,14 +63,14 @@ class Alarms:
 
 
 def actions_of(alarm: Alarm) -> list[str]:
-    """The topics that hear of the state that the alarm has now."""
+    """Returns the topics that the alarm notifies in its present state."""
     actions = {"ALARM": alarm.alarm_actions, "OK": alarm.ok_actions, "INSUFFICIENT_DATA": alarm.insufficient_data_actions}
     every = actions[alarm.state_value] or [] if alarm.actions_enabled else []
     return [action for action in every if action.split(":")[2] == "sns"]
 
 
 def message_of(alarm: Alarm, before: str, moment: str) -> dict[str, Any]:
-    """What a topic is told; of the trigger, what says what is measured."""
+    """Returns the message for a topic. Its trigger contains only the fields that describe the metric."""
     trigger: dict[str, Any] = {
         "Period": alarm.period,
         "Threshold": alarm.threshold,

@@ -1,4 +1,4 @@
-"""Load balancers' target groups: who gets traffic there, from when to when, on the virtual clock.
+"""Target groups of load balancers: which targets get traffic, and in which time, on the virtual clock.
 
 Two kinds. One is attached to Auto Scaling groups, which register and deregister their members (`autoscaling/targets.py`).
 The other has the nodes of the cluster as its targets, as the AWS Load Balancer Controller registers them (instance mode,
@@ -7,7 +7,7 @@ kubernetes-sigs/aws-load-balancer-controller, `pkg/backend/endpoint_utils.go`): 
 `karpenter.sh/disrupted`; a cordon does not matter.
 
 A target is `initial` until its health checks have passed, then `healthy`; deregistered it is `draining` for the target
-group's delay, in which it still serves what it has begun, and then gone. What this does not do: traffic, listeners, health
+group's delay, in which it still serves what it has begun, and then gone. Not supported: traffic, listeners, health
 that changes.
 """
 
@@ -42,12 +42,12 @@ class Registration:
     healthy: float
     deregistered: float | None = None
     gone: float | None = None
-    """When its draining is over."""
+    """The end of its draining."""
     ended: float | None = None
-    """When its machine ended, or was stopped."""
+    """The time at which its machine ended or was stopped."""
 
     def state(self, now: float) -> str | None:
-        """As DescribeTargetHealth shows it; None when it is not there."""
+        """Returns the state as DescribeTargetHealth shows it, or None if it is not a target."""
         if self.gone is not None:
             return "draining" if now < self.gone else None
         return "initial" if now < self.healthy else "healthy"
@@ -97,11 +97,11 @@ class TargetGroup:
         return gaps if covered >= now else [*gaps, (covered, now)]
 
     def register(self, instances: Iterable[str]) -> None:
-        """As RegisterTargets."""
+        """Registers a target, as RegisterTargets."""
         self._moto.register([{"Id": instance, "Port": self._moto.port} for instance in instances])
 
     def deregister(self, instances: Iterable[str]) -> None:
-        """As DeregisterTargets."""
+        """Deregisters a target, as DeregisterTargets."""
         self._moto.deregister([{"Id": instance} for instance in instances])
 
     def current(self, target: str) -> Registration | None:
@@ -153,7 +153,7 @@ class Balancers:
         return self._groups.get(arn)
 
     def follow_nodes(self) -> None:
-        """What the controller does whenever something has changed in the cluster."""
+        """Updates the targets, as the controller does after each change in the cluster."""
         groups = [group for group in self._groups.values() if group.of_nodes]
         if not groups:
             return
@@ -174,7 +174,7 @@ class Balancers:
 
 
 class _Suitable:
-    """What the controller looks at of a Node."""
+    """Returns the fields of a Node that the controller reads."""
 
     def __init__(self, node: dict[str, Any]) -> None:
         provider_id = node["spec"].get("providerID", "")

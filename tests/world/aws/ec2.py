@@ -1,12 +1,12 @@
-"""EC2 instances that take time: what moto 5.2.5 does at once happens here on the virtual clock.
+"""EC2 instances that take time: moto 5.2.5 changes them at once, this module on the virtual clock.
 
 A started instance is `pending` before it is `running`, a stopped one `stopping` before `stopped`, a terminated one
 `shutting-down`, then `terminated` and visible for an hour, then unknown. Private DNS names are never used twice. Tags
-obey AWS's limits, malformed instance ids are told from unknown ones.
+obey AWS's limits, malformed instance ids are distinguished from unknown ones.
 
-`on_change(instance, old, new)` tells the rest of the world, each change is also an EventBridge event.
+`on_change(instance, old, new)` is called for each change. Each change is also an EventBridge event.
 
-What this does not do: volumes, networks, addresses, images (moto's are good enough).
+Not supported: volumes, networks, addresses, images (those of moto are good enough).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Ec2:
         # Called with LOCK held, as (instance, old state's name, new state's name).
         self.on_change: list[Callable[[Instance, str, str], None]] = []
         self._next_host: dict[str, int] = {}
-        # Where instances are, by id: (order, reservation).
+        # The places of instances, by id: (order, reservation).
         self._places: dict[str, tuple[int, Any]] = {}
         _install(self)
         aws.on_reset.append(self._reset)
@@ -104,7 +104,7 @@ class Ec2:
         return found
 
     def _is_at(self, place: tuple[int, Any] | None, instance_id: str) -> bool:
-        """What was true when we looked last: an instance leaves its reservation an hour after its end."""
+        """Returns the instances of the last read. An instance leaves its reservation an hour after its end."""
         return (
             place is not None
             and place[1].id in self.backend.reservations
@@ -115,7 +115,7 @@ class Ec2:
         return self.find([instance_id])[0].instances[0]
 
     def change(self, instance: Instance, state: str) -> None:
-        """Moves an instance to a state and tells everybody."""
+        """Changes the state of an instance, and calls every listener."""
         old = instance._state.name
         if old == state:
             return
@@ -146,7 +146,7 @@ class Ec2:
         self._next_host[subnet.id] = host + 1
         return str(ipaddress.ip_network(subnet.cidr_block)[host])
 
-    # What the API calls lead to
+    # The effects of the API calls
 
     def stopping(self, instance: Instance) -> None:
         self.change(instance, "stopping")
@@ -239,8 +239,8 @@ IMAGES = ("ami-03cf127a", "ami-12c6146b", "ami-1e749f67")
 
 
 def _load_few_images() -> None:
-    """moto makes some 1,300 images with each backend, which is most of the time of a reset. Only the first is made so; from then
-    on those that nobody uses are left out, and identifiers go on as if they had been made."""
+    """moto creates some 1,300 images with each backend, which takes most of the time of a reset. Only the first backend gets
+    them. Later ones leave unused images out, and identifiers continue as if the images had been created."""
     original = moto_original(AmiBackend, "_load_amis")
     drawn: dict[Any, Any] = {}
 
@@ -258,7 +258,7 @@ def _load_few_images() -> None:
 
 
 def _find_fast(ec2: Ec2) -> None:
-    """Where a request names its instances."""
+    """Finds instances by id quickly if the request names them."""
     by_instances = moto_original(InstanceBackend, "get_reservations_by_instance_ids")
     multi = moto_original(InstanceBackend, "get_multi_instances_by_id")
 
@@ -277,7 +277,7 @@ def _find_fast(ec2: Ec2) -> None:
 
 
 def _after(owner: type, name: str, then: Callable[[Instance], None]) -> None:
-    """For a method that jumps to its last state: restores the state before, and `then` goes there in virtual time."""
+    """Wraps a method that changes the state at once: restores the previous state, and `then` changes it in virtual time."""
     original = moto_original(owner, name)
 
     def replaced(instance: Instance) -> Any:

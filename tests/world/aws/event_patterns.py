@@ -1,7 +1,7 @@
 """Event patterns that EventBridge refuses, and those that an event matches.
 
-moto accepts patterns that AWS's own engine refuses; PutRule then fails on AWS only. What is refused here, and what matches, is
-compared with that engine by world_tests/test_event_patterns.py.
+moto accepts patterns that AWS's own engine refuses, so PutRule would fail on AWS only. world_tests/test_event_patterns.py
+compares the refusals and matches of this module with that engine.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _SCALARS = (str, int, float, bool, type(None))
 
 
 class Refused(ValueError):
-    """Why EventBridge refuses a pattern."""
+    """The reason why EventBridge refuses a pattern."""
 
 
 def install() -> Callable[[], None]:
-    """PutRule refuses what EventBridge refuses. The answer puts back what was before."""
+    """PutRule refuses what EventBridge refuses. The returned function restores the previous state."""
 
     def put_rule(backend: EventsBackend, name: str, *arguments: Any, event_pattern: str | None = None, **options: Any) -> Rule:
         if event_pattern is not None:
@@ -42,7 +42,7 @@ def install() -> Callable[[], None]:
 
 
 def matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
-    """Whether an event matches a pattern that was accepted. Of an array, each element is a value of its field."""
+    """Checks whether an event matches an accepted pattern. Each element of an array is a value of its field."""
     values: dict[str, list[Any]] = {}
     _collect_values("", event, values)
     return EventPattern(None, pattern)._does_event_match(values, pattern)

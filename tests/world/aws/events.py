@@ -5,14 +5,14 @@ deliveries that can go wrong.
     uninstall = events.install()
     events.emit("aws.ec2", "EC2 Spot Instance Interruption Warning", {"instance-id": "i-1"})
     events.lose("*:topic")                                   # the next delivery to a target whose ARN matches is lost
-    events.notifications                                     # what was published to SNS topics
+    events.notifications                                     # the messages to SNS topics
     events.run_schedules()                                   # rules with `rate(15 minutes)` run from now on
 
 Rules and targets are those of moto's events backend, patterns are those of `event_patterns`. Targets are state machines
-(StartExecution), Lambda functions (asynchronously) and SNS topics; any other is left to moto. Best effort, as with AWS: a target
-that refuses is recorded in `deliveries`, not retried. A rule whose name matches `silent` hears of nothing. What a topic is told,
-functions that subscribe to it get in the same way, other subscribers by moto. An invocation that a function fails for good goes
-where its configuration for asynchronous invocation says, if that is a queue.
+(StartExecution), Lambda functions (asynchronously) and SNS topics; moto handles all others. Delivery is best effort, as with AWS:
+a refusal by a target is recorded in `deliveries`, not retried. A rule whose name matches `silent` gets no event. Functions that
+subscribe to a topic get its messages in the same way, other subscribers get them from moto. If an invocation finally fails, it
+goes to the destination of the function's asynchronous configuration, if that is a queue.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LARGEST_EVENT_DATA = 248 * 1024
 
 STATUS_CHANGE = "Step Functions Execution Status Change"
 
-# How each kind of target is reached: the action, and the parameter that names the target.
+# The action for each kind of target, and the parameter that names the target.
 _CALLS = {
     "states": ("states:StartExecution", "stateMachineArn"),
     "lambda": ("lambda:InvokeFunction", "FunctionName"),
@@ -73,7 +73,7 @@ class Emitted:
 
 @dataclass(frozen=True)
 class Delivery:
-    """What became of an event at one target: `outcome` is delivered, lost, or the target's refusal. `rule` is the topic's or
+    """The delivery of an event to one target: `outcome` is delivered, lost, or the target's refusal. `rule` is the topic's or
     schedule's ARN if one of these delivered."""
 
     moment: float
@@ -85,7 +85,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Notification:
-    """A message that was published to an SNS topic, by whomever: as a queue or a function gets it, and as an email."""
+    """A message that was published to an SNS topic, as a queue or a function gets it, and as an email."""
 
     moment: float
     topic: str
@@ -114,7 +114,7 @@ class Events:
         self._engine = engine
         self._account, self._region = account, region
         self._lock = lock or contextlib.nullcontext()
-        #: Why a target's role may not make a call, None if it may: (its ARN, the action, the call's parameters).
+        #: Returns the reason why a target's role may not make a call, or None: (its ARN, the action, the call's parameters).
         self.refusal: Callable[[str, str, dict[str, Any]], str | None] = lambda role, action, parameters: None
         self.reset()
         engine.listeners.append(self._status_changed)
@@ -191,7 +191,7 @@ class Events:
     # Rules
 
     def run_schedules(self) -> None:
-        """From now on every rule with a rate runs, the first time after one interval. `reset` ends that."""
+        """Runs every rule with a rate until a `reset`, the first time after one interval."""
         with self._lock:
             rates = [(rule, interval) for rule in self._rules() if (interval := interval_of(rule)) and rule.state == "ENABLED"]
         for rule, interval in rates:
@@ -214,14 +214,14 @@ class Events:
             self._deliver(rule_name, target, event)
 
     def _sent_by_moto(self, rule: Rule, event: dict[str, Any], transform_input: bool) -> None:
-        """An event that came through moto's own bus (PutEvents): our targets after the latency, the others moto's way."""
+        """Delivers an event from moto's own bus (PutEvents): targets of the world after the latency, others by moto."""
         every = rule.targets
-        ours = [target for target in every if _service(target) in _CALLS]
-        if ours and _takes(rule, event):
+        known = [target for target in every if _service(target) in _CALLS]
+        if known and _takes(rule, event):
             shown = {**event, "time": self._time()}
-            for target in ours:
+            for target in known:
                 self._clock.after(self.latency, lambda target=target: self._deliver(rule.name, target, shown))
-        rule.targets = [target for target in every if target not in ours]
+        rule.targets = [target for target in every if target not in known]
         try:
             _MOTO_SEND(rule, event, transform_input)
         finally:
@@ -259,7 +259,8 @@ class Events:
             self._note(sender, arn, payload, "lost")
 
     def _refusal(self, role: str | None, arn: str) -> str | None:
-        """Why a target's role may not reach it; a target without a role goes by a policy of its own, which is not asked."""
+        """Returns the reason why a target's role may not reach it. A target without a role has its own policy, which is not
+        checked."""
         call = _CALLS.get(arn.split(":")[2])
         return self.refusal(role, call[0], {call[1]: arn}) if role and call else None
 
@@ -319,7 +320,7 @@ class Events:
         self._clock.after(self.latency, lambda: self.send(subscription.topic_arn, subscription.endpoint, payload))
 
     def _abandoned(self, function_arn: str, payload: Any) -> None:
-        """Lambda developer guide, "Capturing records of Lambda asynchronous invocations": what a destination gets."""
+        """Lambda developer guide, "Capturing records of Lambda asynchronous invocations": the record for a destination."""
         with self._lock:
             backend = get_backend(self._account, self._region)
             destination = _destination(backend, function_arn.split(":")[6])
@@ -353,7 +354,7 @@ def _function(backend: LambdaBackend, name: str) -> Any:
 
 
 def _destination(backend: LambdaBackend, function: str) -> str | None:
-    """Where asynchronous invocations of a function go that failed for good."""
+    """Returns the destination of asynchronous invocations that finally failed."""
     known = _function(backend, function)
     configured = known.event_invoke_config if known else []
     return configured[-1].config.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination") if configured else None
@@ -405,7 +406,7 @@ _STATUS_FIELDS = (
 )
 
 
-# What a target gets
+# The input of a target
 
 
 def payload_for(target: dict[str, Any], event: dict[str, Any]) -> str:

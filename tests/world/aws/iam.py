@@ -1,15 +1,15 @@
-"""Who may do what: every call is decided by the policies that stand in IAM for whoever makes it, by a simulator of IAM.
+"""Permissions: a simulator of IAM decides every call by the caller's policies in IAM.
 
     iam = Iam(aws)
     iam.refusal("arn:aws:sts::…:assumed-role/recycle-eks-claim-node/x", "ec2:StopInstances", {"InstanceIds": ["i-1"]})
-    iam.refused                                     # what was refused since the last reset
+    iam.refused                                     # the refusals since the last reset
     iam.decisions                                   # every decision, with the statements that allowed it
 
-The account's root may do everything: Terraform, tests, the world itself. Which resources and condition keys a call has is in
-`iam_resources.py`. The simulator is a Node program (tests/iam/decide.mjs), one for each world, which begins at the first decision
-and ends with the world; what was decided once is not asked again.
+The account's root may do everything: Terraform, tests, the world itself. `iam_resources.py` has the resources and
+condition keys of each call. The simulator is a Node program (tests/iam/decide.mjs), one for each world. It starts at the first
+decision and ends with the world. Decisions are cached.
 
-What this does not do: policies of topics, queues and functions, trust policies of roles, permissions boundaries, policies of an
+Not supported: policies of topics, queues and functions, trust policies of roles, permissions boundaries, policies of an
 organization, keys of KMS.
 """
 
@@ -36,10 +36,10 @@ from world.aws.server import Answer, error_answer
 # Operations whose action in a policy has another name (service authorization reference of Lambda).
 ACTION = {"lambda:Invoke": "lambda:InvokeFunction"}
 
-# Of an action without a row.
+# For an action without a row.
 UNKNOWN = Asked("?")
 
-# What needs no permission (STS API reference, GetCallerIdentity).
+# Actions that need no permission (STS API reference, GetCallerIdentity).
 FREE = {"sts:GetCallerIdentity"}
 
 
@@ -84,11 +84,11 @@ class Iam:
 
     @property
     def refused(self) -> list[Decision]:
-        """What no policy allowed since the last reset."""
+        """Returns the calls that no policy has allowed since the last reset."""
         return [decision for decision in self.decisions if not decision.allowed]
 
     def refusal(self, principal: str, action: str, parameters: dict[str, Any]) -> str | None:
-        """Why a role's session, a role or a user may not make a call, as AWS words it; None if it may."""
+        """Returns the reason, in the words of AWS, why a role's session, a role or a user may not make a call; None if it may."""
         action = ACTION.get(action, action)
         if principal == ROOT or action in FREE:
             return None
@@ -102,7 +102,7 @@ class Iam:
     def _decide(self, principal: str, identity: str, policies: tuple[str, ...], action: str, one: Asked) -> Decision:
         if one is UNKNOWN:
             return Decision(identity, action, one.resource, False, error=f"world/aws/iam_resources.py has no row for {action}")
-        # Only what a policy looks at: an instance's other tags would make each call a new question.
+        # Only the tags that policies use. With the other tags of an instance each call would be a new decision.
         context = {key: value for key, value in one.context.items() if any(key in text for text in policies)}
         question = (policies, action, one.resource, json.dumps(context, sort_keys=True))
         if question not in self._known:
@@ -168,7 +168,7 @@ class Simulator:
 
     @staticmethod
     def _start() -> subprocess.Popen[str]:
-        # It ends when its standard input does, so also when this process is killed; a Ctrl-C is for this process alone.
+        # It ends with its standard input, also when this process is killed. A Ctrl-C reaches only this process.
         command = ["node", str(TESTS / "iam" / "decide.mjs"), str(install_iam())]
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0)
 

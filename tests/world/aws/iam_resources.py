@@ -1,8 +1,8 @@
-"""What each action asks IAM for: on which resources, with which condition keys.
+"""The resources and condition keys of each action in IAM.
 
-Source: AWS's service authorization reference, whose data the simulator has, too: a row that contradicts it is an error at its
-first call. Resources and their tags are those in moto. A resource that is not there asks for nothing: AWS does not say whether
-such a call is refused or answered that nothing was found, and the service's own answer is what the functions have to live with.
+Source: AWS's service authorization reference, whose data the simulator also has: a row that contradicts it is an error at its
+first call. Resources and their tags are those in moto. A missing resource needs no permission: AWS does not document whether such
+a call is refused or reported as not found, and functions must handle the service's own answer anyway.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Context = dict[str, str | list[str]]
 
 @dataclass(frozen=True)
 class Asked:
-    """One resource of a call, and what its conditions can look at."""
+    """One resource of a call, and the values for its conditions."""
 
     resource: str
     context: Context = field(default_factory=dict)
@@ -113,7 +113,7 @@ def _access_entry(parameters: Parameters) -> list[Asked]:
 
 
 def _function(parameters: Parameters) -> list[Asked]:
-    """With the version or alias that is named (Lambda developer guide, "Using Lambda aliases in … permission policies")."""
+    """Includes the named version or alias (Lambda developer guide, "Using Lambda aliases in … permission policies")."""
     name, qualifier = parameters["FunctionName"], parameters.get("Qualifier")
     arn = name if name.startswith("arn:") else _arn("lambda", f"function:{name}")
     return [Asked(f"{arn}:{qualifier}" if qualifier else arn)]
@@ -121,7 +121,8 @@ def _function(parameters: Parameters) -> list[Asked]:
 
 def _machine(field: str) -> Rule:
     def rule(parameters: Parameters) -> list[Asked]:
-        # For a version or an alias the machine's own (Step Functions developer guide, "Authorization for versions and aliases").
+        # For a version or an alias, the ARN of the machine (Step Functions developer guide, "Authorization for versions and
+        # aliases").
         parts = parameters[field].split(":")
         qualifier: Context = {"states:StateMachineQualifier": parts[7]} if len(parts) > 7 else {}
         return [Asked(":".join(parts[:7]), qualifier)]
@@ -138,7 +139,7 @@ def _listed_executions(parameters: Parameters) -> list[Asked]:
 
 
 def _queue(parameters: Parameters) -> list[Asked]:
-    """By its name, or by its URL, whose last part that is."""
+    """Returns the queue of a name, or of a URL, which ends in the name."""
     name = parameters.get("QueueName") or parameters["QueueUrl"].rpartition("/")[2]
     return [Asked(_arn("sqs", name))]
 

@@ -11,7 +11,7 @@ scenarios too, as long as function, version, code and configuration are the same
 The process runs in real time while the virtual clock stands still. Virtual time passes for it only through
 `host.duration`, the latency of AWS calls and faults. Its time-out holds in both times.
 
-What this does not do: limit memory and processor, layers, extensions, other architectures than this machine's.
+Not supported: limits of memory and processor, layers, extensions, other architectures than this machine's.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ from world.stepfunctions.state_errors import ServiceError
 # invocation").
 ASYNC_RETRY_AFTER = (60.0, 120.0)
 
-# How long a function in a VPC is Pending: AWS's blog "Announcing improved VPC networking for AWS Lambda functions" (2019) gives
-# up to 90 seconds for its network interfaces.
+# The time for which a function in a VPC is Pending: AWS's blog "Announcing improved VPC networking for AWS Lambda functions"
+# (2019) gives up to 90 seconds for its network interfaces.
 PENDING_SECONDS = 90.0
 
 
@@ -87,7 +87,7 @@ class LambdaHost:
         self.faults = faults
         # Virtual seconds that an invocation takes, by function name.
         self.duration: dict[str, float] = {}
-        # How many invocations of all functions may run at once, as in a new account; None: as many as come.
+        # The limit of concurrent invocations of all functions, as in a new account. None means no limit.
         self.concurrency: int | None = None
         # Functions that Lambda has set to Inactive, and those that are Pending since they were called then.
         self.inactive: set[str] = set()
@@ -97,9 +97,9 @@ class LambdaHost:
         # The region that a scenario's processes take for theirs, by function name; REGION otherwise.
         self.regions: dict[str, str] = {}
         self.samples: list[Sample] = []
-        # Told of each answer, with the process that gave it and the number of calls that there were when it was asked.
+        # Called after each answer, with the process that gave it and the number of earlier calls when it was invoked.
         self.on_answered: list[Callable[[Sandbox, bytes, Invocation, int], None]] = []
-        # What functions are busy with: (name, payload).
+        # The invocations in progress: (name, payload).
         self.at_work: list[tuple[str, bytes]] = []
         # Asynchronous invocations that failed for good: (function, payload, last answer).
         self.dropped: list[tuple[str, Any, Invocation | ServiceError]] = []
@@ -109,8 +109,8 @@ class LambdaHost:
         self._busy: set[Sandbox] = set()
         self._running: Counter[str] = Counter()
         self._started = 0
-        # A process dies with the *thread* that started it (PR_SET_PDEATHSIG), so one thread that lives as long as we do
-        # starts them.
+        # A process dies with the *thread* that started it (PR_SET_PDEATHSIG), so one thread that lives as long as the
+        # host starts them.
         self._spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spawner")
         aws.invoke = self._answer_api
         aws.on_reset.append(self.reset)
@@ -118,9 +118,9 @@ class LambdaHost:
     # Invoking
 
     def invoke(self, function: str, payload: Any) -> Call:
-        """For a process of the clock to yield: answers an Invocation or a ServiceError.
+        """Returns a call that a process of the clock yields. Its result is an Invocation or a ServiceError.
 
-        `function` is a name or an ARN, each with or without version or alias; `payload` is bytes, or what is to become
+        `function` is a name or an ARN, each with or without version or alias; `payload` is bytes, or a value for
         JSON.
         """
         body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
@@ -285,7 +285,7 @@ class LambdaHost:
         sandbox.close()
 
     def sandbox(self, function: str) -> Sandbox:
-        """A started environment for whoever measures one: no invocation is given it. Its owner closes it."""
+        """Starts an environment for measurements. It gets no invocation, and its owner closes it."""
         sandbox = self._sandbox(self._blueprint(function)[0])
         sandbox.start(wrapper=())
         return sandbox
@@ -299,7 +299,7 @@ class LambdaHost:
             sandbox.close()
 
     def reset(self) -> None:
-        """Between scenarios: ends what is still busy or out of date, keeps the warm ones, forgets logs and samples."""
+        """Resets the host between scenarios: ends busy and outdated processes, keeps warm ones, forgets logs and samples."""
         self.variables.clear()
         self.regions.clear()
         with self._lock:
@@ -341,7 +341,7 @@ class LambdaHost:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def logs(self, function: str) -> str:
-        """What the function's processes wrote since the last reset."""
+        """Returns the output of the function's processes since the last reset."""
         log = self.log_path(function)
         return log.read_text(errors="replace") if log.exists() else ""
 
@@ -352,7 +352,7 @@ class LambdaHost:
     def log_path(self, function: str) -> Path:
         return self._folder / f"{function}.log"
 
-    # What moto knows of a function
+    # The data of a function in moto
 
     def _blueprint(self, function: str) -> tuple[Blueprint, int | None]:
         """Blueprint and reserved concurrency of a function's version."""
@@ -394,5 +394,5 @@ class LambdaHost:
         return folder
 
     def spawn(self, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        """In a group of its own: a Ctrl-C in the terminal is not for functions."""
+        """Starts a process in its own group, because a Ctrl-C in the terminal must not reach functions."""
         return self._spawner.submit(subprocess.Popen, command, process_group=0, **options).result()

@@ -1,4 +1,4 @@
-"""What the functions counted: lines of CloudWatch's embedded metric format in their logs, as CloudWatch Logs extracts them.
+"""The metrics of the functions: lines of CloudWatch's embedded metric format in their logs, as CloudWatch Logs extracts them.
 
     for each in read_metrics(host.log_lines()):
         each.moment, each.namespace, each.name, each.dimensions, each.value
@@ -27,7 +27,7 @@ class Measurement:
     value: float
 
     def datum(self) -> dict[str, Any]:
-        """As PutMetricData takes it."""
+        """Returns the measurement in the format of PutMetricData."""
         return {
             "MetricName": self.name,
             "Unit": self.unit,

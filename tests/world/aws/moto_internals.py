@@ -26,12 +26,12 @@ MOTO_VERSION = "5.2.5"
 # Held while moto handles a request, and by everybody who touches its backends from this process.
 LOCK = threading.RLock()
 
-# Every answer's request id.
+# The request id of every answer.
 REQUEST_ID = "0" * 52
 
 
 def backend_of(service: str) -> Any:
-    """The backend of our account: of our region, or the global one."""
+    """Returns the backend of the world's account, for its region or the global one."""
     backends = moto.backends.get_backend(service)[ACCOUNT]
     return backends[PARTITION if service in ("iam", "sts") else REGION]
 
@@ -63,7 +63,7 @@ class _VirtualDatetime(datetime.datetime):
 
 
 def install(clock: Clock) -> None:
-    """Makes moto tell virtual time and draw its request ids from elsewhere than its resource ids."""
+    """Makes moto use virtual time, and separate random numbers for request ids and resource ids."""
     assert moto.__version__ == MOTO_VERSION, f"this world was written for moto {MOTO_VERSION}, not {moto.__version__}"
     for module, name in ((moto_utils, "datetime"), (moto_utils, "utcnow"), (aws_headers, "gen_amzn_requestid_long")):
         assert hasattr(module, name), f"moto {moto.__version__} has no {module.__name__}.{name}"

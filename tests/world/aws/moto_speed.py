@@ -1,7 +1,7 @@
-"""Makes moto answer in half the time: what it works out anew for each answer, it works out once.
+"""Makes moto answer in half the time, by caching the values that moto computes for each answer.
 
-The answers stay the same, to the byte: world_tests/test_moto_speed.py compares what it replaces with moto's own for a document
-and a shape of each kind.
+The answers stay the same to the byte: world_tests/test_moto_speed.py compares each replacement with moto's own code, for a
+document and a shape of each kind.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ORIGINAL_KEYS: dict[type, Callable[..., Any]] = {}
 
 
 class _Methods:
-    """The names of a class's functions, as far as somebody asks whether one is among them. (moto lists them all.)"""
+    """The names of a class's functions, for membership tests only. (moto lists all of them.)"""
 
     def __init__(self, owner: type) -> None:
         self._owner = owner
@@ -41,7 +41,7 @@ class _Methods:
 
 
 def _remembering(original: Callable[..., Any]) -> Callable[[Any, AttributePickerContext], tuple[str, ...]]:
-    """By which names an attribute is looked for depends on its shape and on the object's class."""
+    """The names for the search of an attribute depend on its shape and on the object's class."""
     known: dict[Any, tuple[str, ...]] = {}
 
     def get_possible_keys(self: AttributePicker, context: AttributePickerContext) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Requests to AWS: what one asks for and who asks, and how one is written to a file to be made again."""
+"""Requests to AWS: their action, their caller, and a file format for repeating them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ BOTO3_SERVICE = {
 READS = ("Describe", "List", "Get", "Filter", "Lookup", "Head", "BatchGet", "Search", "Simulate", "Validate", "Test")
 READ_ACTIONS = {"sts:AssumeRole", "sts:GetCallerIdentity"}
 
-#: What a request that is made again needs of the recorded one's headers.
+#: The headers of a recorded request that a repeated request needs.
 ROUTING_HEADERS = ("Authorization", "Content-Type", "X-Amz-Target", "User-Agent", "Content-Encoding")
 
 
 @dataclass
 class Identified:
-    """What a request asks for, and who asks."""
+    """The action of a request, and its caller."""
 
     service: str
     action: str

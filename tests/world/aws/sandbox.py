@@ -30,10 +30,10 @@ INIT_SECONDS = 10.0
 # Real seconds that this machine may take for it: it is no Lambda, and several sessions may share its cores.
 INIT_PATIENCE = 120.0
 
-# What Lambda sets for itself; a function's configuration cannot override it.
+# Lambda sets this path. The configuration of a function cannot override it.
 SEARCH_PATH = "/usr/local/bin:/usr/bin/:/bin:/opt/bin"
 
-# How Lambda (a Go program) names the signals that end a process.
+# The names that Lambda (a Go program) gives the signals that end a process.
 SIGNALS = {
     signal.SIGKILL: "killed",
     signal.SIGABRT: "aborted",
@@ -48,7 +48,7 @@ Spawn = Callable[..., subprocess.Popen[bytes]]
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What an execution environment is made from. Two equal ones can use the same process."""
+    """The basis of an execution environment. Two equal ones can use the same process."""
 
     name: str
     version: str
@@ -76,7 +76,7 @@ class Sandbox:
     """One execution environment: a process, its Runtime API, its credentials. It is a `faults.Caller`."""
 
     def __init__(self, aws: Aws, blueprint: Blueprint, log: Path, spawn: Spawn):
-        """`log`: where the process writes."""
+        """`log` gets the output of the process."""
         self.aws = aws
         self.blueprint = blueprint
         self.log = log
@@ -195,7 +195,7 @@ class Sandbox:
         return error_payload("Runtime.ExitError", f"RequestId: {request_id} Error: {reason}")
 
     def close(self) -> None:
-        """Ends the process; what it still asks of AWS finds nobody."""
+        """Ends the process. Its pending calls to AWS get no answer."""
         with self._closing:
             if self._closed:
                 return

@@ -4,11 +4,10 @@
     schedules.run()                                          # every schedule comes at its times, until the clock is reset
     next_time("cron(30 3 ? * SUN *)", "Europe/Berlin", now)  # in UTC
 
-Source of the expressions and of the words in an input: EventBridge Scheduler user guide, "Schedule types" and "Context
-attributes". A schedule with a rate counts from the beginning of the scenario, and comes for the first time one interval later.
+Source of the expressions and of the variables in an input: EventBridge Scheduler user guide, "Schedule types" and "Context
+attributes". A schedule with a rate counts from the start of the scenario, and first runs one interval later.
 
-What this does not do: flexible windows, start and end dates, L, W and # in cron, deletion after completion, another attempt at a
-target that refuses.
+Not supported: flexible windows, start and end dates, L, W and # in cron, deletion after completion, retries.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Schedules:
         self._lock = lock or contextlib.nullcontext()
 
     def run(self) -> None:
-        """From now on every schedule that is enabled comes at its times."""
+        """Runs every enabled schedule at its times from now on."""
         with self._lock:
             groups = scheduler_backends[self._account][self._region].schedule_groups.values()
             enabled = [each for group in groups for each in group.schedules.values() if each.state == "ENABLED"]
@@ -94,7 +93,8 @@ def _next_of_rate(given: str, after: datetime, began: datetime) -> datetime:
 
 
 def _times_of_cron(given: str, zone: ZoneInfo, first: date) -> Iterator[datetime]:
-    """Its times from a day on. One that a clock's change skips does not come, one that it repeats comes once."""
+    """Returns its times from a day on. If a clock change skips a time, it is left out; if it repeats a time, the time comes
+    once."""
     minute, hour, day_of_month, month, day_of_week, year = given.split()
     minutes, hours = _values(minute, 0, 59), _values(hour, 0, 23)
     days, months, weekdays = _values(day_of_month, 1, 31), _values(month, 1, 12, _MONTHS), _values(day_of_week, 1, 7, _DAYS)

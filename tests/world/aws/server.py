@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self.server.serve(wsgi_environ(self.command, self.path, headers, body), body)
         except ConnectionAbortedError:
             answer = None
-        except Exception:  # a defect of moto or of ours: whoever called shows it
+        except Exception:  # a defect of moto or of the world, which the caller shows
             answer = Answer(500, [("Content-Type", "text/plain")], traceback.format_exc().encode())
         if answer is None:
             self.close_connection = True

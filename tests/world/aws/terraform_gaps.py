@@ -1,10 +1,10 @@
-"""What the Terraform provider hashicorp/aws 5.100 asks for and moto 5.2.5 lacks or gets wrong.
+"""Calls of the Terraform provider hashicorp/aws 5.100 that moto 5.2.5 lacks or gets wrong.
 
 EKS: an endpoint and a certificate authority that are a real cluster's, the authentication mode, access entries. Lambda:
-the logging configuration, settings that an update must not lose, and versions that are published when something changed
-and only then. EC2: the description of a rule that lets another security group in.
+the logging configuration, settings that an update must not lose, and versions that are published only when something
+changed. EC2: the description of a rule that allows another security group.
 
-What this does not do: Step Functions' gaps (stepfunctions/api.py), Auto Scaling's (autoscaling/).
+Other modules fill the gaps of Step Functions (stepfunctions/api.py) and of Auto Scaling (autoscaling/).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Eks:
         aws.on_reset.append(self._reset)
 
     def create_cluster(self, name: str, endpoint: str, ca_pem: str | bytes) -> None:
-        """A cluster as somebody's Terraform made it, that goes by access entries."""
+        """Creates a cluster that uses access entries, as another Terraform configuration would."""
         with LOCK:
             network = ec2_backends[ACCOUNT][REGION]
             vpc = network.get_default_vpc()
@@ -76,7 +76,7 @@ class Eks:
         self.set_cluster(name, endpoint, ca_pem)
 
     def set_cluster(self, name: str, endpoint: str, ca_pem: str | bytes) -> None:
-        """What DescribeCluster says from now on: where the API server is and which authority signed its certificate."""
+        """Sets the address and the certificate authority of the API server in DescribeCluster."""
         pem = ca_pem.encode() if isinstance(ca_pem, str) else ca_pem
         with LOCK:
             cluster = self._cluster(name)
@@ -93,8 +93,8 @@ class Eks:
             backend.describe_nodegroup(cluster, name).status = status
 
     def access_entries(self) -> list[AccessEntry]:
-        """All entries of all clusters that are in force, in the order in which they were created: that of a role which was
-        deleted and created again under its ARN "won't work" (EKS user guide, "Create access entries")."""
+        """Returns all working entries of all clusters, in the order of their creation. The entry of a role that was deleted and
+        created again under its ARN "won't work" (EKS user guide, "Create access entries")."""
         with LOCK:
             return [
                 (entry.principal_arn, entry.username, list(entry.kubernetes_groups))
@@ -265,7 +265,7 @@ UPDATED_SETTINGS = {
     "DeadLetterConfig": "dead_letter_config",
 }
 
-# What makes a function another one: publishing again without a change of these gives the last version (PublishVersion
+# The fields of a version: publishing without a change of these gives the last version again (PublishVersion
 # API reference).
 OF_A_VERSION = (
     "CodeSha256",
@@ -379,7 +379,7 @@ def _install_ec2() -> None:
 
 
 def logging_config(function: LambdaFunction, given: dict[str, Any] | None) -> dict[str, Any]:
-    """With AWS's defaults."""
+    """Returns the settings with AWS's defaults."""
     return {"LogFormat": "Text", "LogGroup": f"/aws/lambda/{function.function_name}", **(given or {})}
 
 

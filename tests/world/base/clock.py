@@ -1,4 +1,4 @@
-"""The world's clock: virtual time, and the scheduler of everything that takes virtual time.
+"""The world's clock: virtual time, and the scheduler of all processes that take virtual time.
 
 One real thread, the *driver* (a test that called `Clock.run`), runs everything. A process is a generator; it runs until it
 yields what it waits for. When no process can run, the clock jumps to the next timer. So a run is a function of what the
@@ -9,8 +9,8 @@ A process may yield
     a number            sleep that many virtual seconds
     a Signal            park until the signal fires; the result of the `yield` is the fired value
     Timeout(signal, s)  the same, but at most s virtual seconds; the result is then TIMED_OUT
-    a Call              park until somebody outside (a function's process, an HTTP server's thread) answers. The clock stands
-                        still meanwhile and nothing else runs, unless the call borrows time (`Call.borrow`)
+    a Call              park until an outside thread (of a function's process, of an HTTP server) answers. Until then the clock
+                        stands still and nothing else runs, unless the call borrows time (`Call.borrow`)
 
 Sub-routines are generators too, called with `yield from`.
 
@@ -35,7 +35,7 @@ START = "2027-01-01T00:00:00Z"
 # Real seconds the driver waits for an outstanding Call before it gives the run up. Longer than any function's real work.
 PATIENCE = 300.0
 
-# At one instant the world's own timers come before sleepers: "at 10 s the pod ends" holds for who wakes up at 10 s.
+# At one instant the world's own timers run before sleepers: "at 10 s the pod ends" holds for a process that wakes up at 10 s.
 _WORLD, _SLEEPER = 0, 1
 
 
@@ -64,7 +64,7 @@ class Deadlock(Exception):
 
 
 class ProcessFailed(Exception):
-    """A process ended with an exception that nobody handled: a bug of the world or of a test, never a scenario's outcome."""
+    """A process ended with an unhandled exception: a bug of the world or of a test, never a scenario's outcome."""
 
 
 class CallStuck(Exception):
@@ -93,7 +93,7 @@ class Timer:
 
 
 class Signal:
-    """Something that happens once. Whoever yields it later goes on at once; `clear` arms it again."""
+    """Something that happens once. A process that yields it later continues at once; `clear` arms it again."""
 
     def __init__(self, clock: Clock, name: str = "signal"):
         self._clock = clock
@@ -122,7 +122,7 @@ class Timeout:
 
 
 class Call:
-    """A question to somebody outside the driver.
+    """A request to a thread outside the driver.
 
     The driver calls `start(call)` when a process yields the call; the foreign thread reports with `answer` or `fail`.
     `start` may answer at once.
@@ -156,8 +156,8 @@ class Call:
     def borrow(self, seconds: float) -> None:
         """Called by a foreign thread that works for this call: lets `seconds` of virtual time pass.
 
-        Meanwhile the driver runs other processes, as the world goes on while a request is on the wire. The threads of one
-        call share one loan: a second borrower returns when the first does, so nothing acts while the driver runs others.
+        During this time the driver runs other processes, because the world continues while a request is on the wire. The threads
+        of one call share one loan: a second borrower returns when the first does, so neither acts while the driver runs others.
         """
         clock = self._clock
         if clock is None or seconds <= 0:
@@ -289,7 +289,7 @@ class Clock:
         return timer
 
     def _resume(self, process: Process, value: Any, error: BaseException | None = None) -> None:
-        """Makes a process runnable; what it waited for besides is forgotten. Called with the lock held."""
+        """Makes a process runnable, and forgets its other waits. Called with the lock held."""
         if process.done or process._killed or process._ready:
             return
         self._forget_wait(process)
@@ -350,7 +350,7 @@ class Clock:
             return self.elapsed()
         if timer is not None:
             raise LimitReached(f"the condition did not come true within {end - self.start:g} virtual seconds")
-        waiting = ", ".join(f"{p.name} (for {p._awaited.name})" for p in self._processes if p._awaited) or "nobody"
+        waiting = ", ".join(f"{p.name} (for {p._awaited.name})" for p in self._processes if p._awaited) or "no process"
         raise Deadlock(f"the condition cannot come true: no timer is left; waiting: {waiting}")
 
     def _await_calls(self) -> None:

@@ -1,4 +1,4 @@
-"""The fault plan: what goes wrong, at which call.
+"""The fault plan: the faults of a scenario, and the calls that they strike.
 
 A scenario writes its faults into one `Plan` before or while it runs:
 
@@ -8,11 +8,11 @@ A scenario writes its faults into one `Plan` before or while it runs:
     faults.hang("kubernetes:PATCH nodes", function="taint-node")
     faults.invoke("check-pods", nth=3, code="TooManyRequestsException", status=429)
 
-Whoever carries calls (the AWS server, the Kubernetes proxy, the Lambda host) asks the plan with `consult` and lets
-`carry_out` do what the fault says. An action is a plain string: `service:Action` for AWS, `kubernetes:VERB resource`
+Every component that carries calls (the AWS server, the Kubernetes proxy, the Lambda host) asks the plan with `consult`, and
+`carry_out` applies the fault. An action is a plain string: `service:Action` for AWS, `kubernetes:VERB resource`
 for Kubernetes.
 
-What this does not do: it knows no process and no protocol. A `Caller` stands for the process that makes a call.
+It knows no process and no protocol. A `Caller` stands for the process that makes a call.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ When = Literal["before", "after"]
 
 INVOKE = "lambda:Invoke"
 
-#: A fault for this `function` strikes calls that no function makes: a state machine's own, people's.
+#: A fault for this `function` strikes the calls that no function makes: those of state machines and operators.
 NO_FUNCTION = ""
 
-#: Hears of a call before it is made: its action, its function, its parameters.
+#: Called before each call, with its action, its function and its parameters.
 Witness = Callable[[str, str | None, dict[str, Any]], None]
 
 
@@ -104,7 +104,7 @@ class Plan:
         self._lock = threading.Lock()
         self._elapsed = elapsed
         self.faults: list[Fault] = []
-        #: They hear of each call, whatever the plan says; `clear` leaves them.
+        #: They get each call, with or without a fault. `clear` keeps them.
         self.witnesses: list[Witness] = []
 
     def clear(self) -> None:
@@ -168,7 +168,7 @@ class Plan:
         unknown = set(which) - {"function", "nth", "times", "where", "since", "until"}
         assert not unknown, f"a fault is chosen by function, nth, times, where, since and until, not by {sorted(unknown)}"
         if "until" in which:
-            # It is over when its time is.
+            # The fault ends with its time.
             which = {"times": None, **which}
         which |= {name: seconds(which[name]) for name in ("since", "until") if name in which}
         fault = Fault(action, kind, when, **which, **what)

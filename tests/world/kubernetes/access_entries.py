@@ -70,7 +70,7 @@ class AccessEntries:
         self._file.write_text(json.dumps({"mapRoles": roles, "mapUsers": users, "mapAccounts": []}))
 
     def _user_of_probe(self) -> str | None:
-        """Whom the authenticator takes the probe for."""
+        """Returns the identity that the authenticator gives the probe."""
         token = eks_token(self._cluster, _REGION, _PROBE_KEY, _PROBE.secret)
         review = {
             "apiVersion": "authentication.k8s.io/v1beta1",

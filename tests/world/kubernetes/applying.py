@@ -1,4 +1,4 @@
-"""Server-side apply of manifests, whose rights are in force at the end."""
+"""Server-side apply of manifests. At the end their permissions are in force."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MANAGER = "world"
 
 
 def apply(client: KubeClient, manifest: str, limit: float) -> None:
-    """All documents of a YAML text; `limit`: real seconds until the rights that they give have to be in force."""
+    """Applies all documents of a YAML text. `limit` is the number of real seconds until their permissions must be in force."""
     documents = [document for document in yaml.safe_load_all(manifest) if document]
     for document in documents:
         path = f"{_path_of(client, document)}?fieldManager={_MANAGER}&force=true"

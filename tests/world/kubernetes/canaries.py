@@ -1,9 +1,9 @@
 """Objects that show whether the controllers have caught up.
 
-When a scenario's objects are erased, the controllers learn of it a few milliseconds later, each kind by a watch of its own. A
-new scenario that uses the same names before they have would meet the old one's ghosts (a Deployment that is thought to have
-pods already, say). So after erasing, one object of each kind is created whose treatment shows in its status or on another
-object: what is seen after the erasure is seen after all of it.
+When a scenario's objects are erased, the controllers learn of it a few milliseconds later, each kind by a watch of its own. If a
+new scenario uses the same names before that, it meets the state of the old one (for example, a controller assumes that a
+Deployment has pods already). So after erasing, one object of each kind is created. A controller that has handled its object has
+also seen the erasure.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def create(client: KubeClient, generation: int) -> None:
         ("/apis/apps/v1", "StatefulSet", {"replicas": 0, "serviceName": name, **_ROLLOUT}),
         ("/apis/apps/v1", "DaemonSet", _ROLLOUT),
         ("/apis/batch/v1", "Job", _suspended_job()),
-        # It says that it has a healthy pod once the pod below was placed by the scheduler and started by the kubelet.
+        # It reports a healthy pod once the scheduler has placed the pod below and the kubelet has started it.
         ("/apis/policy/v1", "PodDisruptionBudget", {"minAvailable": 1, "selector": {"matchLabels": {"canary": name}}}),
     ):
         collection = f"{path}/namespaces/{NAMESPACE}/{kind.lower()}s"

@@ -56,9 +56,9 @@ class Kubernetes(RunningCluster):
     ) -> Node:
         """A node registers. `startup_taints` are removed that many virtual seconds later, as an agent does once it runs.
         `age`: virtual seconds that it has existed already. `allocatable` adds to 8 CPUs, 32 GiB and 58 pods."""
-        # One request for everything, or the node controller may come to look while a node has not said yet that it is Ready. If
-        # no other node is there, it takes that for a failure of its own, and if the next node is the first of another zone, it
-        # never again evicts from the first one's zone (handleDisruption in pkg/controller/nodelifecycle).
+        # One request for everything. Otherwise the node controller may see a node that has not reported Ready yet. If it is the
+        # only node, the controller assumes a failure of its own. If the next node is the first of another zone, the controller
+        # then never again evicts from the first one's zone (handleDisruption in pkg/controller/nodelifecycle).
         all_taints = [*taints, *startup_taints]
         manifest = node_manifest(name, provider_id, zone, labels or {}, all_taints, allocatable or {}, ready, kubelet)
         node = Node(self, name, self._admin().create("/api/v1/nodes", manifest)["metadata"]["uid"])
@@ -71,7 +71,7 @@ class Kubernetes(RunningCluster):
         return node
 
     def node(self, name: str) -> Node:
-        """A node by name, whoever registered it."""
+        """Returns a node by name."""
         thing = self.look("nodes", name)
         if thing is None:
             raise LookupError(f"there is no node {name}")
@@ -90,12 +90,12 @@ class Kubernetes(RunningCluster):
     # -- pods and workloads --------------------------------------------------------------------------------------
 
     def bare_pod(self, name: str, on: Node, namespace: str = "default", **how: Any) -> Pod:
-        """A pod without an owner, which nobody starts again. `how`: see `pod_template`."""
+        """Creates a pod without an owner, which no controller starts again. `how`: see `pod_template`."""
         manifest = {"apiVersion": "v1", "kind": "Pod", **pod_template(**how)}
         return self._create_pod(manifest, name, on, namespace)
 
     def static_pod(self, name: str, on: Node, namespace: str = "kube-system", **how: Any) -> Pod:
-        """A mirror pod: what the API server shows of a pod that the kubelet runs from a file. Made again when deleted."""
+        """Creates a mirror pod, as for a pod that the kubelet runs from a file. It is created again when deleted."""
         manifest = {"apiVersion": "v1", "kind": "Pod", **pod_template(**how)}
         metadata = manifest["metadata"]
         metadata["annotations"]["kubernetes.io/config.mirror"] = "mirror"
@@ -107,7 +107,8 @@ class Kubernetes(RunningCluster):
         return pod
 
     def deployment(self, name: str, replicas: int = 1, on: Placement = None, namespace: str = "default", **how: Any) -> Workload:
-        """A Deployment; its first pods on the given node (or in turn on several), wherever the scheduler likes without."""
+        """Creates a Deployment. Its first pods run on the given node (or alternate between several), or where the scheduler puts
+        them."""
         spec = {"replicas": replicas, **selected_template(name, how)}
         return self._create_workload("apps/v1", "Deployment", "deployments", name, namespace, spec, replicas, on)
 
@@ -165,7 +166,7 @@ class Kubernetes(RunningCluster):
         return Budget(self, name, namespace)
 
     def pod(self, name: str, namespace: str = "default") -> Pod:
-        """A pod by name, whoever made it."""
+        """Returns a pod by name."""
         thing = self.look("pods", name, namespace)
         if thing is None:
             raise LookupError(f"there is no pod {namespace}/{name}")
@@ -202,7 +203,7 @@ class Kubernetes(RunningCluster):
         return workload
 
     def _place(self, workload: Workload, count: int, nodes: list[Node]) -> None:
-        """Binds a new workload's pods to nodes, before the scheduler has a say: it stays frozen meanwhile."""
+        """Binds the pods of a new workload to nodes while the scheduler is frozen."""
         deadline = time.monotonic() + SETTLE_LIMIT
         placed = 0
         self.control_plane.thaw("kube-controller-manager")
@@ -231,7 +232,7 @@ class Kubernetes(RunningCluster):
         }
         path = f"{pod.path}/binding"
         answer = self._admin().call("POST", path, binding)
-        # Seen once, on a busy machine: the pod was on this very node already. What counts is where it is.
+        # On a busy machine the pod was once already on this node, which is no error.
         if answer.status >= 300 and self._admin().get(pod.path)["spec"].get("nodeName") != node.name:
             raise Refused("POST", path, answer)
 
@@ -246,7 +247,8 @@ class Kubernetes(RunningCluster):
         return self._bound_claim(name, namespace, {"key": "kubernetes.io/hostname", "operator": "In", "values": [on.name]})
 
     def unbound_claim(self, name: str, namespace: str = "default") -> str:
-        """A claim that waits for its first consumer to be placed, and longer, as nobody provisions volumes here; its name."""
+        """Creates a claim that waits for its first consumer, and stays pending, because the world provisions no volumes. Returns
+        its name."""
         self._ensure_namespace(namespace)
         claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
         self._admin().create(claims, claim_manifest(name, storageClassName="gp3"))

@@ -1,12 +1,13 @@
-"""What is in the cluster right now, followed in etcd itself.
+"""The present content of the cluster, followed in etcd itself.
 
 One watch over the whole key space gives every change of every object, in order, each with the revision of the store it
 made. So "have I seen everything?" has an exact answer, which a watch through the API server cannot give: ask etcd for its
 revision, wait until the watch has come that far. Reading costs the API server nothing. (Objects are readable because the
 API server is told to store JSON.)
 
-A cluster of a thousand nodes changes in a handful of objects at a time: whoever looks again and again asks `changes` what to look
-at, and the indexes (`pods_on`, `controlled_by`, `unplaced_pods`) for what belongs to it, instead of reading everything.
+A cluster of a thousand nodes changes in a few objects at a time. A reader that checks again and again calls `changes` for the
+changed objects, and uses the indexes (`pods_on`, `controlled_by`, `unplaced_pods`) for related ones, instead of reading
+everything.
 
 This is the world's own view. The functions under test see the API server, and only that.
 """
@@ -65,20 +66,20 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """Everything that changes from now on, for one reader."""
+    """The changes from now on, for one reader."""
 
     def __init__(self) -> None:
         self._waiting: list[Change] = []
 
     def take(self) -> list[Change]:
-        """What was seen since the last call, in order."""
+        """Returns the changes since the last call, in order."""
         taken = self._waiting[:]
-        # Others may be appended meanwhile; only the watch's thread does that.
+        # The watch's thread, and only that, may append others at the same time.
         del self._waiting[: len(taken)]
         return taken
 
     def add(self, change: Change) -> None:
-        """For the one who follows the cluster."""
+        """Used by the thread that follows the cluster."""
         self._waiting.append(change)
 
 
@@ -137,18 +138,18 @@ class ClusterState:
             return [pod for _, pod in sorted(self._unplaced.items())]
 
     def controlled_by(self, uid: str) -> list[tuple[str, Json]]:
-        """What has this object as its controller, each with its kind."""
+        """Returns the objects that this object controls, each with its kind."""
         with self._changed:
             return [(kind, thing) for (kind, _), thing in sorted(self._controlled.get(uid, {}).items(), key=_first)]
 
     def changes(self) -> Changes:
-        """For a reader who wants to know what to look at."""
+        """Returns a new reader of changes."""
         with self._changed:
             self._readers.append(reader := Changes())
             return reader
 
     def forget(self, reader: Changes) -> None:
-        """For a reader who has read enough."""
+        """Removes a reader."""
         with self._changed:
             self._readers.remove(reader)
 

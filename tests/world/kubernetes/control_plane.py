@@ -1,11 +1,11 @@
 """A real Kubernetes control plane on 127.0.0.1: etcd, API server, controllers, scheduler, aws-iam-authenticator.
 
-It starts in two to three seconds and needs no privilege. What it deliberately is not: a cluster. There is no kubelet; nodes
-and pods are brought to life by `kubelet.py`, on the virtual clock. For the same reason every controller that works by its
-own real-time timer is left out or silenced here and played there.
+It starts in two to three seconds and needs no privilege. It is deliberately not a cluster. There is no kubelet:
+`kubelet.py` runs nodes and pods on the virtual clock. For the same reason every controller that uses a real-time timer is
+left out or disabled here, and simulated there.
 
-Controllers and scheduler may be frozen (SIGSTOP) and thawed: `running_cluster.py` lets them act only while it settles the
-cluster, so that whatever runs in between sees a world that stands still.
+Controllers and scheduler can be frozen (SIGSTOP) and thawed: `running_cluster.py` lets them act only while it settles the
+cluster, so everything that runs between two settlings sees a fixed state.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ CONTROLLERS = (
     "garbage-collector-controller",  # owner references: deleting a Deployment deletes its pods
     "node-lifecycle-controller",  # taints of nodes that are not ready or cordoned
 )
-"""Not run, because they count real seconds: pod garbage collection and eviction by NoExecute taints (`kubelet.py` does
-both on the virtual clock). Not run, because no scenario needs them: endpoints, services, quota, volumes, autoscaling."""
+"""The controllers that do not run. Pod garbage collection and eviction by NoExecute taints count real seconds (`kubelet.py` does
+both on the virtual clock). No scenario needs endpoints, services, quota, volumes, autoscaling."""
 
 FROZEN_BETWEEN_SETTLES = ("kube-controller-manager", "kube-scheduler")
 
@@ -47,7 +47,7 @@ _START_LIMIT = 180.0
 """Seconds; a start takes 2-3 on two idle cores, and several clones may start at once."""
 
 _POLL = 0.02
-"""Seconds between two looks at a component that is starting."""
+"""Seconds between two checks of a component that is starting."""
 
 _START_ATTEMPTS = 3
 """A port that was free a moment ago may be taken by another session's control plane. On a machine with many times more to do than
@@ -57,17 +57,17 @@ _AUTHENTICATOR_HEALTH_PORT = 21363
 """Hard-coded in aws-iam-authenticator, which answers "ok" there on every address of the machine."""
 
 _FRUGAL = {"GOMAXPROCS": "1", "GOGC": "400"}
-"""There are few callers: more threads would mostly look for work, and the garbage of a small heap would be collected all
-the time. Took a fifth off the processor time of API server and etcd."""
+"""There are few callers: more threads would mostly search for work, and the garbage of a small heap would be collected all
+the time. This saves a fifth of the processor time of API server and etcd."""
 
 _MOST_RESTARTS = 3
-"""How often a controller or the scheduler is started again in a scenario. The scheduler ends itself by design when it has missed
+"""The number of restarts of a controller or the scheduler in a scenario. The scheduler ends itself by design when it has missed
 the end of a pod and finds another pod of the same name on another node ("Scheduler cache is corrupted", UpdatePod in
 pkg/scheduler/backend/cache). That happens when it loses its connection while it is frozen. A kubelet starts it again."""
 
 _PATIENT = {"HTTP2_READ_IDLE_TIMEOUT_SECONDS": "0"}
-"""No health checks of connections (readIdleTimeoutSeconds in apimachinery/pkg/util/net): a component that was frozen for 45
-seconds would take its connections for lost, and does not know then what became of its last requests."""
+"""Disables health checks of connections (readIdleTimeoutSeconds in apimachinery/pkg/util/net). A component that was frozen for 45
+seconds would treat its connections as lost, and would not know the results of its last requests."""
 
 
 class ControlPlane:
@@ -135,7 +135,7 @@ class ControlPlane:
         self._start_authenticator()
         self._start_api_server()
         self._wait_until("the API server is ready", self._api_server_is_ready)
-        # Not earlier: the controller manager looks at an unready API server only once a second.
+        # Not earlier, because the controller manager checks an unready API server only once a second.
         self._start_controller_manager()
         self._start_scheduler()
 
@@ -154,7 +154,7 @@ class ControlPlane:
             process.send_signal(signal.SIGSTOP)
         for process in stopping:
             if process.poll() is None:
-                # Left waitable: whether it has ended instead is for `poll` to hear.
+                # The process stays waitable, so that `poll` still gets its end if it has ended instead.
                 os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self, *components: str) -> None:
@@ -181,12 +181,12 @@ class ControlPlane:
                 self._start_controller_manager()
 
     def is_at_work(self) -> bool:
-        """Whether any component computes, or would if it had a processor: one of its threads can run, or waits for a disk.
-        What is under way between two components keeps one of them at work; what waits for a time to come does not."""
+        """Checks whether any component computes, or would if it had a processor: one of its threads can run, or waits for a disk.
+        A request between two components keeps one of them at work; a wait for a later time does not."""
         return any(_can_run(thread) for each in self._processes.values() for thread in _threads(each.pid))
 
     def log(self, component: str) -> str:
-        """What a component wrote so far."""
+        """Returns the output of a component so far."""
         return (self.folder / f"{component}.log").read_text(errors="replace")
 
     # -- the components ------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class ControlPlane:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             f"--authentication-token-webhook-config-file={webhook}",
-            # No cache of its own for tokens, so that a new access entry counts at once. (Successes are kept for ten
+            # No own cache of tokens, so that a new access entry takes effect at once. (Successes are kept for ten
             # seconds regardless: the API server has a second cache that no flag reaches.)
             "--authentication-token-webhook-cache-ttl=0s",
             "--service-cluster-ip-range=10.96.0.0/16",
@@ -399,6 +399,6 @@ def _hold_health_port() -> socket.socket | None:
         holder.listen()
         return holder
     except OSError:
-        # Somebody else has it: then the authenticator cannot have it either.
+        # Another process uses the port, so the authenticator cannot use it either.
         holder.close()
         return None

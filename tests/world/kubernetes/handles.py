@@ -1,4 +1,4 @@
-"""Handles on what is in a cluster: nodes, pods, workloads, budgets. What one says is as of the moment it is asked."""
+"""Handles of cluster objects: nodes, pods, workloads, budgets. Each property reads the present state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from world.kubernetes.running_cluster import RunningCluster
 
 
 class Node:
-    """A handle on one Node object; what it says is as of the moment it is asked."""
+    """A handle of one Node object. Each property reads the present state."""
 
     def __init__(self, kubernetes: RunningCluster, name: str, uid: str) -> None:
         self._kubernetes = kubernetes
@@ -32,18 +32,18 @@ class Node:
 
     @property
     def exists(self) -> bool:
-        """Whether this very Node object is still there."""
+        """Checks whether this very Node object still exists."""
         thing = self._kubernetes.look("nodes", self.name)
         return thing is not None and thing["metadata"]["uid"] == self.uid
 
     @property
     def is_ready(self) -> bool:
-        """Whether it says it is Ready."""
+        """Checks whether it reports Ready."""
         return settled.is_ready(self.object)
 
     @property
     def is_cordoned(self) -> bool:
-        """Whether it is unschedulable."""
+        """Checks whether it is unschedulable."""
         return bool(self.object["spec"].get("unschedulable"))
 
     @property
@@ -86,13 +86,13 @@ class Node:
         self.patch({"spec": {"unschedulable": None}})
 
     def add_taint(self, key: str, effect: str = "NoSchedule", value: str | None = None) -> None:
-        """Somebody taints it, keeping all other taints."""
+        """Adds a taint and keeps all other taints."""
         taint = {"key": key, "effect": effect} | ({"value": value} if value else {})
         kept = [each for each in self.taints if (each["key"], each["effect"]) != (key, effect)]
         self.patch({"spec": {"taints": [*kept, taint]}})
 
     def remove_taints(self, *keys: str) -> None:
-        """Somebody takes taints away; nothing happens if there are none, or no node."""
+        """Removes taints, if the node exists and has them."""
         if self.exists and any(each["key"] in keys for each in self.taints):
             self.patch({"spec": {"taints": [each for each in self.taints if each["key"] not in keys]}})
 
@@ -109,7 +109,7 @@ class Node:
         self.report(status_of_volumes(handles))
 
     def volumes_hang(self) -> None:
-        """From now on no volume is detached from it."""
+        """Keeps all volumes attached from now on."""
         self._kubernetes.volumes_hang_on(self.uid)
 
     def volumes_detach(self) -> None:
@@ -149,7 +149,7 @@ class Pod:
 
     @property
     def exists(self) -> bool:
-        """Whether this very pod is still listed."""
+        """Checks whether this very pod is still listed."""
         return self._find() is not None
 
     @property
@@ -160,12 +160,12 @@ class Pod:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it says it is Ready."""
+        """Checks whether it reports Ready."""
         return settled.is_ready(self.object)
 
     @property
     def is_terminating(self) -> bool:
-        """Whether its deletion was asked for."""
+        """Checks whether its deletion was requested."""
         return settled.is_terminating(self.object)
 
     @property
@@ -174,19 +174,19 @@ class Pod:
         return self.object["spec"].get("nodeName")
 
     def finishes(self) -> None:
-        """Its containers end well: the phase is Succeeded, and the Job is done."""
+        """Ends its containers successfully: the phase is Succeeded, and the Job is complete."""
         self._end("Succeeded", 0)
 
     def fails(self) -> None:
-        """Its containers end badly: the phase is Failed, and the Job tries again."""
+        """Ends its containers with an error: the phase is Failed, and the Job retries."""
         self._end("Failed", 1)
 
     def becomes_unready(self) -> None:
-        """Its readiness probe fails."""
+        """Makes its readiness probe fail."""
         self._probe("False", "ContainersNotReady")
 
     def becomes_ready(self) -> None:
-        """Its readiness probe succeeds again."""
+        """Makes its readiness probe succeed again."""
         self._probe("True", None)
 
     def deleted(self, grace: float | None = None) -> None:
@@ -205,7 +205,7 @@ class Pod:
         self.annotate(**{STUCK: None})
 
     def loses_finalizers(self) -> None:
-        """Whoever held it by a finalizer is done."""
+        """Removes its finalizers."""
         self._kubernetes.must("PATCH", self.path, [{"op": "remove", "path": "/metadata/finalizers"}], JSON_PATCH)
 
     def _end(self, phase: str, exit_code: int) -> None:
@@ -249,11 +249,11 @@ class Workload:
         return thing
 
     def pods(self) -> list[Pod]:
-        """Its pods, by name; those on their way out too."""
+        """Its pods, by name, also terminating ones."""
         return [Pod(self._kubernetes, thing) for thing in self.look_at_pods()]
 
     def owns(self, pod: Json) -> bool:
-        """Whether it is one of its pods."""
+        """Checks whether the pod belongs to the workload."""
         metadata = pod["metadata"]
         return metadata["namespace"] == self.namespace and (metadata.get("labels") or {}).get(REPLICA_LABEL) == self.name
 
@@ -262,12 +262,12 @@ class Workload:
         return self._kubernetes.look_at_pods(namespace=self.namespace, label=(REPLICA_LABEL, self.name))
 
     def running_pods(self) -> list[Pod]:
-        """Its pods that run and are not on their way out."""
+        """Its running pods that do not terminate."""
         return [pod for pod in self.pods() if pod.phase == "Running" and not pod.is_terminating]
 
     @property
     def is_complete(self) -> bool:
-        """Of a Job: whether it is done."""
+        """Whether a Job is complete."""
         return settled.condition(self.object, "Complete") == "True"
 
     def scale(self, replicas: int) -> None:
@@ -290,16 +290,16 @@ class Budget:
 
     @property
     def disruptions_allowed(self) -> int:
-        """How many pods may be evicted now."""
+        """The number of pods that may be evicted now."""
         thing = self._kubernetes.look("poddisruptionbudgets", self.name, self.namespace)
         if thing is None:
             raise LookupError(f"there is no budget {self.namespace}/{self.name} any more")
         return thing["status"].get("disruptionsAllowed", 0)
 
     def change(self, **spec: Any) -> None:
-        """Somebody edits it: `change(minAvailable=None, maxUnavailable=1)`."""
+        """Changes the budget: `change(minAvailable=None, maxUnavailable=1)`."""
         self._kubernetes.must("PATCH", self._path, {"spec": spec}, MERGE_PATCH)
 
     def deleted(self) -> None:
-        """Somebody removes it."""
+        """Deletes the budget."""
         self._kubernetes.must("DELETE", self._path)

@@ -46,9 +46,9 @@ def _compile(build: Build) -> None:
     # Without these, /version says "v0.0.0-master+$Format:%H$".
     package = "k8s.io/component-base/version"
     stamps = f"-X {package}.gitVersion=v{kubernetes} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
-    ours = {path.name for path in (_PINS / "kubernetes").iterdir() if path.is_dir()}
+    own = {path.name for path in (_PINS / "kubernetes").iterdir() if path.is_dir()}
     names = [name for name in BINARIES if name.startswith("kube")]
-    commands = [f"./{name}" if name in ours else f"k8s.io/kubernetes/cmd/{name}" for name in names]
+    commands = [f"./{name}" if name in own else f"k8s.io/kubernetes/cmd/{name}" for name in names]
     folder, stripped = build.folder, "-ldflags=-s -w"
     build.run(
         f"kubernetes {kubernetes}",

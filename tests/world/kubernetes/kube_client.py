@@ -28,12 +28,12 @@ _PATIENCE = 180.0
 """Seconds for one answer; the API server gives up on its own requests after 60, and a busy machine adds to that."""
 
 CLOSED_WHILE_IDLE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)
-"""What a kept connection raises that the server has closed meanwhile, as the API server does after 90 idle seconds. Which of
-them depends on when the reset arrives: `SSLEOFError` between the two writes of head and body."""
+"""The errors of a kept connection that the server has closed, as the API server does after 90 idle seconds. The error
+depends on when the reset arrives: `SSLEOFError` between the two writes of head and body."""
 
 
 class Answer(NamedTuple):
-    """What the API server said: `body` is parsed JSON, or text where it is none."""
+    """The answer of the API server: `body` is parsed JSON, or text if it is not JSON."""
 
     status: int
     body: Any
@@ -53,7 +53,7 @@ class Refused(RuntimeError):
 
 
 class KubeClient:
-    """Talks to one server on 127.0.0.1, as the user of a client certificate, of a bearer token, or as nobody."""
+    """Calls one server on 127.0.0.1, with a client certificate, with a bearer token, or anonymously."""
 
     def __init__(self, port: int, authority_file: str, user: Certificate | None = None, token: str | None = None) -> None:
         self._port = port
@@ -81,7 +81,7 @@ class KubeClient:
             return self._exchange(method, path, content, headers)
 
     def must(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Json:
-        """As `call`, but an answer that is no success is raised as Refused."""
+        """Works as `call`, but raises Refused if the answer is not a success."""
         answer = self.call(method, path, body, content_type)
         if answer.status >= 300:
             raise Refused(method, path, answer)
@@ -96,7 +96,7 @@ class KubeClient:
         return self.must("POST", path, manifest)
 
     def patch(self, path: str, change: Any, content_type: str = MERGE_PATCH) -> Json:
-        """Changes an object; a merge patch unless told otherwise."""
+        """Changes an object, by default with a merge patch."""
         return self.must("PATCH", path, change, content_type)
 
     def delete(self, path: str, options: Json | None = None) -> bool:

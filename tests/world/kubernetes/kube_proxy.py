@@ -1,7 +1,7 @@
-"""The TLS proxy in front of the API server: what DescribeCluster names as the cluster's endpoint.
+"""The TLS proxy in front of the API server. DescribeCluster names it as the cluster's endpoint.
 
-It does three things that a real cluster does not: it goes wrong where the fault plan says so, it writes down every call, and
-it translates the times of objects into virtual time. Everything else passes as it is: bearer tokens, status codes, bodies.
+It does three things that a real cluster does not: it applies the faults of the plan, it records every call, and it translates the
+times of objects into virtual time. Everything else passes unchanged: bearer tokens, status codes, bodies.
 (Client certificates cannot pass; the world's own actors go to the API server directly.)
 
 Faults are named `kubernetes:VERB resource`, with the HTTP verb: `kubernetes:PATCH nodes`, `kubernetes:GET pods`,
@@ -48,19 +48,19 @@ class KubernetesCall:
     at: float
     """Virtual seconds since the start of the world."""
     action: str
-    """As the fault plan names it: `kubernetes:PATCH nodes`."""
+    """The action in the words of the fault plan: `kubernetes:PATCH nodes`."""
     principal: str
-    """The ARN of the session that signed the token; `anonymous` without one that anybody knows."""
+    """The ARN of the session that signed the token; `anonymous` if the token is unknown."""
     access_key: str
     """The key that signed the token; empty without a token."""
     function: str | None
     """The function whose process called, if it was one."""
     parameters: dict[str, Any]
-    """What a fault's `where` may look at: `name`, `namespace`, the query's fields, and the `body`."""
+    """The values for a fault's `where`: `name`, `namespace`, the query's fields, and the `body`."""
     write: bool
     verb: str
     path: str
-    """With the query."""
+    """The path with the query."""
     status: int | None = None
     """The answer's; None if the caller got no answer."""
     fault: str | None = None
@@ -84,14 +84,14 @@ class KubeProxy:
         identify: Callable[[str], Identity | None],
         on_write: Callable[[], None],
     ) -> None:
-        """`certificate`: what the proxy shows, the API server's own. `identify`: who holds an access key. `on_write` is called
-        after every write that reached the API server."""
+        """`certificate` is the API server's own. `identify` returns the owner of an access key. `on_write` is called after every
+        write that reached the API server."""
         self.plan = Plan()
         self.calls: list[KubernetesCall] = []
         self.caller_of: Callable[[str], Caller | None] = lambda access_key: None
-        """The process that signs with an access key, for faults that end it; set by whoever hosts the functions."""
+        """The process that signs with an access key, for faults that end it. The host of the functions sets it."""
         self.latency: Callable[[str], float] = _no_latency
-        """Virtual seconds that a call of a function's process takes, by action: others may run meanwhile."""
+        """Virtual seconds that a call of a function's process takes, by action. Other processes run during that time."""
         self.is_reachable = True
         """False: connections are reset before TLS begins."""
         self._times = times
@@ -113,21 +113,22 @@ class KubeProxy:
         self._upstream.close()
 
     def forget(self) -> None:
-        """For a new scenario: nothing recorded, no intruder, no latency, reachable. The fault plan is its owner's to clear."""
+        """Resets the proxy for a new scenario: nothing recorded, no other writer, no latency, reachable. The owner of the fault
+        plan clears it."""
         self.calls.clear()
         self._intruders.clear()
         self.latency = _no_latency
         self.is_reachable = True
 
     def just_before(self, action: str, do: Callable[[], Any], nth: int = 1) -> None:
-        """Lets somebody else act between the caller's decision and its nth call of this kind from now: the other writer whom
-        an optimistic update must survive."""
+        """Lets another writer act between the caller's decision and its nth call of this kind from now. An optimistic update
+        must survive it."""
         self._intruders.append(_Intruder(action, do, nth))
 
     # -- one call ------------------------------------------------------------------------------------------------
 
     def handle(self, request: _Request) -> _Response | None:
-        """What the caller gets; None: the connection is closed without an answer."""
+        """Returns the answer for the caller. None closes the connection without an answer."""
         access_key = access_key_of(request.headers.get("Authorization", "").removeprefix("Bearer "))
         caller = self.caller_of(access_key) if access_key else None
         call = self._record(request, access_key, caller)
@@ -245,7 +246,7 @@ def _refusal(fault: Fault) -> _Response:
 
 
 class _Upstream:
-    """Connections to the API server, kept alive and shared: who is calling is in the token, not in the connection."""
+    """Connections to the API server, kept alive and shared: the token identifies the caller, not the connection."""
 
     def __init__(self, port: int, authority_file: str) -> None:
         self._port = port
@@ -295,7 +296,7 @@ class _Server(Server):
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Runs in the connection's own thread."""
         if not self.proxy.is_reachable:
-            # Lingering for no time turns the close into a reset.
+            # A linger time of zero makes the close a reset.
             request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             request.close()
             return

@@ -1,7 +1,7 @@
 """The kubelets of all nodes, and the controllers that count seconds: everything about pods that takes time.
 
-They live on the virtual clock. `act` does what is due now; what is due later is left with the clock as a timer. A pod's
-manners are annotations, so that a Deployment's replacement pods inherit them from the template:
+They use the virtual clock. `act` does the work that is due now, and sets timers for later work. The behaviour of a pod is in
+annotations, so that the replacement pods of a Deployment inherit it from the template:
 
     world/starts-after: "90"        virtual seconds between being placed on a node and being Ready
     world/exits-after: "3600"       virtual seconds it takes to stop once asked; its grace period cuts that short
@@ -9,10 +9,9 @@ manners are annotations, so that a Deployment's replacement pods inherit them fr
     world/stuck: "true"             it never stops, as on a kubelet that hangs
 
 By default a pod starts and stops at once. Pods on a node that is not Ready do nothing at all, and are not Ready. A static pod is
-made again for as long as its node lives. Besides the kubelets this plays pod garbage collection (pods whose Node is gone
-vanish after a minute, those that are to go from a node that is out of service at once), eviction by NoExecute taints
-(tolerated for as long as the pod says), and what attaches volumes: a node's status has those of its pods that are bound, until
-the pods are gone.
+created again as long as its node lives. This module also simulates pod garbage collection (pods without a Node vanish after a
+minute, terminating pods of an out-of-service node at once), eviction by NoExecute taints (after the pod's toleration), and the
+attachment of volumes: a node's status lists the volumes of its bound pods until the pods are gone.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ pkg/controller/podgc; measured 57-59 s."""
 
 _LONG_AGO = datetime.timedelta(hours=1)
 """A container's end is dated that far back, so that the Job controller does not wait ten real seconds (at most ten minutes, were
-it to fail again and again) before it starts the next pod. What callers see is dated by `virtual_times.py` anyway."""
+it to fail again and again) before it starts the next pod. `virtual_times.py` sets the times that callers see."""
 
 _PARALLEL_WRITES = 4
 """Enough to keep the API server busy while Python works on the next request."""
@@ -82,7 +81,7 @@ class Kubelet:
         self._writers.shutdown()
 
     def forget_everything(self) -> None:
-        """For a new scenario."""
+        """Resets the kubelets for a new scenario."""
         self._changes.take()
         self._pods_to_look_at.clear()
         self._nodes_to_look_at.clear()
@@ -94,16 +93,16 @@ class Kubelet:
         self._keeping_volumes.clear()
 
     def keep_running(self, static_pod: Json) -> None:
-        """From now on this pod is made again whenever somebody deletes it, until its node goes."""
+        """Creates this pod again after each deletion, until its node is gone."""
         metadata = static_pod["metadata"]
         self._static_pods[metadata["namespace"], metadata["name"]] = static_pod
 
     def keep_volumes(self, node_uid: str) -> None:
-        """From now on nothing is detached from this node."""
+        """Keeps all volumes attached to this node from now on."""
         self._keeping_volumes.add(node_uid)
 
     def release_volumes(self, node: str, node_uid: str) -> None:
-        """What no pod uses any more is detached again."""
+        """Detaches volumes that no pod uses any more."""
         self._keeping_volumes.discard(node_uid)
         self._nodes_to_look_at.add(node)
 
@@ -117,7 +116,7 @@ class Kubelet:
             write = self._due_for_pod(pod)
             if write:
                 due.append(write)
-                # What is done to it is seen again, also if it takes no effect.
+                # The write is checked again, also if it takes no effect.
                 self._pods_to_look_at.add(_key(pod))
         due += self._due_for_static_pods()
         due += self._due_for_volumes()
@@ -139,12 +138,12 @@ class Kubelet:
             elif change.kind in ("persistentvolumeclaims", "persistentvolumes"):
                 self._nodes_to_look_at.update(node["metadata"]["name"] for node in self._state.all("nodes"))
 
-    # -- what is due ---------------------------------------------------------------------------------------------
+    # -- due work ------------------------------------------------------------------------------------------------
 
     def _due_for_pod(self, pod: Json) -> Callable[[], object] | None:
         node_name = pod["spec"].get("nodeName")
         if not node_name:
-            # Nobody runs it yet, so nobody has to stop it: the API server removes it without a grace period.
+            # No kubelet runs it yet, so the API server removes it without a grace period.
             return None
         node = self._state.get("nodes", node_name)
         if node is None:
@@ -194,16 +193,17 @@ class Kubelet:
         return lambda: self._finish_deletion(pod, _EXIT_BY_SIGKILL)
 
     def _is_awaited_by_a_budget(self, pod: Json) -> bool:
-        """Whether the disruption controller has not seen yet that an evicted pod terminates.
+        """Checks whether the disruption controller has not seen yet that an evicted pod terminates.
 
-        A real pod needs longer to end than the controller needs to look. If it were gone before that look, and a StatefulSet had
-        made the next pod of its name, the controller would take that one for the evicted one, and block the budget for two real
+        A real pod needs longer to end than the controller needs to see it. If it were gone before, and a StatefulSet had created
+        the next pod of its name, the controller would take that one for the evicted one, and block the budget for two real
         minutes (buildDisruptedPodMap in pkg/controller/disruption).
         """
         return any(_key(pod) in _awaited_by(budget) for budget in self._state.all("poddisruptionbudgets"))
 
     def _is_evicted_by_taint(self, pod: Json, node: Json) -> bool:
-        """As the taint eviction controller: at once without a toleration, else when the shortest one runs out."""
+        """Returns the time of the eviction as the taint eviction controller does: at once without a toleration, else when the
+        shortest one ends."""
         patience = float("inf")
         tolerations = pod["spec"].get("tolerations") or ()
         for taint in node["spec"].get("taints") or ():
@@ -257,7 +257,7 @@ class Kubelet:
             raise Refused("PATCH", node, answer)
 
     def _is_due(self, pod: Json, moment: float) -> bool:
-        """Whether the moment (virtual epoch seconds) has come; if not, the clock will wake us."""
+        """Checks whether the moment (virtual epoch seconds) has come. If not, sets a timer."""
         now = self._clock.now()
         if moment <= now:
             return True
@@ -372,12 +372,12 @@ def _awaited_by(budget: Json | None) -> set[str]:
 
 
 def _is_out_of_service(node: Json) -> bool:
-    """Somebody has said that the machine is off: pod garbage collection ends what its kubelet cannot."""
+    """The Node has the out-of-service taint, so pod garbage collection ends the pods that its kubelet cannot end."""
     return any(taint["key"] == _OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())
 
 
 def _is_gone(answer: Answer) -> bool:
-    """The pod went, or another took its name, between our look and our word."""
+    """Checks whether the pod is gone, or another pod has its name, since it was read."""
     return answer.status in (404, 409)
 
 

@@ -10,12 +10,12 @@ from world.kubernetes.kube_client import Json
 from world.kubernetes.kubelet import EXITS_AFTER, IGNORES_SIGTERM, STARTS_AFTER, STUCK
 
 REPLICA_LABEL = "world/workload"
-"""By which a workload knows its pods: a key that no scenario uses for its own labels."""
+"""The label by which a workload selects its pods. No scenario uses this key for its own labels."""
 
 Taint = Mapping[str, str]
 """`key`, `effect`, and perhaps `value`."""
 
-#: What a node's kubelet says that is of the control plane's own version.
+#: The kubelet version of a node that has the control plane's own version.
 KUBELET = "v1.35.4-eks-0000000"
 
 READY = ("True", "KubeletReady", "kubelet is posting ready status")

@@ -1,8 +1,8 @@
-"""A cluster that runs: its life, how it settles, how to reach it, what there is in it.
+"""A running cluster: its life, how it settles, its address and its content.
 
-The control plane is real and lives in real time; the scenario lives in virtual time. What ties them together is `settle`: it
+The control plane is real and lives in real time; the scenario lives in virtual time. `settle` ties them together: it
 lets controllers and scheduler run until they have nothing left to do, while virtual time stands still, and freezes them
-again. So between two settlings the cluster changes only by what somebody asks of it, and the same scenario gives the same
+again. So between two settlings the cluster changes only on request, and the same scenario gives the same
 answers each time. Call it before the clock jumps, and before a function under test is started.
 
 One control plane serves many scenarios; `reset` empties it in between.
@@ -34,11 +34,11 @@ from world.kubernetes.virtual_times import VirtualTimes
 from world.process.folders import temporary_folder
 
 LOOK_AGAIN = 0.05
-"""Real seconds after which `settle` looks again even if nothing changed: some controllers act on a timer."""
+"""Real seconds after which `settle` checks again even if nothing changed, because some controllers act on a timer."""
 
 _QUIET_LOOKS = 6
-"""So many looks in a row, each `LOOK_AGAIN` after the last, at which nothing had changed and nobody was at work: then a pod
-whose placement rules we do not know counts as not placeable. (Seconds alone would be too few on a busy machine.)"""
+"""The number of checks in a row, each `LOOK_AGAIN` after the last, without a change and without work in progress, after which a
+pod with unknown placement rules counts as not placeable. (A number of seconds would be too short on a busy machine.)"""
 
 _ERASED_ON_RESET = [
     "deployments",
@@ -143,7 +143,7 @@ class RunningCluster:
         self._resets += 1
         canaries.create(self._admin(), self._resets)
         self.settle()
-        # Whatever the controllers had sent before they froze: an event of the last scenario is nothing that `settle` waits for.
+        # Requests that controllers sent before they froze, because `settle` does not wait for an Event of the last scenario.
         self._await_idleness()
         self.state.erase(_ERASED_ON_RESET)
         self.state.catch_up()
@@ -157,14 +157,14 @@ class RunningCluster:
         self._touched.clear()
         self._let_kubelets_act()
         deadline = time.monotonic() + SETTLE_LIMIT
-        business = ["nobody looked"]
+        business = ["not checked yet"]
         while business:
             self.control_plane.thaw(*FROZEN_BETWEEN_SETTLES)
             try:
                 self._wait_until_idle(deadline)
             finally:
                 self.control_plane.freeze(*FROZEN_BETWEEN_SETTLES)
-            # What a controller had sent before it froze may have taken effect after our look.
+            # A request that a controller sent before it froze may have taken effect after this check.
             self._let_kubelets_act()
             business = self._settledness.unfinished_business()
         self._settled_at = self.state.followed_revision
@@ -200,12 +200,12 @@ class RunningCluster:
 
     @property
     def endpoint(self) -> str:
-        """What DescribeCluster says: the fault proxy in front of the API server."""
+        """The endpoint in DescribeCluster: the fault proxy in front of the API server."""
         return f"https://127.0.0.1:{self.proxy.port}"
 
     @property
     def certificate_authority_data(self) -> str:
-        """What DescribeCluster says: base64 of the authority's PEM."""
+        """The certificate authority in DescribeCluster: base64 of its PEM."""
         return base64.b64encode(self.control_plane.authority.pem).decode()
 
     @property
@@ -223,7 +223,7 @@ class RunningCluster:
         self._entries.set(entries)
 
     def volumes_hang_on(self, node_uid: str) -> None:
-        """From now on no volume is detached from this node."""
+        """Keeps all volumes attached to this node from now on."""
         self._kubelet.keep_volumes(node_uid)
 
     def volumes_detach_from(self, node_name: str, node_uid: str) -> None:
@@ -236,14 +236,14 @@ class RunningCluster:
         apply(self._admin(), manifest, SETTLE_LIMIT)
 
     def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Answer:
-        """Any request of an administrator, whose answer may be a refusal."""
+        """Makes any request as an administrator. The answer may be a refusal."""
         return self._admin().call(method, path, body, content_type)
 
     def must(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Json:
-        """Any request of an administrator: what no method here has a name for."""
+        """Makes any request as an administrator, for which there is no other method."""
         return self._admin().must(method, path, body, content_type)
 
-    # -- what there is -------------------------------------------------------------------------------------------
+    # -- content -------------------------------------------------------------------------------------------------
 
     def events(self, about: str | None = None) -> list[Json]:
         """The Events about an object (a node's are about its name), or all, as their writers left them, oldest first."""

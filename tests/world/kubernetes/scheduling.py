@@ -1,8 +1,8 @@
-"""Which pod may run on which node: as much of the scheduler's rules as telling "not yet placed" from "cannot be placed" needs.
+"""The part of the scheduler's rules that distinguishes "not yet placed" from "cannot be placed".
 
-The real scheduler decides. This is only how the world knows that there is nothing left to wait for. Modelled: readiness,
-cordon, taints, node selector, required node affinity, where volumes can be used, requests for resources, the number of pods. Not
-modelled: affinity between pods, topology spread, host ports; `knows_all_rules_of` says for which pods that matters.
+The real scheduler decides. With these rules the world knows that there is nothing left to wait for. Modelled: readiness,
+cordon, taints, node selector, required node affinity, the topology of volumes, requests for resources, the number of pods. Not
+modelled: affinity between pods, topology spread, host ports; `knows_all_rules_of` finds the pods for which that matters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 
 
 def fits(pod: Json, node: Json, pods_on_node: Iterable[Json]) -> bool:
-    """Whether the scheduler could place the pod on the node now."""
+    """Checks whether the scheduler could place the pod on the node now."""
     return (
         not node["spec"].get("unschedulable")
         and not node["metadata"].get("deletionTimestamp")
@@ -40,8 +40,8 @@ def knows_all_rules_of(pod: Json) -> bool:
 
 
 def reaches_volumes(pod: Json, node: Json, volume_of: Callable[[str, str], Json | None]) -> bool:
-    """Whether the node can use all volumes of the pod. `volume_of`: the volume that a claim (namespace, name) is bound to. One
-    that is not bound keeps the pod away from every node, as nobody provisions volumes here."""
+    """Checks whether the node can use all volumes of the pod. `volume_of` gives the volume of a claim (namespace, name). An
+    unbound claim keeps the pod away from every node, because the world provisions no volumes."""
     labels, name = node["metadata"].get("labels") or {}, node["metadata"]["name"]
     for each in pod["spec"].get("volumes") or ():
         if "persistentVolumeClaim" not in each:
@@ -54,7 +54,7 @@ def reaches_volumes(pod: Json, node: Json, volume_of: Callable[[str, str], Json 
 
 
 def should_run_daemon_pod(daemon_set: Json, node: Json) -> bool:
-    """Whether the DaemonSet controller puts a pod of the set on the node."""
+    """Checks whether the DaemonSet controller puts a pod of the set on the node."""
     template = daemon_set["spec"]["template"]["spec"]
     tolerations = [*(template.get("tolerations") or ()), *_TOLERATIONS_OF_DAEMON_PODS]
     spec = {**template, "tolerations": tolerations}
@@ -69,7 +69,7 @@ _TOLERATIONS_OF_DAEMON_PODS = [
     {"key": "node.kubernetes.io/pid-pressure", "operator": "Exists", "effect": NO_SCHEDULE},
     {"key": UNSCHEDULABLE_TAINT, "operator": "Exists", "effect": NO_SCHEDULE},
 ]
-"""What the DaemonSet controller adds (pkg/controller/daemon/util/daemonset_util.go)."""
+"""Returns the tolerations that the DaemonSet controller adds (pkg/controller/daemon/util/daemonset_util.go)."""
 
 
 def untolerated_taints(node: Json, pod_spec: Json, effects: tuple[str, ...]) -> list[Json]:
@@ -83,7 +83,7 @@ def untolerated_taints(node: Json, pod_spec: Json, effects: tuple[str, ...]) -> 
 
 
 def tolerates(toleration: Json, taint: Json) -> bool:
-    """Whether one toleration covers one taint."""
+    """Checks whether one toleration covers one taint."""
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
@@ -94,7 +94,7 @@ def tolerates(toleration: Json, taint: Json) -> bool:
 
 
 def matches_node(pod_spec: Json, node: Json) -> bool:
-    """Whether node selector and required node affinity allow the node."""
+    """Checks whether node selector and required node affinity allow the node."""
     labels = node["metadata"].get("labels") or {}
     selector = pod_spec.get("nodeSelector") or {}
     if any(labels.get(key) != value for key, value in selector.items()):
@@ -117,7 +117,7 @@ def _matches_term(term: Json, labels: dict[str, str], name: str) -> bool:
 
 
 def matches_expression(expression: Json, labels: dict[str, str]) -> bool:
-    """One requirement of a selector (the numeric operators, which nobody here uses, are refused)."""
+    """Checks one requirement of a selector. The numeric operators are refused, because they are not used here."""
     key, operator, values = expression["key"], expression["operator"], expression.get("values") or []
     if operator == "In":
         return labels.get(key) in values
@@ -153,7 +153,7 @@ def _has_room(pod: Json, node: Json, pods_on_node: Iterable[Json]) -> bool:
 
 
 def requests(pod: Json) -> dict[str, fractions.Fraction]:
-    """What the pod's containers ask for, added up."""
+    """Returns the sum of the resource requests of the pod's containers."""
     total: dict[str, fractions.Fraction] = {}
     for container in pod["spec"].get("containers") or ():
         for resource, amount in ((container.get("resources") or {}).get("requests") or {}).items():

@@ -1,7 +1,7 @@
-"""Whether the controllers and the scheduler have nothing left to do, and if not, what.
+"""Checks whether the controllers and the scheduler have nothing left to do, and lists the rest.
 
-Each rule compares what a controller says (`status`) and did (pods) with what it is going to say and do. They follow the
-controllers' own code (pkg/controller/... of Kubernetes 1.35); the texts are what a test shows when the cluster does not settle.
+Each rule compares the status and the pods that a controller has written with those that it is going to write. The rules follow
+the controllers' own code (pkg/controller/... of Kubernetes 1.35). A test shows the texts if the cluster does not settle.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class NotSettled(AssertionError):
 
 
 class Settledness:
-    """What is still going to change by itself, for a reader who asks again and again: each time only what changed since then, and
-    what depends on it, is looked at. `everything` looks at all of it."""
+    """Lists the changes that are still going to happen by themselves. Each check reads only the objects that changed since the
+    last check, and those that depend on them. `everything` reads all objects."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -56,7 +56,7 @@ class Settledness:
         return [*found, *_placement(self._state)]
 
     def _note(self, change: Change) -> None:
-        """Doubts what changed and what it has a say in: its controller, what it controls, and the rules that ask for it."""
+        """Marks a changed object for a check, with its controller, the objects that it controls, and the rules that read it."""
         kind, key, before, after = change
         if kind in _RULES:
             self._doubtful.add((kind, key))
@@ -92,7 +92,8 @@ _COUNTED_BY_BUDGETS = ("pods", "deployments", "replicasets", "statefulsets")
 
 
 def has_unpredictable_pods(state: ClusterState) -> bool:
-    """Whether a pod waits for a place under rules that `scheduling.py` does not know: only time tells that it gets none."""
+    """Checks whether a pod waits for a place under rules that `scheduling.py` does not know. Only time shows that it gets
+    none."""
     return any(not is_terminating(pod) and not scheduling.knows_all_rules_of(pod) for pod in state.unplaced_pods())
 
 
@@ -108,17 +109,17 @@ def condition(thing: Json, kind: str) -> str | None:
 
 
 def is_ready(thing: Json) -> bool:
-    """Whether a pod or node says that it is Ready."""
+    """Checks whether a pod or node reports Ready."""
     return condition(thing, "Ready") == "True"
 
 
 def is_finished(pod: Json) -> bool:
-    """Whether the pod came to its end."""
+    """Checks whether the pod has ended."""
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
 def is_terminating(thing: Json) -> bool:
-    """Whether the object's deletion was asked for."""
+    """Checks whether the deletion of the object was requested."""
     return bool(thing["metadata"].get("deletionTimestamp"))
 
 
@@ -132,7 +133,7 @@ def name_of(thing: Json) -> str:
 
 
 class _View:
-    """What a rule may ask besides its object."""
+    """The other objects that a rule may read."""
 
     def __init__(self, state: ClusterState, ready_nodes: set[str]) -> None:
         self.state = state
@@ -158,14 +159,14 @@ def _node(view: _View, node: Json) -> Iterator[str]:
     if ready != "True":
         key = NOT_READY_TAINT if ready == "False" else UNREACHABLE_TAINT
         expected.add((key, scheduling.NO_SCHEDULE))
-        # Where no node at all is ready, the controller takes it for a failure of its own and evicts nothing.
+        # If no node is ready, the controller assumes a failure of its own and evicts nothing.
         if view.some_node_is_ready:
             expected.add((key, scheduling.NO_EXECUTE))
-    ours = {taint for taint in present if taint[0] in _TAINTS_OF_THE_CONTROLLER}
+    own = {taint for taint in present if taint[0] in _TAINTS_OF_THE_CONTROLLER}
     if not view.some_node_is_ready:
-        ours = {taint for taint in ours if taint[1] != scheduling.NO_EXECUTE}
-    if ours != expected:
-        yield f"node {name} has the taints {sorted(ours)} and should have {sorted(expected)}"
+        own = {taint for taint in own if taint[1] != scheduling.NO_EXECUTE}
+    if own != expected:
+        yield f"node {name} has the taints {sorted(own)} and should have {sorted(expected)}"
 
 
 _TAINTS_OF_THE_CONTROLLER = (NOT_READY_TAINT, UNREACHABLE_TAINT, scheduling.UNSCHEDULABLE_TAINT)
@@ -263,7 +264,7 @@ def _daemon_set(view: _View, daemon_set: Json) -> Iterator[str]:
 
 
 def _node_of_daemon_pod(pod: Json) -> str | None:
-    """Where it runs, or is meant to: the controller writes the node's name into the pod's affinity."""
+    """Returns the node of the pod, or the one that its affinity names: the controller writes the node's name there."""
     if pod["spec"].get("nodeName"):
         return pod["spec"]["nodeName"]
     affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
@@ -320,8 +321,8 @@ def _budget(view: _View, budget: Json) -> Iterator[str]:
 
 
 def _expected_and_desired(spec: Json, pods: list[Json], view: _View) -> tuple[int, int]:
-    """As the disruption controller counts (getExpectedPodCount): a number of pods that must be healthy counts the pods there
-    are; a percentage, or a number that may be missing, counts the pods that their controllers want."""
+    """Counts pods as the disruption controller does (getExpectedPodCount). A minimum number counts the existing pods. A
+    percentage, or a maximum number of missing pods, counts the pods that their controllers want."""
     if "maxUnavailable" in spec:
         expected = _wanted_by_controllers(pods, view)
         return expected, max(0, expected - _scaled(spec["maxUnavailable"], expected))

@@ -45,7 +45,7 @@ _STS_HOST = re.compile(r"sts(\.[a-z0-9-]+)?\.amazonaws\.com")
 
 @dataclass(frozen=True)
 class Identity:
-    """Who an access key belongs to. `principal` is the role or user, with its path, as an access entry names it."""
+    """The owner of an access key. `principal` is the role or user, with its path, as an access entry names it."""
 
     secret: str
     session_token: str | None
@@ -61,7 +61,7 @@ class Sts:
 
     def __init__(self) -> None:
         self.fault: tuple[int, Json] | None = None
-        """Status and body that every question gets instead of an answer: STS in trouble."""
+        """Status and body that every request gets instead of an answer, for an STS that fails."""
         self.answers: list[tuple[int, Json]] = []
         self._extra: dict[str, Identity] = {}
 
@@ -70,7 +70,7 @@ class Sts:
         self._extra[access_key] = identity
 
     def identity(self, access_key: str) -> Identity | None:
-        """Who holds the key; None for a key nobody issued."""
+        """Returns the owner of the key, or None if the key was never issued."""
         return self._extra.get(access_key) or _session(access_key) or _user(access_key)
 
     def answer(self, target: str, headers: dict[str, str]) -> tuple[int, Json]:

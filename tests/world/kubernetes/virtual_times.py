@@ -1,4 +1,4 @@
-"""When things happened to Kubernetes objects, in virtual time.
+"""The times of Kubernetes objects, in virtual time.
 
 The API server stamps objects with the machine's time, cut to whole seconds, while a scenario of twenty hours takes ten of them.
 So nothing can be computed from its stamps. Instead this table keeps, for each object, the virtual moment at which each of
@@ -55,12 +55,12 @@ class VirtualTimes:
         return self._moment(uid, ("taint", key, effect))
 
     def pretend_created(self, uid: str, moment: float) -> None:
-        """From now on the object has existed since `moment` (virtual epoch seconds)."""
+        """Sets the creation time of the object to `moment` (virtual epoch seconds)."""
         with self._lock:
             self._histories[uid].facts["created"] = _Fact(True, moment)
 
     def forget_everything(self) -> None:
-        """For a new scenario."""
+        """Resets the table for a new scenario."""
         with self._lock:
             self._histories.clear()
 
@@ -116,7 +116,7 @@ class _Fact(NamedTuple):
 
 
 class _History:
-    """What is known of one object: the newest version seen, and its dated facts."""
+    """The history of one object: the newest version seen, and its dated facts."""
 
     def __init__(self) -> None:
         self.version = -1
@@ -124,7 +124,7 @@ class _History:
 
 
 class _Stamp(NamedTuple):
-    """One time in an object: where it stands, and which fact it dates (it is as old as `key` has had `value`)."""
+    """One time in an object: its path, and the fact that it dates (since when `key` has had `value`)."""
 
     holder: Json
     field: str

@@ -1,4 +1,4 @@
-"""A page as a reader meets it: opened in a headless Chromium, by `tests/browser/look.mjs`.
+"""Opens a page in a headless Chromium, by `tests/browser/look.mjs`.
 
 seen = look(page, width=400)
 assert seen["said"] == seen["requests"] == []
@@ -16,8 +16,8 @@ from prepare import TESTS, install_browser
 
 
 def look(page: Path, width: int, scheme: str = "light", picture: Path | None = None) -> dict[str, Any]:
-    """What the page shows at a width in pixels, what the browser said, and what it asked for. A picture lies beside the page, or
-    there."""
+    """Returns the content of the page at a width in pixels, the messages of the browser and its requests. Saves a picture beside
+    the page, or at the given path."""
     folder = install_browser()
     home = str(folder / "unpacked")
     shot = picture or page.with_suffix(f".{width}.{scheme}.png")

@@ -1,7 +1,7 @@
 """Temporary folders that do not outlive their session, even one that was killed.
 
-A folder's name carries the process id of its session. Whoever makes one removes those of sessions that are no more: a session
-that gets SIGKILL can remove nothing itself.
+The name of a folder contains the process id of its session. Each new session removes the folders of sessions that have ended,
+because a session that gets SIGKILL cannot remove its own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _NAME = re.compile(r"recycle-eks-[a-z]+-(\d+)-[^-]+")
 
 
 def temporary_folder(purpose: str, in_memory: bool = False) -> Path:
-    """A new folder; `purpose` is a word for its name. `in_memory`: where there is a file system in memory, there. (No program can
-    be started from that one everywhere.)"""
+    """Creates a new folder; `purpose` is a word for its name. `in_memory` puts it into a file system in memory, if there is one.
+    (Some systems start no program from there.)"""
     remove_abandoned()
     base = _MEMORY if in_memory and os.access(_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
     return Path(tempfile.mkdtemp(prefix=f"recycle-eks-{purpose}-{os.getpid()}-", dir=base))

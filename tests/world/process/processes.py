@@ -12,8 +12,8 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-#: Real seconds after which a command counts as hung: before pytest ends its test (`timeout` in pytest.ini), which would lose what
-#: the command has printed. Seconds in which a Python that is told to abort writes where its threads are.
+#: Real seconds after which a command counts as hung. Shorter than the timeout of pytest (`timeout` in pytest.ini), which would
+#: lose the output of the command. Seconds in which an aborted Python process writes the stacks of its threads.
 HUNG, FAREWELL = 400.0, 10.0
 
 DIES_WITH_ITS_PARENT = [shutil.which("setpriv") or "setpriv", "--pdeathsig", "KILL", "--"]
@@ -37,7 +37,7 @@ def run_to_its_end(
     environment: Mapping[str, str] = os.environ,
     stderr: int = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command and captures its output. If it hangs, the error has what it printed and, of Python, where each thread is."""
+    """Runs a command and captures its output. If it hangs, the error has its output and the stacks of Python's threads."""
     with subprocess.Popen(
         command,
         cwd=cwd,
@@ -70,7 +70,7 @@ def _end_group(process: subprocess.Popen[str]) -> None:
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
-    """Whether something becomes true within a real minute; usually it is a matter of milliseconds."""
+    """Checks whether a condition becomes true within a real minute. Usually it takes milliseconds."""
     deadline = time.monotonic() + 60
     while not holds() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -78,7 +78,7 @@ def eventually(holds: Callable[[], bool]) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
+    """Checks whether a process exists and is not a zombie."""
     return _status(pid)[0] not in ("", "Z")
 
 

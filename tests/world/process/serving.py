@@ -1,4 +1,4 @@
-"""What the world's HTTP servers share: how they start and stop, and how they read a request."""
+"""The common parts of the world's HTTP servers: how they start and stop, and how they read a request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Server(ThreadingHTTPServer):
 
     def start(self, name: str) -> None:
         """Begins to answer, in a thread of this name."""
-        # It sleeps until somebody connects: twenty servers that wake up 20 times a second each cost as much as their requests.
+        # Sleeps until a client connects. Twenty servers that wake up 20 times a second would cost as much as their requests.
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": None}, name=name, daemon=True)
         self._thread.start()
 
@@ -40,7 +40,7 @@ class Server(ThreadingHTTPServer):
 
 
 def read_body(request: BaseHTTPRequestHandler) -> bytes:
-    """The whole body, whose length is said before or chunk by chunk."""
+    """Reads the whole body, with a length in the header or in chunks."""
     if "chunked" not in request.headers.get("Transfer-Encoding", "").lower():
         return request.rfile.read(int(request.headers.get("Content-Length") or 0))
     body = b""
@@ -57,10 +57,10 @@ _parse_headers_as_email = http.client.parse_headers
 
 
 def _parse_headers(file: Any, _class: type[http.client.HTTPMessage] = http.client.HTTPMessage) -> http.client.HTTPMessage:
-    """As `http.client` does it, but for the parser of emails, which took an eighth of the world's processor time."""
+    """Reads headers as `http.client` does, but without its email parser, which took an eighth of the world's processor time."""
     lines = http.client._read_headers(file)
     if any(line[:1] in (b" ", b"\t") for line in lines):
-        # A value that goes on in the next line, as nobody writes any more.
+        # A value that continues in the next line. Clients no longer send such values.
         return _parse_headers_as_email(io.BytesIO(b"".join(lines)), _class)
     message = _class()
     for line in lines[:-1]:

@@ -1,4 +1,4 @@
-"""A real terminal, tmux's: what a person sees of a program there, the keys that they press, and the window that they resize.
+"""A real terminal, that of tmux: the screen of a program, the keys and the size of the window.
 
 terminal = Terminal(["recycle-eks", "status"], environment, folder, columns=104, rows=40)
 terminal.shows("draining")
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-#: What was there stays to be looked at when the program has ended.
+#: The screen remains visible after the program has ended.
 SETTINGS = """
 set -g remain-on-exit on
 set -g remain-on-exit-format ""
@@ -22,11 +22,11 @@ set -g status off
 set -g history-limit 100000
 set -g default-terminal tmux-256color
 """
-#: Real seconds without a change on the screen after which it is given up, before pytest ends its test (`timeout` in pytest.ini),
-#: and between two looks. A slow machine takes long as a whole, and still changes something.
+#: Real seconds without a change on the screen until a test fails, and between two checks. Shorter than the timeout of pytest
+#: (`timeout` in pytest.ini). A slow machine takes long in all, but still changes the screen.
 PATIENCE, GLANCE = 300.0, 0.05
-#: Runs the program and writes down how it ended: of one in ten that end at once tmux 3.3a never learns it. Ctrl-C is for the
-#: program alone.
+#: Runs the program and writes its exit code to a file. If a program ends at once, tmux 3.3a misses its end in one of ten cases.
+#: Ctrl-C reaches the program only.
 NOTING = ["sh", "-c", 'trap : INT; code="$1"; shift; "$@"; echo $? >"$code.part"; mv "$code.part" "$code"', "sh"]
 
 
@@ -34,7 +34,7 @@ class Terminal:
     """One program in a terminal of its own."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, columns: int, rows: int) -> None:
-        """Everything that the program shall know of is in `environment`; the terminal's own files are in the folder."""
+        """`environment` is the whole environment of the program. The terminal's own files are in the folder."""
         settings = folder / "tmux.conf"
         settings.write_text(SETTINGS)
         self._code = folder / "exit-code"
@@ -45,7 +45,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """What the screen shows."""
+        """Returns the text on the screen."""
         return self._ask("capture-pane", "-p")
 
     @property
@@ -55,7 +55,7 @@ class Terminal:
 
     @property
     def written(self) -> str:
-        """The same with what has left the screen at its top; what was too long for a line is one."""
+        """Returns the same text with the lines above the screen. A wrapped line is one line."""
         return self._ask("capture-pane", "-J", "-p", "-S", "-")
 
     @property
@@ -65,7 +65,7 @@ class Terminal:
 
     @property
     def is_under_way(self) -> bool:
-        """It has not ended, or not everything that it wrote is on the screen."""
+        """Whether it still runs, or some of its output is not on the screen yet."""
         return not self._code.exists() or self._tell("pane_dead") == "0"
 
     def shows(self, *texts: str) -> str:
@@ -84,7 +84,7 @@ class Terminal:
         return self.code
 
     def _await(self, holds: Callable[[str], bool], complaint: str) -> str:
-        """Looks at the screen until the condition holds. Fails with the complaint when nothing changes any more."""
+        """Reads the screen until the condition holds. Fails with the complaint when the screen no longer changes."""
         before, end = None, 0.0
         while not holds(screen := self.text):
             if screen != before:

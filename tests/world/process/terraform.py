@@ -20,8 +20,8 @@ from world.process.folders import temporary_folder
 ROOT = Path(__file__).resolve().parents[3]
 MODULE = ROOT / "terraform"
 PROVIDER = Path("registry.terraform.io/hashicorp/aws")
-#: Where a plugin mirror usually lies: Terraform's own implied mirror folders (CLI configuration, "Implied Local Mirror
-#: Directories"), then the places where machine images put one.
+#: The usual folders of a plugin mirror: Terraform's own implied mirror folders (CLI configuration, "Implied Local Mirror
+#: Directories"), then those that machine images use.
 MIRROR_PLACES = [
     "~/.terraform.d/plugins",
     "~/.local/share/terraform/plugins",
@@ -79,12 +79,12 @@ class Terraform:
         self.run("apply", "-input=false", "-no-color", "-auto-approve", *as_arguments(variables))
 
     def plan_is_empty(self, **variables: object) -> bool:
-        """Whether a plan would change nothing; exit code 2 means that it would."""
+        """Checks whether a plan would change nothing. Exit code 2 means that it would change something."""
         done = self.run("plan", "-input=false", "-no-color", "-detailed-exitcode", *as_arguments(variables), accept=(0, 2))
         return done.returncode == 0
 
     def destroy(self, **variables: object) -> str:
-        """What Terraform printed."""
+        """Destroys everything and returns the output of Terraform."""
         return self.run("destroy", "-input=false", "-no-color", "-auto-approve", *as_arguments(variables)).stdout
 
     def outputs(self) -> dict[str, object]:
@@ -107,7 +107,7 @@ def test() -> int:
     """`terraform test` on the module, half of its files beside the other half. (The examples are applied: tests/deployment.)"""
     folder = temporary_folder("terraform")
     try:
-        # Each half has a copy of its own, as `terraform test` keeps its state beside the module.
+        # Each half has its own copy, because `terraform test` keeps its state beside the module.
         halves = [copy_of_project(folder / f"half-{number}") for number in range(2)]
         with ThreadPoolExecutor(2) as pool:
             # A half that a signal ends has a negative exit code.

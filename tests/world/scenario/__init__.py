@@ -1,1 +1,1 @@
-"""What a scenario has in hand: groups, nodes, executions, and who acts on them."""
+"""The objects of a scenario: groups, nodes, executions, and the actors on them."""

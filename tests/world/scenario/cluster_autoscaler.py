@@ -1,4 +1,4 @@
-"""Cluster Autoscaler as far as it takes nodes away, on the virtual clock (kubernetes/autoscaler, cluster-autoscaler 1.33).
+"""The scale-down of Cluster Autoscaler, on the virtual clock (kubernetes/autoscaler, cluster-autoscaler 1.33).
 
 - An unneeded node (here: one without pods but those of DaemonSets and mirrors; `core/scaledown/unneeded`) that has been
   unneeded for `scale-down-unneeded-time` gets the taint `ToBeDeletedByClusterAutoscaler` (`core/scaledown/actuation`) and is
@@ -6,11 +6,11 @@
   (`core/scaledown/eligibility`).
 - An instance that has not registered as a Node for `max-node-provision-time` is removed (`core/static_autoscaler.go`,
   removeOldUnregisteredNodes).
-- Removing is TerminateInstanceInAutoScalingGroup, always with decrement, and never below the group's minimum. Which
-  lifecycle state a member is in does not matter to it: one in Standby is a node like others
+- Removing is TerminateInstanceInAutoScalingGroup, always with decrement, and never below the group's minimum. The lifecycle
+  state of a member does not matter: Cluster Autoscaler treats a node in Standby like any other
   (`cloudprovider/aws/auto_scaling_groups.go`).
 
-What this does not do: scale up, move pods off nodes that are little used, priorities.
+Not supported: scale-up, moving pods off nodes that are little used, priorities.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAVING = ("Terminating", "Detaching", "Terminated")
 
 
 class ClusterAutoscaler:
-    """It looks every `scan` seconds. All times are virtual seconds."""
+    """Checks the nodes every `scan` seconds. All times are virtual seconds."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ClusterAutoscaler:
         self._unneeded_since: dict[str, float] = {}
         self._unregistered_since: dict[str, float] = {}
         self.removed: dict[str, str] = {}
-        """Why each instance was removed: `unneeded` or `unregistered`."""
+        """The reason for each removal of an instance: `unneeded` or `unregistered`."""
         self._clock.after(scan, self._look)
 
     def _look(self) -> None:
@@ -92,7 +92,7 @@ class ClusterAutoscaler:
 
 
 def _counts(pod: dict) -> bool:
-    """Whether a node is needed because of it."""
+    """Checks whether the pod keeps its node needed."""
     metadata = pod["metadata"]
     owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}
     is_mirror = "kubernetes.io/config.mirror" in metadata.get("annotations", {})

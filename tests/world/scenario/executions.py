@@ -16,7 +16,7 @@ PATIENCE = 31 * 86_400
 
 @dataclass(frozen=True)
 class End:
-    """How an execution ended."""
+    """The end of an execution."""
 
     status: str
     outcome: str | None
@@ -84,11 +84,11 @@ class Execution:
         return [name for _, name in self.steps]
 
     def entered(self, state: str) -> list[float]:
-        """When it entered a state, in virtual seconds since the scenario began."""
+        """Returns the times at which it entered a state, in virtual seconds since the scenario began."""
         return [moment for moment, name in self.steps if name == state]
 
     def answers(self, state: str) -> list[Any]:
-        """What a Task state was answered, each time it succeeded: a function's payload, else the call's result."""
+        """Returns the answers of a Task state, one for each success: the payload of a function, or the result of another call."""
         results = [json.loads(event["taskSucceededEventDetails"]["output"]) for event in self._events(state, "TaskSucceeded")]
         return [result.get("Payload", result) for result in results]
 

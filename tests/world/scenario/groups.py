@@ -15,14 +15,14 @@ from world.kubernetes.handles import Node as KubernetesNode
 from world.kubernetes.handles import Pod, Workload
 from world.kubernetes.settled import UNREACHABLE_TAINT, is_finished, name_of
 
-#: What machines run, and what they are launched from.
+#: The software of the instances, and their launch sources.
 IMAGE = "ami-12c6146b"
 TEMPLATE = {"ImageId": IMAGE, "InstanceType": "m7i.2xlarge"}
 
 
 @dataclass
 class Arrival(Launch):
-    """How one launch goes, down to the Node."""
+    """A planned launch, including the Node."""
 
     becomes_ready: bool = True
     startup_taint: str | None = None
@@ -36,7 +36,7 @@ class Group:
     def __init__(self, aws: Aws, autoscaling: AutoScaling, name: str, cluster: str, labels: dict[str, str], kubelet: str) -> None:
         self.aws = aws
         self._autoscaling = autoscaling
-        #: What the kubelets of nodes say that register from now on.
+        #: The kubelet version of nodes that register from now on.
         self.kubelet = kubelet
         self.name = name
         self.cluster = cluster
@@ -48,7 +48,7 @@ class Group:
 
     @property
     def exists(self) -> bool:
-        """Whether nobody has deleted it."""
+        """Checks whether the group still exists."""
         return self.name in self._autoscaling.backend.autoscaling_groups
 
     @property
@@ -92,7 +92,7 @@ class Group:
         allocatable: Mapping[str, str] | None = None,
         zone: str | None = None,
     ) -> None:
-        """How the next launch goes. `fails` is AWS's message, and all further launches fail, too."""
+        """Plans the next launch. `fails` is the message of AWS; then all further launches also fail."""
         arrival = Arrival(
             seconds=None if takes is None else seconds(takes),
             failure=fails,
@@ -117,7 +117,7 @@ class Group:
         self.aws.calls.clear()
 
     def refreshes_its_instances(self) -> None:
-        """Somebody starts an instance refresh."""
+        """Starts an instance refresh."""
         self._autoscaling.start_refresh(self.name)
 
     def lets_members_live(self, lifetime: str | float) -> None:
@@ -139,7 +139,7 @@ class Group:
         self.aws.client("autoscaling").suspend_processes(AutoScalingGroupName=self.name, ScalingProcesses=processes)
 
     def reserve_capacity(self, instances: int) -> None:
-        """So many machines are there for it, as in a reservation: a launch beyond them fails until one has terminated."""
+        """Limits its machines, as a reservation does: a launch beyond the limit fails until one has terminated."""
         self._autoscaling.reserve_capacity(self.name, instances)
 
     def terminate(self, node: Node) -> None:
@@ -171,12 +171,12 @@ class Node:
 
     @property
     def exists(self) -> bool:
-        """Whether the Node object is there."""
+        """Checks whether the Node object exists."""
         return self.kubernetes.exists
 
     @property
     def unschedulable(self) -> bool:
-        """Whether it is cordoned."""
+        """Checks whether it is cordoned."""
         return self.kubernetes.is_cordoned
 
     @property
@@ -195,22 +195,22 @@ class Node:
         return self.labels["topology.kubernetes.io/zone"]
 
     def has_taint(self, key: str) -> bool:
-        """Whether it has a taint of this key."""
+        """Checks whether it has a taint of this key."""
         return any(taint["key"] == key for taint in self.kubernetes.taints)
 
     def pods_at_work(self) -> tuple[str, ...]:
-        """What the end of its machine would kill: `namespace/name` of each pod on it that has not ended."""
+        """Returns `namespace/name` of each pod that the end of the machine would kill, because it has not ended."""
         pods = self._cluster.look_at_pods(on=self.kubernetes.name)
         return tuple(name_of(pod) for pod in pods if not is_finished(pod))
 
     def falls_silent(self) -> None:
-        """Its kubelet is not heard of any more; the node controller says so, and gives its pods five minutes."""
+        """Its kubelet falls silent. The node controller marks the Node, and gives its pods five minutes."""
         self.kubernetes.stops_reporting()
         for effect in ("NoSchedule", "NoExecute"):
             self.kubernetes.add_taint(UNREACHABLE_TAINT, effect)
 
     def reports_again(self) -> None:
-        """Its kubelet is back."""
+        """Its kubelet reports again."""
         self.kubernetes.remove_taints(UNREACHABLE_TAINT, "node.cloudprovider.kubernetes.io/shutdown")
         self.kubernetes.becomes_ready()
 
@@ -230,7 +230,7 @@ class Node:
         """A person annotates it."""
         self.kubernetes.annotate(**{key: value})
 
-    # What runs on it. Further arguments: see `pod_template`.
+    # The pods of the node. Further arguments: see `pod_template`.
 
     def job(self, name: str, **how: Any) -> Pod:
         """The pod of a Job, which runs until the scenario says that it `finishes`."""
@@ -244,11 +244,11 @@ class Node:
         return pod
 
     def bare_pod(self, name: str, **how: Any) -> Pod:
-        """A pod that nobody controls."""
+        """Creates a pod without a controller."""
         return self._cluster.bare_pod(name, self.kubernetes, **how)
 
     def mirror_pod(self, name: str, **how: Any) -> Pod:
-        """What the API server shows of a pod that the kubelet runs from a file."""
+        """Creates a mirror pod, as the API server shows a pod that the kubelet runs from a file."""
         return self._cluster.static_pod(name, self.kubernetes, **how)
 
     def deployment(self, name: str, replicas: int = 1, **how: Any) -> Workload:

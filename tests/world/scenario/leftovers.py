@@ -1,4 +1,4 @@
-"""What executions have left behind on nodes, members and groups."""
+"""The leftovers of executions on nodes, members and groups."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from world.kubernetes.cluster import Kubernetes
 from world.scenario.groups import Group
 from world.scenario.machines import Machines
 
-#: What recycle-eks writes on nodes and instances.
-OURS = ("recycle-eks/", "recycle-eks:", "cluster-autoscaler.kubernetes.io/", "node.kubernetes.io/exclude-from")
+#: The prefixes of the records that recycle-eks writes on nodes and instances.
+RECORDS = ("recycle-eks/", "recycle-eks:", "cluster-autoscaler.kubernetes.io/", "node.kubernetes.io/exclude-from")
 OUT_OF_SERVICE = ("node.kubernetes.io/out-of-service", "recycle-eks")
-#: What stays of it on purpose: on a replacement's Node, and on an instance that is stopped.
+#: The records that remain on purpose: on the Node of a replacement, and on a stopped instance.
 RESULTS, STOPPED = ("recycle-eks/replacement-for", "recycle-eks/replaces", "recycle-eks/evicted"), "recycle-eks:stopped"
-#: What stays, with the cordon, on the Node of an instance that was stopped, or detached.
+#: The records that remain, with the cordon, on the Node of an instance that was stopped or detached.
 STOPPED_NODE = (
     "recycle-eks/stopped",
     "recycle-eks/kept-before",
@@ -27,7 +27,7 @@ DETACHED = ("recycle-eks/detached", "node.kubernetes.io/exclude-from-external-lo
 def leftovers(
     kubernetes: Kubernetes, autoscaling: AutoScaling, machines: Machines, groups: Mapping[str, Group], group: Group | None = None
 ) -> list[tuple[str, str]]:
-    """The node or instance, and what is on it that recycle-eks should have taken away: of one group, or of all."""
+    """Returns each node or instance with a record that recycle-eks should have removed, of one group or of all."""
     nodes = [node.kubernetes for node in group.nodes_seen.values()] if group else kubernetes.nodes()
     found = []
     for node in (node for node in nodes if node.exists):
@@ -39,14 +39,14 @@ def leftovers(
         results = (*RESULTS, *STOPPED_NODE) if is_stopped else results
         off = [taint["key"] for taint in node.taints if (taint["key"], taint.get("value")) == OUT_OF_SERVICE]
         found += [(node.name, key) for key in off if not is_stopped]
-        found += [(node.name, key) for key in keys if key.startswith(OURS) and key not in results]
+        found += [(node.name, key) for key in keys if key.startswith(RECORDS) and key not in results]
         found += [(node.name, "cordon")] if node.is_cordoned and results == RESULTS else []
     for each in [group] if group else [each for each in groups.values() if each.exists]:
         living = [id for id in each.nodes_seen if id not in each.states and machines.state_of(id) in ("running", "stopped")]
         tags = [(instance, key) for instance in each.instances for key in machines.instance(instance).tags]
-        former = [(instance, key) for instance in living for key in machines.instance(instance).tags]
-        tags += [(instance, key) for instance, key in former if key != "recycle-eks:detached"]
-        left = [(instance, key) for instance, key in tags if key.startswith(OURS)]
+        of_living = [(instance, key) for instance in living for key in machines.instance(instance).tags]
+        tags += [(instance, key) for instance, key in of_living if key != "recycle-eks:detached"]
+        left = [(instance, key) for instance, key in tags if key.startswith(RECORDS)]
         found += [(id, key) for id, key in left if key != STOPPED or machines.instance(id).state != "stopped"]
         members = autoscaling.group(each.name).instance_states
         found += [(member.instance_id, "protection from scale-in") for member in members if member.protected_from_scale_in]

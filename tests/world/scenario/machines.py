@@ -26,7 +26,7 @@ class EndOfInstance:
     instance_id: str
     node_name: str
     pods: tuple[str, ...]
-    """What still ran on its node, and ended with it: `namespace/name` of each pod that was neither Succeeded nor Failed."""
+    """Returns `namespace/name` of each pod that still ran on its node and ended with it."""
 
 
 class Instance:
@@ -87,7 +87,7 @@ class Machines:
             self._kubernetes.remove_node(group.nodes_seen[member.instance_id].name)
 
     def power_changes(self, instance: Any, old: str, new: str) -> None:
-        """What a cluster sees of a machine that goes off or on again, whoever did it."""
+        """Shows the cluster that a machine goes off or on, whatever the cause."""
         node = next((seen for group in self._groups.values() if (seen := group.node_of(instance.id))), None)
         if node is None:
             return

@@ -1,7 +1,7 @@
-"""The Step Functions API of the world: our engine's executions over moto's state machines.
+"""The Step Functions API of the world: executions of the world's engine over moto's state machines.
 
-moto keeps state machines, aliases and tags. This module replaces in moto's responses everything about executions, adds what
-moto 5.2.5 lacks of versions, and refuses at create and update a definition that the engine could not run, as AWS does.
+moto keeps state machines, aliases and tags. This module replaces in moto's responses everything about executions, adds the
+version features that moto 5.2.5 lacks, and refuses at create and update a definition that the engine could not run, as AWS does.
 
     machines = MotoMachines(clock, ACCOUNT, REGION, LOCK)
     engine = Engine(clock, machines, functions, services)

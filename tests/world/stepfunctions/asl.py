@@ -1,7 +1,7 @@
-"""Reads a state machine's definition (Amazon States Language, JSONata only) and says what is wrong with it.
+"""Reads a state machine's definition (Amazon States Language, JSONata only) and reports its errors.
 
-Deliberately not a complete validator: it refuses what AWS refuses at CreateStateMachine and what our interpreter would not
-interpret as AWS does, so that nothing is silently ignored. Source: AWS docs, "Amazon States Language", and the API reference
+Deliberately not a complete validator: it refuses what AWS refuses at CreateStateMachine, and what the world's interpreter would
+not interpret as AWS does, so that nothing is silently ignored. Source: AWS docs, "Amazon States Language", and the API reference
 of ValidateStateMachineDefinition for the shape of a problem.
 """
 
@@ -75,7 +75,7 @@ def parse(text: str) -> dict[str, Json]:
 
 
 def problems_of(text: str) -> list[Problem]:
-    """Everything that is wrong with a definition; an empty list if it can be run."""
+    """Returns the errors of a definition; an empty list if it can run."""
     try:
         definition = json.loads(text)
     except ValueError as error:
@@ -112,7 +112,7 @@ def _unknown_fields(value: dict[str, Json], known: set[str], location: str) -> I
 
 
 def _scope_problems(scope: dict[str, Json], location: str, outer: frozenset[str]) -> Iterator[Problem]:
-    """A scope is the machine itself, a branch of a Parallel or the processor of a Map: what has StartAt and States."""
+    """A scope has StartAt and States: the machine itself, a branch of a Parallel or the processor of a Map."""
     states = scope.get("States")
     if not isinstance(states, dict) or not states:
         yield _schema("States must be an object with at least one state", f"{location}/States")

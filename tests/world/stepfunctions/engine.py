@@ -1,10 +1,10 @@
 """AWS Step Functions, Standard workflows, on the virtual clock: executions, their history, stop, redrive, limits.
 
 `Engine` is the service; `interpreter.py` runs the states of one execution, `tasks.py` does the service integrations.
-State machines (their definitions, versions and aliases) belong to somebody else: the engine asks `machines.resolve(arn)`.
+State machines (their definitions, versions and aliases) are kept elsewhere: the engine calls `machines.resolve(arn)`.
 
 Every public method of `Engine` may be called from any thread, also from inside the driver while a state runs: none of them
-waits for virtual time, what has to run is left to the clock. Times are epoch seconds of virtual time, texts are JSON texts.
+waits for virtual time, and the clock runs the work later. Times are epoch seconds of virtual time, texts are JSON texts.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Engine:
         self.faults = Plan()
         #: The services as a state machine's role calls them.
         self.services_of: Callable[[str], Services | None] = lambda role: self.services
-        #: Why a role may not make a call, None if it may: (its ARN, the action, the call's parameters).
+        #: Returns the reason why a role may not make a call, or None: (its ARN, the action, the call's parameters).
         self.refusal: Callable[[str, str, dict[str, Any]], str | None] = lambda role, action, parameters: None
         self._lock = threading.RLock()
         self.reset()
@@ -152,24 +152,24 @@ class Engine:
         return found
 
     def executions_of(self, machine_arn: str, status: str | None = None) -> list[Execution]:
-        """Of a machine, or of one version or alias of it; the newest first."""
+        """Returns the executions of a machine, or of one version or alias of it, the newest first."""
         with self._lock:
             every = list(self.executions.values())
         named = [e for e in every if machine_arn in (e.machine.arn, e.machine.version_arn, e.machine.alias_arn)]
         return [e for e in reversed(named) if e.map_run_arn is None and status in (None, e.status)]
 
     def children_of(self, map_run_arn: str, status: str | None = None) -> list[Execution]:
-        """Those that a Distributed Map has started; the newest first."""
+        """Returns the executions that a Distributed Map has started, the newest first."""
         with self._lock:
             every = list(self.executions.values())
         return [e for e in reversed(every) if e.map_run_arn == map_run_arn and status in (None, e.status)]
 
     def history(self, arn: str) -> list[dict[str, Any]]:
-        """Every event of an execution, as GetExecutionHistory gives them; `timestamp` in epoch seconds."""
+        """Returns every event of an execution, as GetExecutionHistory does; `timestamp` in epoch seconds."""
         return list(self.execution(arn).events)
 
     def describe(self, arn: str) -> dict[str, Any]:
-        """What DescribeExecution answers; dates in epoch seconds, absent fields left out."""
+        """Returns the answer of DescribeExecution, with dates in epoch seconds and without absent fields."""
         execution = self.execution(arn)
         refusal = self.redrive_refusal(execution)
         included = {"included": True}
@@ -197,7 +197,7 @@ class Engine:
         return {name: value for name, value in answer.items() if value is not None}
 
     def redrive_refusal(self, execution: Execution) -> str | None:
-        """Why an execution cannot be redriven (API reference of RedriveExecution), or None."""
+        """Returns the reason why an execution cannot be redriven (API reference of RedriveExecution), or None."""
         if execution.status in ("RUNNING", "SUCCEEDED"):
             return f"Execution is {execution.status} and cannot be redriven"
         if len(execution.events) >= self.history_limit - 1:
@@ -206,7 +206,7 @@ class Engine:
             return "Execution has exceeded the redrivable period of 14 days"
         return None
 
-    # What the interpreter uses
+    # Used by the interpreter
 
     def record(self, execution: Execution, kind: str, details: dict[str, Any], previous: int | None = None) -> int:
         """Appends an event and answers its id. Raises Killed if the execution ended, or ends here at the history limit."""

@@ -1,4 +1,4 @@
-"""What the Step Functions service is made of: a machine, its executions, the states that they visit."""
+"""The parts of the Step Functions service: a machine, its executions, the states that they visit."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Scope(Job):
 
 @dataclass(eq=False)
 class Execution:
-    """One execution: what DescribeExecution shows, its history, and what the engine needs to stop or redrive it."""
+    """One execution: the fields of DescribeExecution, its history, and the state for a stop or a redrive."""
 
     arn: str
     name: str
@@ -154,7 +154,7 @@ class Visit:
 
 @dataclass
 class Outcome:
-    """How a visit ends: where to go, with what, and what to assign on the way."""
+    """The end of a visit: the next state, its input, and the assignments."""
 
     next: str | None
     output: Json

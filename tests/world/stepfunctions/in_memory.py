@@ -42,7 +42,7 @@ class FunctionFailed(Exception):
 
 @dataclass
 class Answer:
-    """What an invocation gives: the payload, and whether the function failed."""
+    """The result of an invocation: the payload, and whether the function failed."""
 
     payload: bytes
     function_error: str | None = None

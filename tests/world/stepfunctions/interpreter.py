@@ -1,6 +1,6 @@
 """Runs the states of one execution: the eight state types of the Amazon States Language, in JSONata.
 
-Every method that takes virtual time is a generator for the clock. What must survive for a redrive is in `Scope`, not in a
+Every method that takes virtual time is a generator for the clock. The state that a redrive needs is in `Scope`, not in a
 generator: a redrive runs the same scopes again from where they stopped. Sources: AWS docs, "Amazon States Language", the pages
 of the state types, "Handling errors in Step Functions workflows", "Passing data between states with variables".
 """
@@ -49,7 +49,7 @@ class Interpreter:
             self.engine.finish(self.execution, "SUCCEEDED", output=output)
 
     def run_scope(self, scope: Scope) -> Steps:
-        """From the scope's current state to its end; the answer is the last state's output."""
+        """Runs from the scope's current state to its end, and returns the last state's output."""
         while True:
             visit = self._enter(scope)
             outcome = getattr(self, "_" + visit.state["Type"].lower())(visit)

@@ -135,7 +135,7 @@ def _refuse_eval(*_: Any) -> None:
 
 
 def has_expression(template: Any) -> bool:
-    """Whether there is anything to evaluate in a template."""
+    """Checks whether a template contains an expression."""
     if isinstance(template, dict):
         return any(has_expression(value) for value in template.values())
     if isinstance(template, list):

@@ -2,9 +2,9 @@
 
 Step Functions writes names in PascalCase whatever the API's own spelling, times as ISO 8601, and names an error as the AWS SDK
 for Java does, prefixed with the service. Sources: AWS docs, "Learning to use AWS service SDK integrations in Step Functions";
-the names of exceptions: the Java SDK's code generator (Fault becomes Exception; what is not modelled is <Service>Exception).
+the names of exceptions: the Java SDK's code generator (Fault becomes Exception; an unmodelled error is <Service>Exception).
 
-A call runs in a thread of its own, as a clock Call: the server that answers may let virtual time pass.
+A call runs in its own thread, as a clock Call: the answering server may let virtual time pass.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from world.stepfunctions.texts import iso
 
 Json = Any
 
-# Step Functions' name of a service -> boto3's, where they differ.
+# Step Functions' name of a service -> boto3's name, if it differs.
 _BOTO_NAMES = {
     "sfn": "stepfunctions",
     "eventbridge": "events",
@@ -35,7 +35,7 @@ _BOTO_NAMES = {
     "elasticloadbalancing": "elb",
     "cloudwatchlogs": "logs",
 }
-# Step Functions' name of a service -> prefix of its errors, where it is not just capitalised.
+# Step Functions' name of a service -> prefix of its errors, if it is not just capitalised.
 _ERROR_PREFIXES = {
     "autoscaling": "AutoScaling",
     "cloudwatch": "CloudWatch",

@@ -14,13 +14,13 @@ class StateError(Exception):
         super().__init__(f"{error}: {cause}")
 
     def output(self) -> dict[str, str]:
-        """What a catcher sees as `$states.errorOutput`."""
+        """Returns the value of `$states.errorOutput` in a catcher."""
         return {"Error": self.error, "Cause": self.cause}
 
 
 @dataclass(eq=False)
 class ServiceError(Exception):
-    """An AWS service refused a call of ours: its error code, its message, the HTTP status."""
+    """An AWS service refused a call: its error code, its message, the HTTP status."""
 
     code: str
     message: str
@@ -40,7 +40,7 @@ class ApiError(Exception):
 
 
 def matches(error_equals: list[str], error: str) -> bool:
-    """Whether a retrier or catcher with this ErrorEquals takes the error.
+    """Checks whether a retrier or catcher with this ErrorEquals takes the error.
 
     AWS docs, "Handling errors in Step Functions workflows": States.Runtime always fails the execution; States.ALL and
     States.TaskFailed do not match States.DataLimitExceeded; States.TaskFailed does not match States.Timeout; a missed

@@ -142,7 +142,7 @@ class Task:
         return {"ExecutionArn": child.arn, "StartDate": round(child.start * 1000)}
 
     def _start_execution_and_wait(self) -> Steps:
-        """AWS docs, "IAM policies for Step Functions": it hears of the end by a rule of its own."""
+        """Step Functions gets the end of the execution through its own rule (AWS docs, "IAM policies for Step Functions")."""
         for action, field in (("events:PutRule", "Name"), ("events:PutTargets", "Rule"), ("events:DescribeRule", "Name")):
             self.running.check_permission(action, {field: "StepFunctionsGetEventsForStepFunctionsExecutionRule"})
         child = self._started_child()

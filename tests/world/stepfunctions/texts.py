@@ -1,4 +1,4 @@
-"""How Step Functions writes moments and JSON values."""
+"""The formats of Step Functions for times and JSON values."""
 
 from __future__ import annotations
 

@@ -277,9 +277,9 @@ async fn a_blocker_stays_in_the_progress_while_there_is_a_pod_to_evict() {
     let answer = run(&blocked).await.unwrap();
     assert_eq!(written(&blocked).unwrap().blocked[0].what, "budget jobs/web");
     assert!(
-        answer
-            .reason
-            .ends_with("; budget jobs/web has blocked 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"),
+        answer.reason.ends_with(
+            "; budget jobs/web has blocked 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"
+        ),
         "{}",
         answer.reason
     );

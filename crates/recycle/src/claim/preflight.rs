@@ -59,8 +59,9 @@ pub fn check_preflight(facts: &PreflightFacts<'_>) -> Preflight {
             .iter()
             .any(|overrides| refusal.obstacle.is_overridden_by(*overrides))
     };
-    let (overridden, refusals): (Vec<Refusal>, Vec<Refusal>) =
-        find_refusals(facts, instance).into_iter().partition(is_overridden);
+    let (overridden, refusals): (Vec<Refusal>, Vec<Refusal>) = find_refusals(facts, instance)
+        .into_iter()
+        .partition(is_overridden);
     if !refusals.is_empty() {
         return Preflight::Refused(refusals);
     }
@@ -707,7 +708,9 @@ mod tests {
         let Preflight::Go { notes } = all.protected().suspending(&["Launch"]).check() else {
             panic!()
         };
-        let overridden = notes.iter().filter(|note| note.starts_with("the input overrides "));
+        let overridden = notes
+            .iter()
+            .filter(|note| note.starts_with("the input overrides "));
         assert_eq!(overridden.count(), 3, "{notes:?}");
         let all_overrides = input(json!({"override": [
             "scale_in_protection", "last_target", "running_pods", "suspended_process",
@@ -775,7 +778,10 @@ mod tests {
                 },
                 ..on(state, hook())
             };
-            assert!(busy.names().is_empty(), "{state}: the group's state is the cause of the termination");
+            assert!(
+                busy.names().is_empty(),
+                "{state}: the group's state is the cause of the termination"
+            );
         }
         assert_eq!(on("InService", hook()).names(), ["not_terminating"]);
         let gone = on("Terminating:Proceed", hook()).check();
@@ -939,14 +945,21 @@ mod tests {
                 World::asked(json!({"dispose": "stop"})).suspending(&["Terminate"]),
             ),
             ("Spot is terminated", world().on_spot()),
-            ("Standby by an earlier execution", World::with_member("Standby").tagged(by_recycle_eks)),
+            (
+                "Standby by an earlier execution",
+                World::with_member("Standby").tagged(by_recycle_eks),
+            ),
             (
                 "EnteringStandby by an earlier execution",
-                World::with_member("EnteringStandby").tagged(by_recycle_eks).resuming(),
+                World::with_member("EnteringStandby")
+                    .tagged(by_recycle_eks)
+                    .resuming(),
             ),
             (
                 "termination by an earlier execution",
-                World::with_member("Terminating:Wait").tagged(by_recycle_eks).resuming(),
+                World::with_member("Terminating:Wait")
+                    .tagged(by_recycle_eks)
+                    .resuming(),
             ),
             ("protected since the work began", world().protected().resuming()),
             (

@@ -548,7 +548,13 @@ mod tests {
             }
             assert!(
                 matches!(
-                    step(dispose, Some(&excluded_before), Some(&running), Some("Standby"), 0),
+                    step(
+                        dispose,
+                        Some(&excluded_before),
+                        Some(&running),
+                        Some("Standby"),
+                        0
+                    ),
                     DisposalStep::Wait(30, _)
                 ),
                 "{dispose:?}: its volumes are still waited for"

@@ -46,7 +46,8 @@ fn examine_mode(seen: &Installation, mode: &str, is_mapped: bool) -> Finding {
 
 fn examine_entry(step: &str, entry: &Seen<Option<Vec<String>>>, is_mapped: bool) -> Finding {
     let check = Check::new("access entry", step);
-    let remedy = "Apply the Terraform module again, or create the access entry for the role (output role_arns).";
+    let remedy =
+        "Apply the Terraform module again, or create the access entry for the role (output role_arns).";
     check.judge(entry, |groups| match groups {
         None if is_mapped && step == ASKER => check.warning(
             "its role has no access entry; the ConfigMap aws-auth admits it",

@@ -5,7 +5,8 @@ use crate::doctor::facts::{Function, Installation, Machine};
 use crate::doctor::finding::{APPLY, Check, Finding};
 
 /// The remedy where versions differ.
-pub(crate) const SAME_RELEASE: &str = "Use the module, the packages and the command line of the same release.";
+pub(crate) const SAME_RELEASE: &str =
+    "Use the module, the packages and the command line of the same release.";
 
 pub(crate) fn examine_functions(seen: &Installation) -> Vec<Finding> {
     let functions = seen.functions.iter().map(|(step, function)| {

@@ -60,7 +60,10 @@ fn examine_processes(group: &Group) -> Vec<Finding> {
                 Level::Problem,
                 "no replacement is launched, and no instance can leave Standby",
             ),
-            "Terminate" => (Level::Problem, "no instance is terminated, not even a drained one"),
+            "Terminate" => (
+                Level::Problem,
+                "no instance is terminated, not even a drained one",
+            ),
             "AddToLoadBalancer" => (
                 Level::Warning,
                 "replacements get no traffic from the group's load balancers",

@@ -280,7 +280,10 @@ mod tests {
         assert_eq!(blockers.len(), MOST_BLOCKERS);
         let described = describe_blockers(&blockers);
         let bytes: usize = described.iter().map(String::len).sum();
-        assert!(described.len() == NAMES_PER_CLASS && bytes < 1_600, "{bytes} bytes");
+        assert!(
+            described.len() == NAMES_PER_CLASS && bytes < 1_600,
+            "{bytes} bytes"
+        );
         let bytes = serde_json::to_string(&blockers).unwrap().len();
         assert!(bytes < 24_000, "{bytes} bytes");
         let again = find_blockers(&refusals, &blockers, at(600));

@@ -429,7 +429,13 @@ mod tests {
                 AndJobs,
                 Go,
             ),
-            ("a workflow's pod is evicted if asked", workflow, none(), AndJobs, Go),
+            (
+                "a workflow's pod is evicted if asked",
+                workflow,
+                none(),
+                AndJobs,
+                Go,
+            ),
             (
                 "a Job's pod is awaited without evictions",
                 job_pod("a"),
@@ -586,11 +592,7 @@ mod tests {
                 late(bare("a"), blanket()),
                 "tolerates_taint",
             ),
-            (
-                "annotated wait",
-                late(wait(job_pod("a")), blanket()),
-                "awaited",
-            ),
+            ("annotated wait", late(wait(job_pod("a")), blanket()), "awaited"),
             (
                 "from before the taint",
                 PodFacts {
@@ -833,7 +835,12 @@ mod tests {
             ("an hour and a minute before", Early, 82_740, long()),
             ("the other has more time", Early, 86_279, long()),
             ("at the end both are due", Early, 86_310, both()),
-            ("terminate evicts no awaited pod before the end", Terminate, 86_399, vec![]),
+            (
+                "terminate evicts no awaited pod before the end",
+                Terminate,
+                86_399,
+                vec![],
+            ),
             ("and then all", Terminate, 86_400, both()),
             ("also later", Terminate, 90_000, both()),
         ];

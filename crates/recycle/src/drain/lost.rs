@@ -172,7 +172,11 @@ mod tests {
                 Some(unready(Some(700))),
                 Some("it has not been Ready since 2027-01-01T00:11:40Z"),
             ),
-            ("not Ready from a time in the future", Some(unready(Some(1_001))), None),
+            (
+                "not Ready from a time in the future",
+                Some(unready(Some(1_001))),
+                None,
+            ),
         ];
         for (name, node, expected) in cases {
             let loss = find_loss(node.as_ref(), 300, at(1_000));

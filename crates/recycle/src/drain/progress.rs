@@ -56,7 +56,9 @@ pub fn describe_waiting(survey: &PodSurvey) -> String {
     let name = |pods: &[PodFacts]| count_and_name(pods.len(), &first_names(pods));
     let what = if !survey.zone_mismatch.is_empty() {
         let held = name(&survey.zone_mismatch);
-        format!("Holds back {held} because of zone_mismatch until another node can use their volumes, and only waits")
+        format!(
+            "Holds back {held} because of zone_mismatch until another node can use their volumes, and only waits"
+        )
     } else if !survey.unreadable.is_empty() {
         let unreadable = name(&survey.unreadable);
         format!("Only waits, and cannot read {unreadable}")

@@ -360,7 +360,14 @@ mod tests {
                 false,
                 wait(10),
             ),
-            ("evictable pods are evicted", evicting(), 20_000, 1, false, evict(200)),
+            (
+                "evictable pods are evicted",
+                evicting(),
+                20_000,
+                1,
+                false,
+                evict(200),
+            ),
             (
                 "at the deadline one last eviction is tried",
                 evicting(),
@@ -499,7 +506,10 @@ mod tests {
             on_timeout: OnDrainTimeout::Terminate,
             ..after(86_400)
         };
-        assert_eq!(judge_drain(&survey, &terminating, 1, false), DrainVerdict::EndPods);
+        assert_eq!(
+            judge_drain(&survey, &terminating, 1, false),
+            DrainVerdict::EndPods
+        );
     }
 
     #[test]
@@ -618,7 +628,11 @@ mod tests {
                 ending(82_740),
                 DrainVerdict::Wait(827),
             ),
-            ("restore evicts no awaited pod", after(82_740), DrainVerdict::Wait(827)),
+            (
+                "restore evicts no awaited pod",
+                after(82_740),
+                DrainVerdict::Wait(827),
+            ),
         ];
         for (name, terms, expected) in cases {
             assert_eq!(judge_drain(&survey(&terms), &terms, 9, false), expected, "{name}");
@@ -665,7 +679,10 @@ mod tests {
                 "evict restores the node",
                 judge_drain(&leaving(), &evicting_in_time(86_400), 9, true),
             ),
-            ("restore does too", judge_drain(&leaving(), &after(86_400), 9, true)),
+            (
+                "restore does too",
+                judge_drain(&leaving(), &after(86_400), 9, true),
+            ),
             (
                 "the poll budget ends no pod",
                 judge_drain(&waiting(), &ending(60), POLL_BUDGET, false),
@@ -778,7 +795,10 @@ mod tests {
                 evicting_in_time(86_399),
                 "remaining pods keep running, and the node is restored",
             ),
-            (ending(0), "the instance is disposed of, even if pods still run on it"),
+            (
+                ending(0),
+                "the instance is disposed of, even if pods still run on it",
+            ),
         ] {
             let survey = survey_pods(&pods, &terms);
             assert_eq!(build_progress(&survey, Vec::new(), &terms).then, expected);

@@ -81,7 +81,9 @@ impl NotificationKind {
                 "the drain has been blocked for five minutes; sent again each day while it stays blocked"
             }
             Self::Restored => "the node was restored, by its execution or by the sweep",
-            Self::LeftInStandby => "the node stays in Standby, untainted, because it cannot return to service by itself",
+            Self::LeftInStandby => {
+                "the node stays in Standby, untainted, because it cannot return to service by itself"
+            }
             Self::Finished => "the node was recycled as asked",
             Self::Failed => {
                 "the node was not recycled: it was refused or not admitted in time, and is untouched; or it was lost, cannot be seen, its \
@@ -160,11 +162,7 @@ pub const FIELDS: [(&str, bool, &str); 15] = [
         false,
         "the time of the claim for `started` and `finished`, the start of the blockage for `blocked`, the start of the restore otherwise",
     ),
-    (
-        "until",
-        true,
-        "the latest end of the drain, if it is blocked",
-    ),
+    ("until", true, "the latest end of the drain, if it is blocked"),
     ("cluster", true, "the EKS cluster; null if the input names none"),
     ("group", false, "the Auto Scaling group, or `unknown`"),
     ("node", true, "the Node's name"),

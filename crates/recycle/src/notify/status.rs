@@ -169,7 +169,10 @@ mod tests {
         for name in ["new", NEW] {
             let listed = build_status(&[bystander(), claimed()], &[], Some(name)).nodes;
             assert_eq!(listed.len(), 1, "{name}: {listed:?}");
-            assert_eq!((listed[0].instance_id.clone(), listed[0].is_marked), (id(NEW), false));
+            assert_eq!(
+                (listed[0].instance_id.clone(), listed[0].is_marked),
+                (id(NEW), false)
+            );
         }
         assert_eq!(build_status(&[claimed()], &[], Some("nowhere")).nodes, []);
     }
@@ -238,7 +241,8 @@ mod tests {
         let listed = build_status(&[asked], &[standby], None).nodes;
         assert_eq!(listed.iter().filter(|node| node.is_requested).count(), 1);
         assert_eq!(
-            listed.iter()
+            listed
+                .iter()
                 .filter(|node| node.claim.is_none() && node.is_marked)
                 .count(),
             2

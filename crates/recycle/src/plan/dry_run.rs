@@ -142,7 +142,9 @@ fn plan_restore(input: &Input, group: &Group) -> Vec<String> {
             let larger = desired + 1;
             format!("{when}: back in service, the group is one larger ({larger})")
         }
-        Way::Stay => format!("{when}: it stays in Standby, schedulable, until an operator acts (LeftInStandby)"),
+        Way::Stay => {
+            format!("{when}: it stays in Standby, schedulable, until an operator acts (LeftInStandby)")
+        }
     })
     .collect()
 }
@@ -172,7 +174,9 @@ fn plan_drain(input: &Input, survey: &PodSurvey) -> String {
     };
     let end = match input.on_drain_timeout {
         OnDrainTimeout::Restore => "",
-        OnDrainTimeout::Evict => "; awaited pods that need longer are evicted in time for their grace periods",
+        OnDrainTimeout::Evict => {
+            "; awaited pods that need longer are evicted in time for their grace periods"
+        }
         OnDrainTimeout::Terminate => "; after that the instance is disposed of, even if pods still run on it",
     };
     format!(

@@ -255,7 +255,8 @@ pub fn check_claim(
             let why = if superseded { " and is more urgent" } else { "" };
             format!("{} holds the claim{why}", claim.fence)
         }
-        None => "there is no claim; if no execution works on it, start another one, which resumes the work".to_owned(),
+        None => "there is no claim; if no execution works on it, start another one, which resumes the work"
+            .to_owned(),
         Some(StoredClaim::Newer(schema)) => {
             format!("a newer version of recycle-eks (schema {schema}) holds the claim")
         }
@@ -447,8 +448,16 @@ mod tests {
                 } else {
                     expected
                 };
-                assert_eq!(decide(Some(&alive)), expected, "{found_urgency} {own_urgency} {phase}");
-                assert_eq!(decide(Some(&dead)), "resume", "{found_urgency} {own_urgency} {phase}");
+                assert_eq!(
+                    decide(Some(&alive)),
+                    expected,
+                    "{found_urgency} {own_urgency} {phase}"
+                );
+                assert_eq!(
+                    decide(Some(&dead)),
+                    "resume",
+                    "{found_urgency} {own_urgency} {phase}"
+                );
                 assert_eq!(decide(None), "ask", "{found_urgency} {own_urgency} {phase}");
             }
         }
@@ -574,7 +583,10 @@ mod tests {
             let lost = check(found, urgency).unwrap_err();
             assert_eq!(lost.failure(), failure, "{lost}");
             let text = lost.to_string();
-            assert!(text.starts_with("this execution no longer holds the claim on node a: "), "{text}");
+            assert!(
+                text.starts_with("this execution no longer holds the claim on node a: "),
+                "{text}"
+            );
             assert!(text.ends_with(holder), "{text}");
         }
     }
@@ -654,7 +666,14 @@ mod tests {
         for urgency in Urgency::ALL {
             assert_eq!(serde_json::to_value(urgency).unwrap(), urgency.to_string());
         }
-        let phases = ["claimed", "admitted", "standby", "draining", "waiting", "disposing"];
+        let phases = [
+            "claimed",
+            "admitted",
+            "standby",
+            "draining",
+            "waiting",
+            "disposing",
+        ];
         assert_eq!(Phase::ALL.map(|phase| phase.to_string()), phases);
         let mut urgencies = Urgency::ALL.map(|urgency| urgency.to_string());
         urgencies.sort();

@@ -168,13 +168,7 @@ mod tests {
         };
         let worked_on = |phase| claimed(ready('b'), phase, &Record::default());
         let cases = [
-            (
-                "no launch yet",
-                3,
-                vec![STANDBY, B, C],
-                vec![],
-                Some((2, 3)),
-            ),
+            ("no launch yet", 3, vec![STANDBY, B, C], vec![], Some((2, 3))),
             (
                 "its launch is pending",
                 3,

@@ -152,11 +152,7 @@ pub const BOXES: [(&str, Stage, &[&str]); 6] = [
         Stage::Disposal,
         &["DetachTerminate", "WaitForDisposal"],
     ),
-    (
-        "RestoreNode",
-        Stage::Restore,
-        &["RestoreNode", "WaitForRestore"],
-    ),
+    ("RestoreNode", Stage::Restore, &["RestoreNode", "WaitForRestore"]),
 ];
 
 /// Returns the name and the stage of the box that a state belongs to.

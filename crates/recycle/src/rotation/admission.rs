@@ -276,7 +276,9 @@ pub fn check_waiting_node(
     if let Some(status) = &waiting_node.status
         && (status == "ABORTED" || waiting_node.attempt > terms.retries.saturating_add(1))
     {
-        return Some(Admission::Skip(Ended::left("no further attempt").after(waiting_node)));
+        return Some(Admission::Skip(
+            Ended::left("no further attempt").after(waiting_node),
+        ));
     }
     if terms.dry_run {
         return Some(Admission::Start);

@@ -258,9 +258,8 @@ pub fn find_fleets<'a>(
     if let Some(names) = &outdated.groups {
         let find = |name: &GroupName| {
             let fleet = fleets.iter().find(|fleet| fleet.name == *name);
-            fleet.ok_or_else(|| {
-                InvalidInput(format!("selection: {name} is not a group of cluster {cluster}"))
-            })
+            fleet
+                .ok_or_else(|| InvalidInput(format!("selection: {name} is not a group of cluster {cluster}")))
         };
         return names.iter().map(find).collect();
     }

@@ -1,4 +1,4 @@
-"""What DescribeScalingActivities lists of groups, and the events that tell how a launch or a termination ended."""
+"""The activities of groups for DescribeScalingActivities, and the events for the end of a launch or a termination."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ ANSWERED_BY_BOTH = ("create_auto_scaling_group", "update_auto_scaling_group", "r
 
 
 class GroupsApi:
-    """Each operation takes the parameters as AWS names them and returns the answer as AWS names it."""
+    """The operations. Parameters and answers have the names of AWS."""
 
     def __init__(self, groups: AutoScaling):
         self._groups = groups
@@ -134,7 +134,7 @@ class GroupsApi:
         self._groups.reconcile(group)
 
     def describe_auto_scaling_instances(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Those in warm pools, too."""
+        """Describes members, and also instances in warm pools."""
         wanted = parameters.get("InstanceIds")
         members = [m for group in autoscaling_backend().autoscaling_groups.values() for m in group.instance_states]
         members += self._groups.supply.all_warm()

@@ -1,21 +1,21 @@
 """Auto Scaling as AWS documents it, laid over moto's groups and instances, on the virtual clock.
 
-moto stores the groups and their settings. What happens to a member happens here: launches that take time or fail, terminations,
-retention, scale-in, replacement of unhealthy members, zone balance. `api.py` and `members_api.py` have the calls that people and
-functions make (Standby, detaching), `hooks.py` the lifecycle hooks.
+moto stores the groups and their settings. This module has the life of a member: launches that take time or fail, terminations,
+retention, scale-in, replacement of unhealthy members, zone balance. `api.py` and `members_api.py` have the calls of operators and
+functions (Standby, detaching), `hooks.py` the lifecycle hooks.
 
-A member's way (Auto Scaling user guide, "Amazon EC2 Auto Scaling instance lifecycle"):
+The lifecycle of a member (Auto Scaling user guide, "Amazon EC2 Auto Scaling instance lifecycle"):
 
     Pending -> [Pending:Wait -> Pending:Proceed] -> InService
     InService -> EnteringStandby -> Standby -> Pending -> InService
     InService | Standby -> Detaching -> (out of the group)
     ... -> Terminating -> [Terminating:Wait -> Terminating:Proceed | Terminating:Retained] -> (terminated)
 
-A launch takes an instance of the warm pool if the group has one: Warmed:Stopped -> Pending. What is in the pool is described by
-DescribeAutoScalingInstances, and is not among the group's members.
+A launch takes an instance of the warm pool if the group has one: Warmed:Stopped -> Pending. DescribeAutoScalingInstances
+describes the instances in the pool, but they are not members of the group.
 
-What AWS's documentation leaves open is a switch in `Unknowns`. What this does not do: scaling policies, keeping a warm pool full
-(`warm` puts one instance there), mixed instances, instance refreshes (a scenario says that one runs: `refreshes`).
+`Unknowns` has a switch for each behaviour that AWS does not document. Not supported: scaling policies, keeping a warm pool full
+(`warm` puts one instance there), mixed instances, instance refreshes (a scenario declares that one runs: `refreshes`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from world.aws.ec2 import Ec2, Emit
 from world.aws.moto_internals import LOCK
 from world.base.clock import Clock
 
-# Virtual seconds between two looks of an instance refresh.
+# Virtual seconds between two checks of an instance refresh.
 REFRESH_CHECK = 60
 
 NO_CAPACITY = (
@@ -77,7 +77,7 @@ class AutoScaling:
         self.supply = Supply(ec2)
         # InstanceRefreshes that DescribeInstanceRefreshes reports, by group.
         self.refreshes: dict[str, list[dict[str, Any]]] = {}
-        # For actors; called with LOCK held.
+        # Listeners of actors, called with LOCK held.
         self.on_launching: list[Callable[[Member], None]] = []
         self.on_in_service: list[Callable[[Member], None]] = []
         self.on_terminated: list[Callable[[Member], None]] = []
@@ -86,7 +86,7 @@ class AutoScaling:
         ec2.on_change.append(self._instance_changed)
         aws.on_reset.append(self._reset)
 
-    # What a scenario says and asks
+    # Used by scenarios
 
     @property
     def backend(self) -> AutoScalingBackend:
@@ -117,7 +117,7 @@ class AutoScaling:
             self.reconcile(self.group(group_name))
 
     def reserve_capacity(self, group_name: str, instances: int) -> None:
-        """So many machines are there for a group, as in a reservation: a launch beyond them fails until one has terminated."""
+        """Limits the machines of a group, as a reservation does: a launch beyond the limit fails until one has terminated."""
         self.supply.reserve(group_name, instances)
 
     def remember_hooks(self) -> None:
@@ -229,7 +229,7 @@ class AutoScaling:
             self.launch_surplus(group)
 
     def zones_of(self, group: Group) -> dict[str, int]:
-        """How many members each of its zones has."""
+        """Returns the number of members in each of its zones."""
         return count_by_zone(group, self.unknowns.standby_counts_for_zone_balance)
 
     # Launching
@@ -367,7 +367,7 @@ class AutoScaling:
     # Health
 
     def _instance_changed(self, instance: Instance, old: str, new: str) -> None:
-        """EC2 says that an instance changed its state, whoever caused it."""
+        """EC2 reports that an instance has changed its state, whatever the cause."""
         member = self.member(instance.id)
         if member is None:
             return

@@ -42,11 +42,11 @@ class Hooks:
             self._deployed = dict(autoscaling_backend().lifecycle_hooks)
 
     def restore(self) -> None:
-        """What was remembered, in an empty account."""
+        """Restores the remembered hooks in an empty account."""
         autoscaling_backend().lifecycle_hooks.update(self._deployed)
 
     def forget(self, group: Group) -> None:
-        """Those of a group that is deleted."""
+        """Deletes the hooks of a deleted group."""
         hooks = autoscaling_backend().lifecycle_hooks
         for key, hook in list(hooks.items()):
             if hook.auto_scaling_group_name == group.name:
@@ -60,7 +60,7 @@ class Hooks:
         ]
 
     def wait_for(self, member: Member, transition: str, state: str, then: Callable[[Member, bool], None]) -> None:
-        """All hooks of a transition at once; `then(member, abandoned)` when all are done or one is abandoned."""
+        """Starts all hooks of a transition. Calls `then(member, abandoned)` when all are complete or one is abandoned."""
         member.proceed = then
         hooks = self._of(member.group, transition)
         if not hooks:
@@ -135,7 +135,7 @@ class Hooks:
 
     def describe_lifecycle_hooks(self, parameters: dict[str, Any]) -> dict[str, Any]:
         name = parameters["AutoScalingGroupName"]
-        # Terraform looks after the deployment's hooks in scenarios without their groups, too.
+        # Terraform also reads the deployment's hooks in scenarios without their groups.
         if all(hook.auto_scaling_group_name != name for hook in self._deployed.values()):
             name = find_group(name).name
         return {"LifecycleHooks": autoscaling_backend().describe_lifecycle_hooks(name, parameters.get("LifecycleHookNames"))}

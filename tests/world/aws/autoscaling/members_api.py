@@ -29,7 +29,7 @@ OPERATIONS = (
 
 
 class MembersApi:
-    """Each operation takes the parameters as AWS names them and returns the answer as AWS names it."""
+    """The operations. Parameters and answers have the names of AWS."""
 
     def __init__(self, groups: AutoScaling):
         self._groups = groups

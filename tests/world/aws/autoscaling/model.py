@@ -1,4 +1,4 @@
-"""What Auto Scaling groups are made of: a member, its launch, the hooks it waits for, how long things take, what is unknown."""
+"""The parts of Auto Scaling groups: a member, its launch, the hooks it waits for, durations, and undocumented behaviour."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Group = FakeAutoScalingGroup
 LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 
-# What counts towards the desired capacity. Standby does not ("instances in Standby don't count toward the desired
-# capacity": the group's desired is decremented, or another instance launched); whatever terminates or detaches does
-# not.
+# The states that count towards the desired capacity. Standby does not ("instances in Standby don't count toward the
+# desired capacity": the group's desired is decremented, or another instance launched). Members that terminate or detach do
+# not count either.
 COUNTED = ("Pending", "Pending:Wait", "Pending:Proceed", "InService")
 ON_STANDBY = ("EnteringStandby", "Standby")
 
 
 @dataclass
 class Timings:
-    """How long things take, in virtual seconds."""
+    """Durations in virtual seconds."""
 
     launch: float = 60
     launch_retry: float = 60
@@ -43,18 +43,18 @@ class Timings:
     # "waits 300 seconds by default": the deregistration delay of a target group; only where a load balancer is
     # attached.
     deregistration: float = 300
-    # How late the group notices that a member does not run any more.
+    # The delay until the group notices that a member no longer runs.
     health_check: float = 60
-    # How long zones may be out of balance before the group acts.
+    # The time for which zones may be out of balance before the group acts.
     rebalance: float = 300
 
 
 @dataclass
 class Unknowns:
-    """What only a real account can tell; the defaults are the documentation, or the plainest reading of its silence.
+    """Behaviour that only a real account can show. The defaults follow the documentation, or its plainest reading.
 
-    Scenarios turn each of them round, one at a time (scenarios/test_unknowns.py); docs/untested-on-aws.md lists which call
-    to try first.
+    Scenarios reverse each of them, one at a time (scenarios/test_unknowns.py). docs/untested-on-aws.md lists which
+    call to try first.
     """
 
     # TerminateInstanceInAutoScalingGroup without decrement on a Standby member launches one more than desired, then
@@ -74,17 +74,17 @@ class Unknowns:
 
 @dataclass
 class Launch:
-    """How one launch goes. A group takes its planned launches first, then the default."""
+    """A planned launch. A group takes its planned launches first, then the default."""
 
-    # From Pending to running, in virtual seconds; None: `Timings.launch`.
+    # The time from Pending to running, in virtual seconds. None means `Timings.launch`.
     seconds: float | None = None
-    # It stays Pending.
+    # The instance stays Pending.
     never_comes_up: bool = False
     # AWS's message; the launch fails, a failed activity appears, the group tries again after `Timings.launch_retry`.
     failure: str | None = None
-    # For the Kubernetes half: whether a Node appears once the instance runs.
+    # Whether a Node appears once the instance runs.
     joins_cluster: bool = True
-    # Where, although another zone of the group is emptier: the group goes to another zone when one has no capacity.
+    # The zone of the launch, even if another zone is emptier: when a zone has no capacity, the group uses another one.
     zone: str | None = None
 
 
@@ -129,7 +129,7 @@ class Member(InstanceState):
         return self.auto_scaling_group
 
     def stop_waiting(self) -> None:
-        """No hook and no next step any more."""
+        """Removes its hooks and its next step."""
         for wait in self.waits.values():
             wait.timer.cancel()
         self.waits.clear()
@@ -163,7 +163,7 @@ def is_suspended(group: Group, process: str) -> bool:
 
 
 def retains(group: Group) -> bool:
-    """Whether it keeps an instance whose termination hook was abandoned."""
+    """Checks whether it keeps an instance whose termination hook was abandoned."""
     policy = getattr(group, "instance_lifecycle_policy", None) or {}
     return (policy.get("RetentionTriggers") or {}).get("TerminateHookAbandon") == "retain"
 

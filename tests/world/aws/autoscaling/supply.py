@@ -1,4 +1,4 @@
-"""Where the instances of a group come from: launches as a scenario plans them, reserved machines, the warm pool, EC2."""
+"""The sources of a group's instances: launches as a scenario plans them, reserved machines, the warm pool, EC2."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ def register_targets(member: Member) -> None:
 
 
 def deregister_targets(member: Member, classic_delay: float) -> float:
-    """Takes a member out of the group's balancers; returns how long the group waits for that. One that is not in a target
-    group (any more), as in Standby, is not waited for. `classic_delay`: how long a Classic Load Balancer takes."""
+    """Takes a member out of the group's load balancers, and returns how long the group waits for that. The group does not wait
+    for a member without a target group, as in Standby. `classic_delay` is the delay of a Classic Load Balancer."""
     delays = [0.0]
     for target_group in _target_groups(member.group):
         if member.instance_id in target_group.targets:
@@ -31,7 +31,7 @@ def deregister_targets(member: Member, classic_delay: float) -> float:
 
 
 def _target_groups(group: Group) -> list[Any]:
-    """Those that are attached to the group, by ARN or as a source of traffic."""
+    """Returns the target groups of the group, attached by ARN or as a traffic source."""
     sources = [source["Identifier"] for source in group.traffic_sources or [] if source.get("Type") == "elbv2"]
     known = elbv2_backends[ACCOUNT][REGION].target_groups
     return [known[arn] for arn in dict.fromkeys([*group.target_group_arns, *sources]) if arn in known]

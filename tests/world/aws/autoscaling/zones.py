@@ -1,4 +1,4 @@
-"""The Availability Zones of a group: where it launches next, which member it gives up, whether it is out of balance."""
+"""The Availability Zones of a group: the zone of the next launch, the next member to terminate, and the balance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from world.aws.ec2 import Ec2
 
 
 def count_by_zone(group: Group, with_standby: bool) -> dict[str, int]:
-    """How many members each zone of the group has."""
+    """Returns the number of members in each zone of the group."""
     states = COUNTED + (ON_STANDBY if with_standby else ())
     counts = {zone: 0 for zone in group.availability_zones}
     for member in group.instance_states:
@@ -19,7 +19,7 @@ def count_by_zone(group: Group, with_standby: bool) -> dict[str, int]:
 
 
 def emptiest_subnet(ec2: Ec2, group: Group, zones: dict[str, int], zone: str | None = None) -> Any:
-    """Of the group's zones, or in this one."""
+    """Returns the subnet in the emptiest zone of the group, or in the given zone."""
     if group.vpc_zone_identifier:
         subnets = [ec2.backend.get_subnet(name) for name in group.vpc_zone_identifier.split(",")]
     else:
@@ -30,7 +30,7 @@ def emptiest_subnet(ec2: Ec2, group: Group, zones: dict[str, int], zone: str | N
 
 
 def is_unbalanced(group: Group, zones: dict[str, int]) -> bool:
-    """Whether a group that launches nothing has two members more in one zone than in another."""
+    """Checks whether a group without a launch has two more members in one zone than in another."""
     counts = zones.values()
     settled = all(m.lifecycle_state not in ("Pending", "Pending:Wait", "Pending:Proceed") for m in group.instance_states)
     return settled and max(counts) - min(counts) >= 2 and not is_suspended(group, "AZRebalance")

@@ -313,10 +313,7 @@ fn a_failure_has_its_state_and_cause_and_the_reason_is_the_cause_of_the_executio
         (failed_attempt.state.as_str(), failed_attempt.cause.as_str()),
         ("CheckPods", "1 pod is left")
     );
-    assert_eq!(
-        spans(&report.stages)[1],
-        (Stage::Restore, at(3), Some(at(9)))
-    );
+    assert_eq!(spans(&report.stages)[1], (Stage::Restore, at(3), Some(at(9))));
 }
 
 #[test]
