@@ -65,7 +65,7 @@ def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, sw
     assert case != "silent" or end.at > world.seconds(lost_at) + 1800, "for half an hour it is waited for"
     assert says in end.cause and f"node {node.name} ({node.instance_id}) is lost" in end.cause
     assert "lost with it: 7 pods (default/train-0" in end.cause and ", …), last seen at 2027-01-01T0" in end.cause
-    assert "put back" not in end.cause
+    assert "restored" not in end.cause
     assert node.group.sizes == sizes
     is_clean(world, node)
     (event,) = [event for event in world.kubernetes.events(node.name) if event["reason"] == "RecycleNodeLost"]

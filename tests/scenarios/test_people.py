@@ -82,7 +82,7 @@ def test_the_cause_for_a_deleted_node_object_does_not_offer_to_resume(world, nod
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "NodeLost")
-    assert "it resumes" not in end.cause and "exit-standby" not in end.cause
+    assert "resumes" not in end.cause and "exit-standby" not in end.cause
     assert world.instance(node.instance_id).state == "terminated"
 
 
