@@ -22,7 +22,7 @@ locals {
     manual-commands = {
       description = "A node could not be restored, or its state could not be read. An operator has to act. The notification has the commands."
       namespace   = "recycle-eks"
-      metric_name = "LeftBehind"
+      metric_name = "ManualCommands"
       dimensions  = { cluster = var.cluster_name }
       statistic   = "Sum"
     }

@@ -14,7 +14,7 @@ run "there_is_an_alarm_for_each_failure_that_needs_an_operator" {
     condition = { for name, alarm in aws_cloudwatch_metric_alarm.this : name => [alarm.metric_name, alarm.statistic] } == {
       overdue-claims  = ["OverdueClaims", "Maximum"]
       restores        = ["Restores", "Sum"]
-      manual-commands = ["LeftBehind", "Sum"]
+      manual-commands = ["ManualCommands", "Sum"]
       dead-letters    = ["ApproximateNumberOfMessagesVisible", "Maximum"]
     }
     error_message = "each failure that needs an operator has one alarm"

@@ -234,7 +234,7 @@ fn progress() -> Value {
         "until": at(3_600),
         "then": "the node is restored",
         "blocked": [{"what": "budget default/web", "says": "no", "since": at(60), "count": 2, "names": ["default/a"], "told": true}],
-        "outside_facts": ["a refresh"],
+        "disruptions": ["a refresh"],
         "held": ["a volume"],
         "counts": {"awaited": 1},
         "names": {"awaited": ["default/a"]},

@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_metric_has_the_cluster_and_the_time_of_the_state() {
-        let of = |more: Value| Scope::of(&payload(more)).render(&Metric::RestoreState);
+        let of = |more: Value| Scope::of(&payload(more)).render(&Metric::Restore);
         let line = of(json!({}));
         assert_eq!(
             (&line["cluster"], &line["_aws"]["Timestamp"]),

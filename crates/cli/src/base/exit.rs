@@ -7,7 +7,7 @@ pub enum Exit {
     Done = 0,
     Failed = 1,
     Refused = 2,
-    RestoreState = 3,
+    Restored = 3,
     NeedsOperator = 4,
     Others = 5,
     Findings = 6,
@@ -20,7 +20,7 @@ impl Exit {
         Self::Done,
         Self::Failed,
         Self::Refused,
-        Self::RestoreState,
+        Self::Restored,
         Self::NeedsOperator,
         Self::Others,
         Self::Findings,
@@ -45,7 +45,7 @@ impl Exit {
             Self::Refused => {
                 "refused before any change: a wrong flag, an unknown node or installation, InvalidInput, PreflightRefused, QueueTimedOut"
             }
-            Self::RestoreState => {
+            Self::Restored => {
                 "failed after the start: the node is restored or gone, or nodes of the rotation failed or were skipped"
             }
             Self::NeedsOperator => {

@@ -184,9 +184,9 @@ fn judge_restore(node: Option<&NodeStatus>, away: Option<&str>, is_swept: bool) 
     let over = |text: &str, exit| (text.to_owned(), Some(exit));
     let gone = "gone: its instance is terminated, there is nothing to restore";
     match (node, away) {
-        (Some(node), _) if node.is_gone => over(gone, Exit::RestoreState),
+        (Some(node), _) if node.is_gone => over(gone, Exit::Restored),
         (_, Some(why)) => (format!("the cluster cannot be read: {why}"), None),
-        (None, None) => over(gone, Exit::RestoreState),
+        (None, None) => over(gone, Exit::Restored),
         (Some(node), None) if !node.is_marked => {
             over("restored: it carries no mark of recycle-eks", Exit::Done)
         }
@@ -306,16 +306,16 @@ mod tests {
                 Some(node(json!({"is_marked": false, "is_gone": true}))),
                 None,
                 true,
-                Some(Exit::RestoreState),
+                Some(Exit::Restored),
             ),
             (
                 "terminated, tags left",
                 Some(node(json!({"is_gone": true}))),
                 Some("no"),
                 true,
-                Some(Exit::RestoreState),
+                Some(Exit::Restored),
             ),
-            ("unknown", None, None, true, Some(Exit::RestoreState)),
+            ("unknown", None, None, true, Some(Exit::Restored)),
             ("unreadable", None, Some("no"), true, None),
         ] {
             assert_eq!(judge_restore(node.as_ref(), away, is_swept).1, exit, "{name}");

@@ -282,9 +282,9 @@ mod tests {
             ("SUCCEEDED", &planned, vec![done], done),
             ("SUCCEEDED", &planned, vec![done, refused], refused),
             ("FAILED", &with_failure, vec![done, refused], refused),
-            ("FAILED", &with_failure, vec![done], Exit::RestoreState),
-            ("FAILED", &with_error, vec![], Exit::RestoreState),
-            ("FAILED", &with_error, vec![refused], Exit::RestoreState),
+            ("FAILED", &with_failure, vec![done], Exit::Restored),
+            ("FAILED", &with_error, vec![], Exit::Restored),
+            ("FAILED", &with_error, vec![refused], Exit::Restored),
         ] {
             let result = json!({"groups": [group]});
             let end = End {

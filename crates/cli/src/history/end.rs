@@ -27,6 +27,6 @@ pub(crate) fn exit_of(end: &End) -> Exit {
         (_, "InvalidInput" | "PreflightRefused" | "QueueTimedOut") => Exit::Refused,
         (_, "LeftInStandby" | "NodeLost") => Exit::NeedsOperator,
         _ if end.cause.contains("and RestoreNode failed with") => Exit::NeedsOperator,
-        _ => Exit::RestoreState,
+        _ => Exit::Restored,
     }
 }

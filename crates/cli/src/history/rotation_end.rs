@@ -138,7 +138,7 @@ pub(crate) fn exit_of_rotation(end: &End) -> Exit {
     let is_left = |group: &GroupEnd| group.left > 0 || !group.why.is_empty() || !group.failed.is_empty();
     let is_incomplete = RotationEnd::read(end).is_some_and(|rotation| rotation.groups.iter().any(is_left));
     match (exit_of(end), is_incomplete) {
-        (Exit::Done, true) => Exit::RestoreState,
+        (Exit::Done, true) => Exit::Restored,
         (exit, _) => exit,
     }
 }
@@ -185,31 +185,31 @@ mod tests {
             ),
             (
                 rotated(paused),
-                Exit::RestoreState,
+                Exit::Restored,
                 "rotated: 0 recycled, 0 failed, 12 skipped",
                 "0 recycled, 12 skipped: the group is paused",
             ),
             (
                 rotated(other),
-                Exit::RestoreState,
+                Exit::Restored,
                 "rotated: 0 recycled, 0 failed, 0 skipped",
                 "0 recycled: another rotation runs",
             ),
             (
                 failed(&broken),
-                Exit::RestoreState,
+                Exit::Restored,
                 "RotationFailed: 5 recycled, 1 failed, 3 skipped",
                 "1 recycled, 1 failed (i-1 NodeLost), 3 skipped: 1 of its nodes has failed",
             ),
             (
                 failed(&lost),
-                Exit::RestoreState,
+                Exit::Restored,
                 "RotationFailed: the number of recycled nodes is unknown",
                 "the number of recycled nodes is unknown: GroupBroken; its execution broke: see the Map Run",
             ),
             (
                 failed(&lost_and_known),
-                Exit::RestoreState,
+                Exit::Restored,
                 "RotationFailed: at least 4 recycled, at least 0 failed, at least 1 skipped",
                 "the number of recycled nodes is unknown: KubeletTooNew; no",
             ),

@@ -124,7 +124,7 @@ fn describe_node(node: &NodeStatus, is_alive: bool) -> String {
         let blocked = progress.blocked.iter();
         parts.extend(blocked.map(|blocker| format!("blocked: {}", blocker.describe())));
         parts.extend(progress.held.iter().cloned());
-        parts.extend(progress.outside_facts.iter().cloned());
+        parts.extend(progress.disruptions.iter().cloned());
     }
     if node.claim.is_some() && !is_alive {
         parts.push("its execution no longer runs: the sweep restores the node".to_owned());

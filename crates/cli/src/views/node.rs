@@ -246,9 +246,9 @@ mod tests {
             ("SUCCEEDED", "rotated", Exit::Done),
             ("SUCCEEDED", "duplicate", Exit::Others),
             ("SUCCEEDED", "superseded", Exit::Others),
-            ("ABORTED", "", Exit::RestoreState),
-            ("TIMED_OUT", "", Exit::RestoreState),
-            ("FAILED", "RotationFailed", Exit::RestoreState),
+            ("ABORTED", "", Exit::Restored),
+            ("TIMED_OUT", "", Exit::Restored),
+            ("FAILED", "RotationFailed", Exit::Restored),
         ] {
             assert_eq!(exit_of(&end(status, outcome)), exit, "{status} {outcome}");
         }
@@ -265,7 +265,7 @@ mod tests {
                 | Failure::DrainTimedOut
                 | Failure::ServiceUnavailable
                 | Failure::ServiceRefused
-                | Failure::InternalError => Exit::RestoreState,
+                | Failure::InternalError => Exit::Restored,
             };
             assert_eq!(
                 exit_of(&end("FAILED", failure.name())),

@@ -61,7 +61,7 @@ impl<'a> CheckFacts<'a> {
             .flatten();
         Self {
             progress: Progress {
-                outside_facts: outside.clone(),
+                disruptions: outside.clone(),
                 ..build_progress(&survey, blocked, &terms)
             },
             remarks: held.chain(remarks).chain(outside).collect(),

@@ -755,7 +755,7 @@ async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
         ..OutsideFacts::quiet()
     };
     let written_before =
-        json!({"summary": "", "since": SINCE, "until": SINCE, "outside_facts": [text]}).to_string();
+        json!({"summary": "", "since": SINCE, "until": SINCE, "disruptions": [text]}).to_string();
     for (annotations, expected) in [
         (vec![], 1),
         (vec![("recycle-eks/progress", written_before.as_str())], 0),
@@ -767,7 +767,7 @@ async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
             .await
             .unwrap();
         assert!(answer.reason.ends_with(&text), "{}", answer.reason);
-        assert_eq!(written(&kube).unwrap().outside_facts, std::slice::from_ref(&text));
+        assert_eq!(written(&kube).unwrap().disruptions, std::slice::from_ref(&text));
         let events = events(&kube);
         let disturbed = events
             .iter()

@@ -36,7 +36,7 @@ impl RestoreNode {
         let (found, owner) = (facts.claim(), facts.request.owner.as_ref());
         let began = facts.request.context.execution.start_time;
         let answer = match judge_leftover(found.as_ref(), &facts.me, owner, began, facts.now()) {
-            LeftoverDecision::RestoreState => return Ok(Standing::OwnClaim),
+            LeftoverDecision::Restore => return Ok(Standing::OwnClaim),
             LeftoverDecision::Claim(previous) => return Ok(Standing::Free(previous)),
             LeftoverDecision::AskOwner(owner) => {
                 Answer::new(RestoreVerdict::AskOwner, explain_question(&owner))

@@ -27,7 +27,7 @@ pub enum Metric {
     DrainSeconds(i64),
     /// Number of pods of one node that cannot be evicted now.
     BlockedPods(u32),
-    RestoreState,
+    Restore,
     /// From now on a node needs an operator.
     ManualCommands,
     /// Number of claimed nodes that a sweep sees.
@@ -43,8 +43,8 @@ impl Metric {
             Self::Ended(_) => ("Executions", "Count", 1),
             Self::DrainSeconds(seconds) => ("DrainSeconds", "Seconds", *seconds),
             Self::BlockedPods(pods) => ("BlockedPods", "Count", i64::from(*pods)),
-            Self::RestoreState => ("Restores", "Count", 1),
-            Self::ManualCommands => ("LeftBehind", "Count", 1),
+            Self::Restore => ("Restores", "Count", 1),
+            Self::ManualCommands => ("ManualCommands", "Count", 1),
             Self::ClaimedNodes(nodes) => ("ClaimedNodes", "Count", i64::from(*nodes)),
             Self::OverdueClaims(claims) => ("OverdueClaims", "Count", i64::from(*claims)),
         }
@@ -104,7 +104,7 @@ pub fn measure_restore(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metr
         | RestoreVerdict::Start
         | RestoreVerdict::Unmarked => return Vec::new(),
         RestoreVerdict::Untouched => (error, None),
-        RestoreVerdict::Restored => (error, Some(Metric::RestoreState)),
+        RestoreVerdict::Restored => (error, Some(Metric::Restore)),
         RestoreVerdict::Kept => (error, Some(Metric::ManualCommands)),
         RestoreVerdict::LeftInStandby => (
             error.map(|_| Failure::LeftInStandby.name()),
@@ -178,11 +178,11 @@ mod tests {
                 Some("PreflightRefused"),
                 vec![ended("PreflightRefused")],
             ),
-            (Restored, None, vec![Metric::RestoreState]),
+            (Restored, None, vec![Metric::Restore]),
             (
                 Restored,
                 Some("DrainTimedOut"),
-                vec![ended("DrainTimedOut"), Metric::RestoreState],
+                vec![ended("DrainTimedOut"), Metric::Restore],
             ),
             (
                 Kept,

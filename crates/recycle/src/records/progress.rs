@@ -25,7 +25,7 @@ pub struct Progress {
     pub blocked: Vec<Blocker>,
     /// Events from outside, such as an instance refresh.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub outside_facts: Vec<String>,
+    pub disruptions: Vec<String>,
     /// Reasons that hold pods back, such as a volume that no other node can use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<String>,

@@ -139,7 +139,7 @@ fn rotate(mut ids: Vec<InstanceId>, now: Timestamp) -> Vec<InstanceId> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeftoverDecision {
     /// The claim is this sweep's: restore the node.
-    RestoreState,
+    Restore,
     /// No execution works on the node: make the claim this sweep's. Holds the claim that was there, if there was one.
     Claim(Option<Claim>),
     /// Ask Step Functions whether the claim's owner still runs.
@@ -165,7 +165,7 @@ pub fn judge_leftover(
 ) -> LeftoverDecision {
     match decide_claim(found, me, Urgency::Planned, owner) {
         ClaimDecision::Take => LeftoverDecision::Claim(None),
-        ClaimDecision::Ours(_) => LeftoverDecision::RestoreState,
+        ClaimDecision::Ours(_) => LeftoverDecision::Restore,
         ClaimDecision::Resume(claim) => {
             let ended_at = owner
                 .filter(|owner| !is_forgotten(&owner.status))
@@ -433,7 +433,7 @@ mod tests {
         let now = 1_000;
         let cases = [
             ("no claim", None, None, LeftoverDecision::Claim(None)),
-            ("its own", known(&mine), None, LeftoverDecision::RestoreState),
+            ("its own", known(&mine), None, LeftoverDecision::Restore),
             (
                 "the owner was not asked about",
                 known(&theirs),
