@@ -183,7 +183,7 @@ fn lose(mut run: Run, lost: Lost) -> Answer<CheckVerdict> {
 /// Writes one Event for each remark that is not in the progress yet.
 async fn warn_once(client: &kube::Client, node: &NodeFacts, outside_facts: &OutsideFacts, context: &Context) {
     let (me, now) = (context.fence(), context.now());
-    let written = read_progress(node).map_or_else(Vec::new, |progress| progress.outside_facts);
+    let written = read_progress(node).map_or_else(Vec::new, |progress| progress.disruptions);
     for remark in &outside_facts.remarks {
         let text = remark.to_string();
         if !written.contains(&text) {
