@@ -57,7 +57,7 @@ LOOPS = [
         },
         ["NotifyBlocked", "PodsGone", "WaitForPods", "CheckPods", "PodsGone"],
     ),
-    ("waiting_node", {"claim_node": ["wait", "wait", "standby"]}, ["WaitInQueue", "ClaimNode", "NodeClaimed"]),
+    ("queue", {"claim_node": ["wait", "wait", "standby"]}, ["WaitInQueue", "ClaimNode", "NodeClaimed"]),
     ("owner", {"claim_node": ["ask_owner", "ask_owner", "standby"]}, ["DescribeClaimOwner", "ClaimNode", "NodeClaimed"]),
     ("replacement", {"standby_node": ["wait", "wait", "taint"]}, ["WaitForReplacement", "StandbyNode", "ReplacementReady"]),
     ("quiet drain", {"check_pods": ["wait", "wait", "dispose"]}, ["WaitForPods", "CheckPods", "PodsGone"]),
