@@ -50,7 +50,7 @@ impl SelectNodes {
         let mut asking = Asking {
             request_of_group: read_group_request(&request)?,
             members: request.members.ok_or(Error::NotAsked("members"))?,
-            waiting_node: request.waiting_node.ok_or(Error::NotAsked("turn"))?,
+            waiting_node: request.waiting_node.ok_or(Error::NotAsked("waiting_node"))?,
             now: request.context.now(),
         };
         let admission = match self

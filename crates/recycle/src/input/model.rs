@@ -31,6 +31,7 @@ pub struct Input {
     pub grace_period: Option<u32>,
     pub urgency: Urgency,
     pub dry_run: bool,
+    #[serde(rename = "override")]
     pub overrides: BTreeSet<Override>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupted_at: Option<Timestamp>,

@@ -56,7 +56,7 @@ pub enum NotificationKind {
     Started,
     Blocked,
     Restored,
-    ManualCommands,
+    LeftInStandby,
     Finished,
     Failed,
 }
@@ -67,7 +67,7 @@ impl NotificationKind {
         Self::Started,
         Self::Blocked,
         Self::Restored,
-        Self::ManualCommands,
+        Self::LeftInStandby,
         Self::Finished,
         Self::Failed,
     ];
@@ -81,7 +81,7 @@ impl NotificationKind {
                 "the same drain has been kept from going on for five minutes; told again each day that it lasts"
             }
             Self::Restored => "the node was put back as it was found, by its execution or by the sweep",
-            Self::ManualCommands => "the node stays in Standby, untainted: its group allows no way back",
+            Self::LeftInStandby => "the node stays in Standby, untainted: its group allows no way back",
             Self::Finished => "the node was recycled as asked",
             Self::Failed => {
                 "the node was not recycled: it was refused, or its turn did not come, and is untouched; or it was lost, cannot be seen, its \
@@ -96,7 +96,7 @@ impl NotificationKind {
             Self::Started => "is being recycled",
             Self::Blocked => "is blocked",
             Self::Restored => "was put back",
-            Self::ManualCommands => "was left in Standby",
+            Self::LeftInStandby => "was left in Standby",
             Self::Finished => "was recycled",
             Self::Failed => "was not recycled",
         }
@@ -306,7 +306,7 @@ pub fn build_restored_notification(
         RestoreVerdict::Kept => (NotificationKind::Failed, Severity::Critical, outcome),
         RestoreVerdict::LeftInStandby => {
             let outcome = outcome.map(|_| Failure::LeftInStandby.name().to_owned());
-            (NotificationKind::ManualCommands, Severity::Critical, outcome)
+            (NotificationKind::LeftInStandby, Severity::Critical, outcome)
         }
     };
     Some(Notification {
