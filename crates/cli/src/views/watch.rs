@@ -23,7 +23,7 @@ const CHECK_AGAIN: Duration = Duration::from_secs(2);
 const CHECKS_OF_CLUSTER: u32 = 6;
 /// The environment variable with another number of seconds, for the local world of the tests.
 const CHECK_AGAIN_VARIABLE: &str = "RECYCLE_EKS_CHECK_AGAIN_SECONDS";
-/// The most checks in a row that may fail because of an outage. With the SDK's own attempts that is about five minutes.
+/// The maximum number of checks in a row that may fail because of an outage. With the SDK's own attempts, they take about five minutes.
 const MOST_OUTAGES: u32 = 30;
 
 /// Waits `checks` times as long as the time between two checks.

@@ -1,4 +1,4 @@
-//! Fetches the facts of one invocation, and checks that the claim is this execution's.
+//! Fetches the facts of one invocation, and checks that this execution holds the claim.
 
 use ec2::protection;
 use jiff::Timestamp;
@@ -122,7 +122,7 @@ fn was_retired(instance: Option<&Instance>, run: &Run) -> bool {
 }
 
 impl FetchedFacts {
-    /// Returns the group's member; None if the group does not list the instance any more.
+    /// Returns the group's member; None if the group no longer lists the instance.
     fn member(&self) -> Option<&Member> {
         self.group.as_ref()?.member(&self.run.input.instance_id)
     }
@@ -179,7 +179,7 @@ impl FetchedFacts {
     }
 
     /// Checks whether a node that was given up as not Ready still runs, while no other node is Ready either.
-    /// Then the fault is the cluster's and not this node's.
+    /// Then the fault lies in the cluster, not in this node.
     pub(crate) async fn is_unready_like_all(&self) -> Result<bool, Error> {
         match self.node.as_ref().filter(|node| !node.ready) {
             Some(node) if self.is_lost_but_runs() && !self.is_going() => {

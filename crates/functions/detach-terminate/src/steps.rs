@@ -79,7 +79,7 @@ impl DetachTerminate {
         Ok(facts.wait(seconds, &reason))
     }
 
-    /// Completes the hook of recycle-eks, also for a termination that recycle-eks has called itself.
+    /// Completes the hook of recycle-eks, even for a termination that recycle-eks has requested itself.
     /// The call names the instance, so that it needs no token.
     pub(crate) async fn complete_hook(&self, facts: FetchedFacts, seconds: u32) -> Answered {
         self.record_phase(&facts).await?;
@@ -304,7 +304,7 @@ mod tests {
             .on("POST", "/events", 201, json!({}))
     }
 
-    /// Adds an answer in which no node is kept from Cluster Autoscaler.
+    /// Adds an empty answer to the list of nodes that Cluster Autoscaler may not remove.
     fn with_no_kept_node(kube: ScriptedKube) -> ScriptedKube {
         kube.on("GET", "/api/v1/nodes?", 200, json!({"metadata": {}, "items": []}))
     }

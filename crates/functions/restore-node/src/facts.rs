@@ -149,13 +149,13 @@ impl FetchedFacts {
         }
     }
 
-    /// Checks whether the claim is this execution's.
+    /// Checks whether this execution holds the claim.
     pub(crate) fn owns_claim(&self) -> bool {
         holds_claim(self.claim().as_ref(), &self.me)
     }
 
-    /// Checks whether to go on: the claim is this execution's, or an earlier attempt of the very last step removed it and its answer was
-    /// lost. A redriven execution does not go on without its claim.
+    /// Checks whether to go on: this execution holds the claim, or an earlier attempt of the very last step removed the claim and its
+    /// answer was lost. A redriven execution does not go on without its claim.
     pub(crate) fn may_go_on(&self) -> bool {
         let was_released = self.request.restore.since.is_some() && self.claim().is_none();
         self.owns_claim() || (was_released && self.me.redrive_count == 0)
@@ -464,7 +464,7 @@ mod tests {
         assert!(unseen.owns_claim());
     }
 
-    /// Only by this name the sweep's state machine recognizes that there is nothing to restore.
+    /// The sweep's state machine recognizes by this name alone that there is nothing to restore.
     #[tokio::test]
     async fn a_claim_that_another_execution_took_is_lost_at_any_urgency() {
         let before = facts(None, None);

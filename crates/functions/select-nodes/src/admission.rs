@@ -257,8 +257,9 @@ impl SelectNodes {
     }
 
     /// Stops the group if the replacement meets the criteria that the old node met.
-    /// A launch template that has changed since the group was begun says nothing about earlier launches, so the replacement is not judged.
-    /// A template that cannot be read any more launches nothing, so the group stops if a criterion needs it.
+    /// A launch template that has changed since the rotation reached the group says nothing about earlier launches, so the replacement is
+    /// not judged.
+    /// A template that can no longer be read launches nothing, so the group stops if a criterion needs it.
     async fn judge_replacement(
         &self,
         facts: &AdmissionFacts,

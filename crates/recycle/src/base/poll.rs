@@ -35,7 +35,8 @@ pub fn spread(instance: &InstanceId) -> u32 {
 /// Returns the seconds to wait: 1 % of the time waited so far, between the bounds, and never past the next deadline.
 ///
 /// `waited` and `left` are in seconds; `left` is the time to the next deadline, which may be past.
-/// `drain_timeout` is the input's, or 0 outside a drain. `heartbeat_timeout` is the hook's, while the hook can still be kept alive.
+/// `drain_timeout` is that of the input, or 0 outside a drain. `heartbeat_timeout` is that of the hook, as long as the hook can be kept
+/// alive.
 #[must_use]
 pub fn next_wait(waited: i64, left: i64, drain_timeout: u32, heartbeat_timeout: Option<u32>) -> u32 {
     let longest = i64::from(LONGEST_WAIT.max(drain_timeout / 720));
@@ -206,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Drains a node whose eviction is refused for ever. `moved` is the time at which an operator writes a deadline, and the deadline.
+    /// Drains a node whose eviction is always refused. `moved` is the time at which an operator writes a deadline, and the deadline.
     /// Returns the number of polls and the time of the end.
     fn drain(drain_timeout: u32, moved: Option<(i64, i64)>) -> (u32, i64) {
         let (mut now, mut polls, mut last_eviction_tried) = (0, 0, false);

@@ -26,7 +26,7 @@ pub(crate) fn cut_text(text: &mut String, length: usize) {
     }
 }
 
-/// The most characters of a given text that a message repeats.
+/// The maximum number of characters of a given text that a message repeats.
 const LONGEST_GIVEN: usize = 120;
 
 /// Returns a text that a user or another system gave, for a sentence about it: cut if it is long.

@@ -158,5 +158,5 @@ pub(crate) fn check_tags(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec
     refusals
 }
 
-/// The most instances in a command to paste, at 20 characters each. The next refusal names the others.
+/// The maximum number of instances in a command to paste, at 20 characters each. The next refusal names the others.
 const MOST_TAGGED: usize = 20;

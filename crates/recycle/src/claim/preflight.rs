@@ -70,7 +70,8 @@ pub fn check_preflight(facts: &PreflightFacts<'_>) -> Preflight {
 }
 
 /// Returns every reason to refuse. If several reasons have one cause, only the cause is named.
-/// Without access to the cluster a missing Node is no reason of its own. If another tool owns the node, a missing group is none either.
+/// Without access to the cluster, a missing Node is not a separate reason. If another tool owns the node, a missing group is not one
+/// either.
 fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal> {
     let PreflightFacts {
         input, node, group, ..

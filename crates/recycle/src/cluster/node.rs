@@ -189,7 +189,7 @@ pub struct NodeList {
     pub unreadable: Vec<UnreadableNode>,
 }
 
-/// The most unreadable Nodes that one sentence names.
+/// The maximum number of unreadable Nodes that one sentence names.
 const MOST_UNREADABLE_NAMED: usize = 3;
 
 impl NodeList {

@@ -23,7 +23,7 @@ pub const VOLUME_GRACE: u32 = 300;
 const LONGEST_VOLUME: usize = 60;
 /// Seconds between two checks of an instance that is leaving.
 pub const DISPOSAL_WAIT: u32 = 30;
-/// Seconds that an instance may take to leave once nothing holds it any more: half an hour, several times what EC2 needs.
+/// Seconds that an instance may take to leave once nothing holds it: half an hour, several times what EC2 needs.
 /// A longer wait is another tool's lifecycle hook, up to 48 h, for which an execution's history has no room.
 pub const DISPOSAL_PATIENCE: u32 = 1_800;
 
@@ -57,21 +57,21 @@ pub struct DisposalFacts<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DisposalStep {
-    /// Set the label that takes the node out of load balancers; then wait so many seconds.
+    /// Set the label that takes the node out of load balancers; then wait this many seconds.
     LeaveBalancers(u32),
-    /// Wait so many seconds, for this reason.
+    /// Wait this many seconds, for this reason.
     Wait(u32, String),
     /// Set the taint by which Kubernetes treats the machine as off and releases its volumes.
     MarkOutOfService,
-    /// Call CompleteLifecycleAction for the hook of recycle-eks; then wait so many seconds.
+    /// Call CompleteLifecycleAction for the hook of recycle-eks; then wait this many seconds.
     CompleteHook(u32),
-    /// Call TerminateInstanceInAutoScalingGroup without decrement; then wait so many seconds.
+    /// Call TerminateInstanceInAutoScalingGroup without decrement; then wait this many seconds.
     Terminate(u32),
-    /// Call StopInstances on the Standby member; then wait so many seconds.
+    /// Call StopInstances on the Standby member; then wait this many seconds.
     Stop(u32),
     /// Protect these members from scale-in, because the group may terminate others on a detach from Standby.
     Protect(Vec<InstanceId>),
-    /// Call DetachInstances without decrement; then wait so many seconds.
+    /// Call DetachInstances without decrement; then wait this many seconds.
     Detach(u32),
     /// Remove the execution's protection from these instances.
     Unprotect(Vec<InstanceId>),
@@ -214,7 +214,7 @@ fn find_what_still_holds(disposal_facts: &DisposalFacts<'_>, timing: &Timing) ->
     }
 }
 
-/// Finds what holds the instance, balancers first, then volumes. None if neither holds it any more.
+/// Finds what holds the instance, balancers first, then volumes. None if neither holds it.
 fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
     find_what_balancers_need(node, timing).or_else(|| {
         let node = node.filter(|node| !node.volumes.is_empty())?;
@@ -876,7 +876,7 @@ mod tests {
         };
         assert_eq!(next(&protected), DisposalStep::Unprotect(protected.to_vec()));
         assert_eq!(next(&[]), DisposalStep::Done);
-        // SetInstanceProtection would refuse this member, and with it every member that is named beside it.
+        // SetInstanceProtection would refuse this member, and with it every other member in the same call.
         let mut with_pending = group.clone();
         "Pending:Wait".clone_into(&mut with_pending.members[0].lifecycle_state);
         let pending = [with_pending.members[0].instance.clone()];

@@ -29,7 +29,7 @@ pub struct Terms<'a> {
     pub evict: Evict,
     /// How awaited pods are treated that need more time than the drain has.
     pub on_timeout: OnDrainTimeout,
-    /// Seconds that the drain may take by the input (`drain_timeout`).
+    /// Seconds that the drain may take (`drain_timeout` of the input).
     pub drain_timeout: u32,
     /// When the draining taint was set; None if the Node does not have it.
     pub tainted_since: Option<Timestamp>,

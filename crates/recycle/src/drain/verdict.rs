@@ -10,11 +10,11 @@ use crate::drain::survey::PodSurvey;
 use crate::drain::terms::Terms;
 use crate::input::model::{LONGEST_DRAIN, OnDrainTimeout};
 
-/// The most seconds that pods have after the last eviction, if `on_drain_timeout` evicts awaited pods.
+/// The maximum number of seconds that pods have after the last eviction, if `on_drain_timeout` evicts awaited pods.
 /// Pods with longer grace periods were evicted earlier, unless an operator moved the deadline.
 const LAST_GRACE: u32 = 300;
 
-/// Seconds between two checks of a node that EC2 takes away. Such a node has two minutes in all.
+/// Seconds between two checks of a node that EC2 takes away. Such a node has two minutes in total.
 const INTERRUPTION_WAIT: u32 = 10;
 
 /// The next action of `check-pods`.
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// An hourly CronJob that tolerates every taint is an example: it does not keep a node for ever.
+    /// An hourly CronJob that tolerates every taint is an example: it does not keep a node indefinitely.
     #[test]
     fn late_pods_are_evicted_for_five_minutes_once_nothing_else_holds_the_node() {
         use DrainVerdict::{Dispose, Evict, Wait};

@@ -244,8 +244,8 @@ impl Notification {
     }
 }
 
-/// Builds the notification that a node is about to be changed. `reason` is the claim's.
-/// `severity` is higher if the reason contains something that an operator should know beforehand.
+/// Builds the notification that a node is about to be changed. `reason` is the reason in the answer about the claim. `severity` is higher
+/// if the reason contains something that an operator should know beforehand.
 #[must_use]
 pub fn build_started_notification(
     about: About<'_>,
@@ -284,7 +284,7 @@ pub(crate) fn describe_end(run: &Run) -> Option<String> {
 }
 
 /// Builds the notification about a node that an execution or a sweep has not recycled. None if there is nothing to report.
-/// `error` is the execution's, and `reason` does not contain the commands.
+/// `error` is the error of the execution. `reason` does not contain the commands.
 #[must_use]
 pub fn build_restored_notification(
     about: About<'_>,

@@ -17,7 +17,7 @@ use crate::restore::table::{Column, Way, find_row, look_up};
 /// The bytes that the names of a plan's pods may have together. With all else an answer stays under 8 KB.
 const PODS_BUDGET: usize = 2_400;
 /// The number of pods of one class and reason that are named.
-/// Two such lists name all pods of a node with the most pods that EKS allows by default (110).
+/// Two such lists name all pods of a node that has the maximum number of pods that EKS allows by default (110).
 const PODS_NAMED: usize = 55;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

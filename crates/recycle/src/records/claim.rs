@@ -238,7 +238,7 @@ impl NamedFailure for ClaimLost {
 }
 
 /// Returns the claim, read again, if this execution still holds it. Every step that acts calls this first.
-/// `urgency` is this execution's. If a more urgent execution has taken the claim over, the error says so, and that is no failure.
+/// `urgency` is this execution's. If a more urgent execution has taken the claim over, the error says so, and the execution does not fail.
 pub fn check_claim(
     found: Option<StoredClaim>,
     me: &Fence,

@@ -80,7 +80,7 @@ fn is_there(node: &InstanceId, fleet: &Fleet) -> bool {
     fleet.state_of(node).is_some_and(|state| !is_leaving(state))
 }
 
-/// Checks whether a node is a member in service. Only such a node begins.
+/// Checks whether a node is a member in service. Only such a node is started.
 #[must_use]
 pub fn is_in_service(node: &InstanceId, fleet: &Fleet) -> bool {
     fleet.state_of(node) == Some("InService")
@@ -135,7 +135,7 @@ pub fn find_begun(
 }
 
 /// Checks whether a planned execution of this installation holds the Node's claim. Only such a claim shows that the node is under way.
-/// `claim-node` refuses a node with any other claim, and a rotation could wait for ever for the end of such a claim.
+/// `claim-node` refuses a node with any other claim, and a rotation could wait indefinitely for the end of such a claim.
 /// For such a node, the status of its own execution decides.
 fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
     node.claim().is_some_and(|claim| match claim {
@@ -144,9 +144,10 @@ fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
     })
 }
 
-/// Decides where no earlier node is known to have begun. The node waits for an earlier node that is about to begin, or runs.
-/// If an earlier node has been left, it is unknown which of them is to begin, and the node does not wait for a beginning.
-/// It also stops waiting after `LONGEST_BEGIN` for a node that could have begun and has not.
+/// Decides where no earlier node is known to have begun. The node waits for an earlier node that is about to be started, or is being
+/// recycled.
+/// If an earlier node has been left, it is unknown which node starts next, and the node does not wait for another one to start.
+/// It also stops waiting after `LONGEST_BEGIN` for a node that could have been started and was not.
 /// Such a node cannot be started at all, or the check whether it may start got no answer.
 #[must_use]
 pub fn check_outcomes(

@@ -46,7 +46,7 @@ pub fn find_canary<'a>(waiting_node: &WaitingNode, begun: &'a [Begun]) -> Canary
 
 /// Decides on a wait without a call to Step Functions.
 /// A node waits while an execution is working on the group's first node.
-/// A node that asks from the beginning also waits at its first check, because the first node is about to begin then.
+/// A node that asks from the beginning also waits at its first check, because the first node is about to be started then.
 /// Otherwise a rotation of many groups would make hundreds of calls at one moment.
 #[must_use]
 pub fn check_canary(canary: &Canary<'_>, waiting_node: &WaitingNode, at_once: u32) -> Option<Admission> {

@@ -81,7 +81,7 @@ impl Fleet {
         self.tags.get(PAUSED_TAG).is_some_and(|value| value == "true")
     }
 
-    /// Returns the lifecycle state of a member. None if the instance is no member.
+    /// Returns the lifecycle state of a member. None if the instance is not a member.
     pub(crate) fn state_of(&self, instance: &InstanceId) -> Option<&str> {
         let member = self.members.iter().find(|member| member.instance == *instance)?;
         Some(&member.lifecycle_state)

@@ -299,7 +299,7 @@ pub(crate) fn is_worked_on(instance: &Instance, rotation: &ExecutionArn) -> bool
     matches!(instance.claim(), Some(StoredClaim::Known(claim)) if claim.is_of_installation(rotation))
 }
 
-/// Bytes of all groups' names in one answer, which has 8 KB.
+/// Bytes of all groups' names in one answer, which has room for 8 KB.
 const LONGEST_NAMES: usize = 6_000;
 
 /// Characters of the reason that goes with the groups.

@@ -237,7 +237,7 @@ fn check_recycle(mut fields: Map<String, Value>) -> Result<Map<String, Value>, I
 }
 
 impl Rotation {
-    /// Returns the fields with which each execution is started, beside its node.
+    /// Returns the fields with which each execution is started, in addition to its node.
     #[must_use]
     pub fn fields(&self) -> Map<String, Value> {
         let mut fields = self.recycle.clone();
@@ -276,5 +276,5 @@ impl Rotation {
     }
 }
 
-/// The most instances that a selection may list, so that the answer with their starts stays under 8 KB.
+/// The maximum number of instances that a selection may list, so that the answer with their starts stays under 8 KB.
 pub const MOST_STARTS: usize = 40;
