@@ -148,7 +148,7 @@ def test_a_replacement_that_dies_in_the_drain_is_awaited_again_before_the_end(wo
     told = [event["reason"] for event in world.kubernetes.events(node.name)]
     assert "RecycleDisturbed" in told, told
     assert any(
-        "its replacement cannot be used any more, and 1 of 2 members are usable" in each["reason"]
+        "its replacement can no longer be used, and 1 of 2 members are usable" in each["reason"]
         for each in execution.answers("DetachTerminate")
     )
     assert sorted(workers.states.values()) == ["InService"] * 2

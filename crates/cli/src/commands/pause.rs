@@ -39,7 +39,7 @@ pub(crate) async fn run(
     let (what, meaning) = match change {
         Change::Pause => (
             "paused",
-            "rotations begin no other node of this group; nodes under way go on",
+            "rotations start no other node of this group; nodes under way go on",
         ),
         Change::Resume => ("resumed", "waiting rotations go on at their next check"),
     };

@@ -110,7 +110,7 @@ async fn abort_execution(installation: &Installation, output: &Output, wanted: &
     output.say(match is_of_node {
         true => format!("stopped {arn}; it had not changed its node"),
         false => format!(
-            "stopped {arn}: it begins no other node, and Step Functions also stops the executions of the nodes under way; the sweep \
+            "stopped {arn}: it starts no other node, and Step Functions also stops the executions of the nodes under way; the sweep \
              restores those nodes in about five minutes. (To let them end instead, use recycle-eks pause.)"
         ),
     })?;

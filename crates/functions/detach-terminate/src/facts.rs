@@ -217,7 +217,7 @@ impl FetchedFacts {
     /// Waits for another replacement, as long as for the first one, and ends nothing. After that the error is `ReplacementTimedOut`.
     pub(crate) async fn await_members(mut self, shortage: &Shortage) -> Answered {
         let reason = format!(
-            "{}: its replacement cannot be used any more, and {}",
+            "{}: its replacement can no longer be used, and {}",
             self.describe_state("is drained and waits"),
             shortage.describe()
         );

@@ -304,7 +304,7 @@ mod tests {
             .on("POST", "/events", 201, json!({}))
     }
 
-    /// Adds an empty answer to the list of nodes that Cluster Autoscaler may not remove.
+    /// Adds an empty answer to the request for the Nodes that this execution protects from Cluster Autoscaler.
     fn with_no_kept_node(kube: ScriptedKube) -> ScriptedKube {
         kube.on("GET", "/api/v1/nodes?", 200, json!({"metadata": {}, "items": []}))
     }

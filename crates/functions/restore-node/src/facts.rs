@@ -211,7 +211,7 @@ impl FetchedFacts {
         self.instance.as_ref().and_then(Instance::gave_up)
     }
 
-    /// Returns the verdict, or `Untouched` if a sweep would repeat a report from before it began.
+    /// Returns the verdict. If a sweep would repeat a report that was made before it began, returns `Untouched`.
     pub(crate) fn report_once(&self, verdict: RestoreVerdict) -> RestoreVerdict {
         let was_reported = self.gave_up().is_some_and(|gave_up| gave_up.at < self.since());
         if self.request.leftover.is_some() && was_reported {
@@ -290,7 +290,7 @@ impl FetchedFacts {
 
     pub(crate) fn group_name(&self) -> Result<&GroupName, Error> {
         let group = self.group.as_ref().map(|group| &group.name);
-        group.ok_or_else(|| Error::NoGroup(self.describe_state("is in no group any more")))
+        group.ok_or_else(|| Error::NoGroup(self.describe_state("is no longer in a group")))
     }
 
     pub(crate) fn describe_state(&self, state: &str) -> String {

@@ -48,7 +48,7 @@ impl RestoreNode {
             RestoreStep::Unprotect(ids) => {
                 let group = facts.group.as_ref();
                 protection::unprotect(&self.groups, &self.instances, group, &ids).await?;
-                "needs no protected members any more".to_owned()
+                "no longer needs protected members".to_owned()
             }
             RestoreStep::CordonReplacement(id) => {
                 facts.cordon_replacement(&id).await?;
@@ -59,7 +59,7 @@ impl RestoreNode {
                 reservation,
             } => {
                 facts.release_replacements(&new_members, reservation).await?;
-                "needs no mark on its replacement any more".to_owned()
+                "no longer needs a mark on its replacement".to_owned()
             }
             RestoreStep::TerminateReplacement(id) => {
                 self.terminate_replacement(facts, &id).await?;

@@ -94,7 +94,7 @@ pub const STOPPED_TAG: &str = "recycle-eks:stopped";
 /// EC2 tag: when (RFC 3339) an instance left its group by `dispose: detach`. A result, not a leftover.
 pub const DETACHED_TAG: &str = "recycle-eks:detached";
 
-/// The lifecycle hook that the module creates. No other hook is worked on, kept alive or completed.
+/// The lifecycle hook that the module creates. recycle-eks keeps alive and completes only this hook.
 pub const LIFECYCLE_HOOK: &str = "recycle-eks";
 
 /// Node label that takes a node out of instance-mode load balancer targets (Kubernetes' own name).

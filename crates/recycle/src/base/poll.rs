@@ -1,6 +1,6 @@
-//! The poll law: the time until the next check. Its callers set the limits.
+//! The poll rule: how long to wait until the next check. Its callers set the limits.
 //!
-//! The law alone limits the history of a drain whose end is not changed. [`POLL_BUDGET`] limits it if an operator moves the end.
+//! As long as the end of a drain is not moved, the rule alone limits its history. If an operator moves the end, [`POLL_BUDGET`] limits it.
 
 use crate::base::ids::InstanceId;
 
@@ -9,7 +9,7 @@ pub const SHORTEST_WAIT: u32 = 30;
 /// The longest wait in seconds for time-outs up to 7.5 days. A failure is noticed within 15 minutes.
 pub const LONGEST_WAIT: u32 = 900;
 /// The number of times that one execution may check its pods.
-/// A drain of 30 days takes 1,203 polls by the law below; the rest is for a drain whose end an operator moved.
+/// A drain of 30 days takes 1,203 polls by the rule below; the rest is for a drain whose end an operator moved.
 /// The budget leaves 1,700 of Step Functions' 25,000 history events for retries (the tests below count them).
 /// The count includes an eviction in every poll, a day in the queue, an hour of waiting for the replacement, another hour for the next one,
 /// a slow disposal, a restore, and a notification each day.
@@ -19,11 +19,11 @@ pub const POLL_BUDGET: u32 = 1_206;
 /// Checks are more frequent while the hook can be kept alive: a drain of 30 days takes 1,293 polls with the shortest time-out that the
 /// module allows.
 pub const HOOK_POLL_BUDGET: u32 = 1_300;
-/// The range, in seconds, by which first waits under a hook and in a rotation are longer.
-/// Fifty nodes that begin at once, for example because a group terminates them together, then do not all poll at the same moment.
+/// First waits under a hook and in a rotation are longer by less than this many seconds. So fifty nodes whose executions start at once, for
+/// example because a group terminates them together, do not all poll at the same moment.
 const SPREAD: u64 = 30;
 
-/// Returns the seconds by which the first wait of this node is longer. The result is always the same for a node.
+/// Returns the seconds by which the first wait of this node is longer. They depend only on the instance id.
 #[must_use]
 pub fn spread(instance: &InstanceId) -> u32 {
     let sum = instance.as_str().bytes().fold(0_u64, |sum, byte| {
@@ -183,7 +183,7 @@ mod tests {
         assert!(is_heartbeat_due(901, 300, 3_600));
     }
 
-    /// Counts the polls of a wait of `length` seconds in which nothing happens, by the law alone.
+    /// Counts the polls of a wait of `length` seconds in which nothing happens, by the poll rule alone.
     fn count_polls(length: i64, mut wait: impl FnMut(i64) -> u32) -> u32 {
         let (mut now, mut polls) = (0, 0);
         while now < length {

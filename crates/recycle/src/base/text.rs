@@ -7,7 +7,7 @@ pub const NAMES_PER_CLASS: usize = 5;
 /// With the last length, five names in each class fit.
 const CUT_NAMES: [usize; 8] = [120, 80, 60, 40, 28, 20, 16, 12];
 
-/// Cuts all names if together they have more than `budget` bytes. Answers stay small by construction, whatever pods are called.
+/// Cuts all names if together they have more than `budget` bytes. So answers stay small, however long the names of pods are.
 pub(crate) fn fit_names(names: &mut [&mut String], budget: usize) {
     for length in CUT_NAMES {
         if names.iter().map(|name| name.len()).sum::<usize>() <= budget {

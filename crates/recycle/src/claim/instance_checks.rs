@@ -100,11 +100,12 @@ pub(crate) fn describe_missing_node(input: &Input, instance: &Instance) -> Refus
     let cluster = input.cluster_name.as_str();
     match find_other_cluster(instance, cluster) {
         Some(other) => Obstacle::AnotherCluster.because(format!(
-            "{id} belongs to cluster {other} by its tags and is no node of cluster {cluster}; start the execution of that \
+            "{id} has the tags of cluster {other} and is not a node of cluster {cluster}; start the execution of that \
              cluster's module"
         )),
         None => Obstacle::NoNode.because(format!(
-            "{id} is no node of cluster {cluster}: no Node there has its providerID; if it never joined the cluster, terminate it in its group"
+            "{id} is not a node of cluster {cluster}: no Node there has its providerID; if it never joined the cluster, terminate it in \
+             its group"
         )),
     }
 }
@@ -118,7 +119,7 @@ pub(crate) fn check_tags(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec
     let cluster = &input.cluster_name;
     if let Some(other) = find_other_cluster(instance, cluster.as_str()) {
         return vec![Obstacle::AnotherCluster.because(format!(
-            "{id} belongs to cluster {other} by its tags, although it has a Node in cluster {cluster}; correct the tags, or start the \
+            "{id} has the tags of cluster {other}, although it has a Node in cluster {cluster}; correct the tags, or start the \
              execution of that cluster's module"
         ))];
     }

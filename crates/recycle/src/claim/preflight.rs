@@ -47,7 +47,8 @@ pub fn check_preflight(facts: &PreflightFacts<'_>) -> Preflight {
     let id = &facts.input.instance_id;
     let Some(instance) = facts.instance else {
         return Preflight::Refused(vec![Obstacle::UnknownInstance.because(format!(
-            "EC2 knows no instance {id} in this account and region; check the id, and that the cluster is in them"
+            "EC2 does not know instance {id} in this account and region; check the id, and that the cluster is in the same account and \
+             region"
         ))]);
     };
     if let Some(gone) = describe_gone(instance).or_else(|| describe_going(facts, instance)) {
@@ -369,7 +370,7 @@ mod tests {
                     node: None,
                     ..world()
                 },
-                "EC2 knows no instance i-0aaaaaaaaaaaaaaaa in this account and region",
+                "EC2 does not know instance i-0aaaaaaaaaaaaaaaa in this account and region",
             ),
             (
                 "a node of Karpenter",
@@ -439,14 +440,14 @@ mod tests {
             (
                 "no Node",
                 world().without_node(),
-                "is no node of cluster prod: no Node there has its providerID",
+                "is not a node of cluster prod: no Node there has its providerID",
             ),
             (
                 "no Node, although the tag names this cluster",
                 world()
                     .without_node()
                     .tagged([("kubernetes.io/cluster/prod", "owned")]),
-                "is no node of cluster prod: no Node there has its providerID",
+                "is not a node of cluster prod: no Node there has its providerID",
             ),
             (
                 "another cluster's by tag",
@@ -454,7 +455,7 @@ mod tests {
                     .without_node()
                     .of_no_cluster()
                     .tagged([("kubernetes.io/cluster/test", "owned")]),
-                "belongs to cluster test by its tags and is no node of cluster prod",
+                "has the tags of cluster test and is not a node of cluster prod",
             ),
             (
                 "another cluster's managed node",
@@ -462,7 +463,7 @@ mod tests {
                     .without_node()
                     .of_no_cluster()
                     .tagged([("aws:eks:cluster-name", "test")]),
-                "belongs to cluster test by its tags",
+                "has the tags of cluster test",
             ),
             (
                 "missing permissions",

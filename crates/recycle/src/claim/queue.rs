@@ -190,8 +190,8 @@ pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupStat
     }
 }
 
-/// Describes the members that the group is short of.
-/// A group that counts weights does not say how many members it wants, so it is short while a member comes or goes.
+/// Describes which members the group lacks. A group that counts weights does not say how many members it wants. It therefore counts as
+/// lacking one while a member comes or goes.
 fn find_missing_member(group: &Group, is_weighted: bool) -> Option<String> {
     let in_service = group.in_service();
     let moving = group.members.iter().filter(|member| {

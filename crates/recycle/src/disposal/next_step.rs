@@ -224,7 +224,8 @@ fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<Disposal
     })
 }
 
-/// Returns the next step for the load balancers: set the label, then wait for the grace period. None if both are done.
+/// Returns the next step for the load balancers: set the label, then wait for the grace period. None if both are done. If the node already
+/// had the label before the execution, there is nothing to wait for.
 fn find_what_balancers_need(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
     let node = node?;
     if !node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL) {

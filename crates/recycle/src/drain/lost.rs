@@ -254,7 +254,8 @@ mod tests {
             ),
             (
                 u32::MAX,
-                "node a has not been Ready since 2027-01-01T00:00:00Z; its pods tolerate that for ever, so it does not count as lost",
+                "node a has not been Ready since 2027-01-01T00:00:00Z; its pods tolerate that without a time limit, so it does not count \
+                 as lost",
             ),
         ] {
             assert_eq!(describe_silence(&silent, patience).as_deref(), Some(expected));

@@ -83,8 +83,8 @@ fn last_wait(survey: &PodSurvey, terms: &Terms<'_>) -> u32 {
     }
 }
 
-/// Returns the seconds until the next check, by the poll law ([`next_wait`]).
-/// An operator may have moved the deadline so far that the law would spend the poll budget before it.
+/// Returns the seconds until the next check, by the poll rule ([`next_wait`]).
+/// An operator may have moved the deadline so far that the rule would spend the poll budget before it.
 /// In that case the rest of the budget is spread over the rest of the time.
 /// The wait never goes past the time at which a pod has to be evicted.
 fn pace(survey: &PodSurvey, terms: &Terms<'_>, polls: u32) -> u32 {
@@ -603,7 +603,7 @@ mod tests {
         let survey = |terms: &Terms<'_>| survey_pods(&[patient("long", 3_600), patient("short", 30)], terms);
         let cases = [
             (
-                "long before, the poll law decides",
+                "long before, the poll rule decides",
                 evicting_in_time(40_000),
                 DrainVerdict::Wait(400),
             ),

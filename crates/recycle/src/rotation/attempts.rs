@@ -22,8 +22,9 @@ pub enum AttemptOutcome {
     Failed,
 }
 
-/// Judges an attempt by its execution's status. The status is None if Step Functions does not know the execution.
-/// Returns None if the next attempt's status has to be fetched. A node that is not in service gets no further attempt.
+/// Judges attempt number `attempt` by its execution's status, which is None if Step Functions does not know the execution. An unknown
+/// execution of a later attempt means that the attempt before it failed. Returns None if this attempt failed and the caller has to fetch
+/// the status of the next one. A node that is not in service gets no further attempt.
 #[must_use]
 pub fn judge_try(
     status: Option<&str>,
@@ -86,8 +87,8 @@ pub fn is_in_service(node: &InstanceId, fleet: &Fleet) -> bool {
     fleet.state_of(node) == Some("InService")
 }
 
-/// Checks whether at least one of the earlier nodes that are in service and have not begun has been left.
-/// Apart from the asking node, only `at_once` - 1 nodes may be asking or running.
+/// Checks whether at least one earlier node has been left. `not_begun` counts the earlier nodes that are in service and have no execution.
+/// At most `at_once` - 1 of them can be asking to start, because the asking node itself takes one place.
 #[must_use]
 pub fn is_one_left(not_begun: usize, at_once: u32) -> bool {
     not_begun >= usize::try_from(at_once).unwrap_or(usize::MAX)

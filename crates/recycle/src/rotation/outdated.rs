@@ -76,8 +76,8 @@ impl Outdated {
         self.launch_template || self.ami
     }
 
-    /// Returns the criteria that show whether a replacement is as outdated as the old node.
-    /// None if no such criterion is left without `node_labels`, `launched_before` and `all`.
+    /// Returns the criteria that show whether a replacement is as outdated as the old node: all but `node_labels`, `launched_before` and
+    /// `all`. None if no criterion is left.
     #[must_use]
     pub fn for_replacement(&self) -> Option<Self> {
         let same = Self {
@@ -216,8 +216,8 @@ pub(crate) fn find_criteria(
     .collect()
 }
 
-/// Returns a short hash of the templates and versions that a group launches from, to travel through the state machine.
-/// Another hash means that one of them has changed.
+/// Returns a short hash of the templates and versions that a group launches from, which the state machine carries. A different hash means
+/// that one of them has changed.
 #[must_use]
 pub fn describe_launch_source(fleet: &Fleet, templates: &BTreeMap<Template, TemplateFacts>) -> String {
     let named = fleet.template.iter().chain(fleet.overrides.values());

@@ -111,11 +111,11 @@ impl Selection {
     }
 }
 
-/// How the node is chosen that an alarm means.
+/// How to choose the node that an alarm points to.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlarmTerms {
-    /// Group that is meant. An instance that the alarm names must be in it. If absent, the alarm's dimension names the group.
+    /// Group of the node. An instance that the alarm names must be in this group. If absent, the alarm's dimension names the group.
     pub group: Option<GroupName>,
     pub pick: Option<Pick>,
     /// Minutes after the last claim or replacement in a group during which an alarm recycles none of its nodes.

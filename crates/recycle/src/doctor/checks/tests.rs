@@ -409,7 +409,7 @@ fn one_fault_of_rules_topic_queue_or_logs_is_one_finding() {
                 Level::Warning,
                 "logs",
                 "/aws/lambda/r-check-pods",
-                "kept for ever",
+                "never deleted",
             ),
         ),
         (
