@@ -98,7 +98,7 @@ def test_at_the_maximum_where_nothing_is_launched_the_failure_says_so(world):
 
     assert end.error == "ReplacementTimedOut"
     assert "no instance was launched" in end.cause
-    assert "group workers is at its maximum of 2, and AWS may launch no replacement" in end.cause
+    assert "group workers is at its maximum of 2, where AWS may launch no replacement" in end.cause
 
 
 def test_a_reservation_is_written_before_the_old_node_is_tainted(world, workers):

@@ -279,7 +279,7 @@ fn leave_to_the_sweep<E: Into<Error>>(tidied: Result<(), E>) -> Result<(), Error
         Err(error) if error.failure() == Failure::ServiceRefused => {
             tracing::warn!(
                 error = with_causes(&error),
-                "tags or marks of recycle-eks remain for the sweep"
+                "tags or marks of recycle-eks remain, and the next sweep removes them"
             );
             Ok(())
         }

@@ -89,7 +89,8 @@ impl Failure {
                 "disposed of by its group, because its Node object or its instance is gone, or it has not been Ready for `node_lost_after`; the cause names the pods that were lost"
             }
             Self::ReplacementTimedOut => {
-                "restored, or drained if the replacement has gone during the drain; with `replacement: after` gone, and its place in the group is still empty"
+                "restored, or still drained if its replacement was lost during the drain; with `replacement: after`, the node is gone and \
+                 its place in the group is still empty"
             }
             Self::DrainTimedOut => {
                 "restored; on the hook path it keeps its taint, and its group retains it (`retain`) or terminates it"

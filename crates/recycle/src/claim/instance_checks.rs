@@ -70,14 +70,14 @@ pub(crate) fn check_lifecycle(
     match member.or(facts.lifecycle_state) {
         Some(state) if state.starts_with("Terminating") && is_urgent => None,
         Some(state) if facts.input.hook.is_some() => Some(Obstacle::NotTerminating.because(format!(
-            "{id} is {state} in group {name}, which is not terminating it; only a member that waits for the lifecycle hook can be \
-             drained for it; leave out the field hook"
+            "{id} is {state} in group {name}, which is not terminating it; leave out the field hook, which is only for a member that \
+             waits for the lifecycle hook"
         ))),
         Some("InService") if member.is_some() => None,
         Some("Standby" | "EnteringStandby") if has_standby_tag => None,
         Some(state @ ("Standby" | "EnteringStandby")) => Some(Obstacle::ForeignStandby.because(format!(
-            "{id} is {state} in group {name}, but recycle-eks did not put it there (it has no tag {STANDBY_TAG}); an \
-             operator or another tool may work on it; take it out of Standby first"
+            "{id} is {state} in group {name}, but recycle-eks did not put it there (it has no tag {STANDBY_TAG}), so an operator or \
+             another tool may work on it; take it out of Standby first"
         ))),
         Some(state) if state.starts_with("Terminating") && facts.resuming => None,
         Some(state) if state.starts_with("Terminating") => Some(

@@ -456,7 +456,7 @@ mod tests {
         assert!(only_waits(&held), "no pod can be evicted now");
         assert_eq!(
             describe_waiting(&held),
-            "Holds back 1 pod (default/db-0) because of zone_mismatch until another node can use their volumes, and only waits; another \
+            "Only waits, and holds back 1 pod (default/db-0) until another node can use their volumes (zone_mismatch); another \
              node of its group may be admitted"
         );
         assert!(
@@ -491,7 +491,7 @@ mod tests {
         assert!(only_waits(&survey), "no pod can be evicted now");
         assert_eq!(
             describe_waiting(&survey),
-            "Only waits, and cannot read 1 pod (shop/odd); another node of its group may be admitted"
+            "Only waits, because 1 pod (shop/odd) cannot be read; another node of its group may be admitted"
         );
         let verdict = |now| judge_drain(&survey, &after(now), 1, false);
         assert_eq!(verdict(0), DrainVerdict::Wait(30));

@@ -180,7 +180,8 @@ pub(crate) const REPLACEMENT_TIMEOUT: Field = setting(
     "replacement_timeout",
     duration(60, 3_600),
     "\"14m\"",
-    "How long to wait for a usable replacement. The default is below the 15 minutes of Cluster Autoscaler",
+    "How long to wait for a usable replacement. The default is shorter than the 15 minutes after which Cluster Autoscaler removes an \
+     instance without a Node",
 );
 
 /// The minimum is Kubernetes' own default toleration of a node that is not Ready, 300 seconds.
@@ -189,7 +190,8 @@ pub(crate) const NODE_LOST_AFTER: Field = setting(
     "node_lost_after",
     duration(300, 86_400),
     "\"30m\"",
-    "How long a node may be not Ready before it counts as lost and is disposed of with its pods. It is never less than the `tolerationSeconds` of the pods. A node whose machine is off counts as lost at once",
+    "How long a node may be not Ready before it counts as lost and is disposed of with its pods. Pods with longer `tolerationSeconds` \
+     extend this time. A node whose machine is off counts as lost at once",
 );
 
 /// The minimum is a minute, which is two polls. The maximum is 30 days, which is what 25,000 history events allow
@@ -283,7 +285,8 @@ pub(crate) const INTERRUPTED_AT: Field = field(
     "interrupted_at",
     Kind::Time,
     "",
-    "The time at which EC2 takes the instance away, two minutes after its warning, set by the Spot trigger. All pods are evicted at once, and have the remaining time to end",
+    "The time at which EC2 takes the instance away, two minutes after its warning. The Spot trigger sets it. All pods are evicted at \
+     once, and have until then to end",
 );
 
 pub(crate) const HOOK: Field = field(

@@ -86,8 +86,8 @@ impl NotificationKind {
             }
             Self::Finished => "the node was recycled as asked",
             Self::Failed => {
-                "the node was not recycled: it was refused or not admitted in time, and is untouched; or it was lost, cannot be seen, its \
-                 group is terminating it, or AWS or Kubernetes refused the restore"
+                "the node was not recycled. If it was refused or not admitted in time, it is untouched. Otherwise it was lost, cannot be \
+                 seen, is being terminated by its group, or AWS or Kubernetes refused the restore"
             }
         }
     }

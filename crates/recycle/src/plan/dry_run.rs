@@ -140,7 +140,7 @@ fn plan_restore(input: &Input, group: &Group) -> Vec<String> {
         }
         Way::Exit => {
             let larger = desired + 1;
-            format!("{when}: back in service, the group is one larger ({larger})")
+            format!("{when}: back in service, the group has {larger}, one more than before")
         }
         Way::Stay => {
             format!("{when}: it stays in Standby, schedulable, until an operator acts (LeftInStandby)")
@@ -365,7 +365,7 @@ mod tests {
             ..group()
         };
         for (more, group, first, last) in [
-            (json!({}), group(), "the group has 2 as before", "one larger (3)"),
+            (json!({}), group(), "the group has 2 as before", "has 3, one more than before"),
             (json!({}), fixed, "stays in Standby", "stays in Standby"),
             (
                 json!({"replacement": "after"}),

@@ -53,7 +53,7 @@ pub fn check_canary(canary: &Canary<'_>, waiting_node: &WaitingNode, at_once: u3
     match canary {
         Canary::Await(first) => Some(Admission::Await(describe_awaited(first))),
         Canary::Ask if waiting_node.waited == 0 && !comes_after_others(waiting_node, at_once) => {
-            let reason = "the group's first node is about to begin";
+            let reason = "the group's first node is about to start";
             Some(Admission::Wait(WaitReason::Beginning, reason.to_owned()))
         }
         Canary::Ask | Canary::Passed | Canary::Judge(_) | Canary::First => None,

@@ -58,7 +58,7 @@ impl Outdated {
         }
         if !has_criterion {
             return refuse(
-                "selection: outdated needs launch_template, ami, kubelet, older_than, launched_before or all",
+                "selection: outdated needs at least one of launch_template, ami, kubelet, older_than, launched_before or all",
             );
         }
         Ok(())

@@ -618,7 +618,7 @@ fn executions_are_not_looked_up_while_the_first_node_is_claimed_or_about_to_begi
             "the second, at its first check",
             Canary::Ask,
             waiting_node(1),
-            "wait: the group's first node is about to begin",
+            "wait: the group's first node is about to start",
         ),
         ("the second, at its next check", Canary::Ask, waited(1), "start"),
         (
