@@ -169,7 +169,7 @@ impl FetchedFacts {
     /// Without a Node the claim does not matter. The instance may be gone, and pre-flight ends the execution in any case.
     pub(crate) fn decide_queued(&self, me: &Fence, urgency: Urgency) -> Result<ClaimDecision, ClaimLost> {
         match &self.node {
-            Some(node) => kubernetes::check_claim(node, me, urgency).map(ClaimDecision::Ours),
+            Some(node) => kubernetes::check_claim(node, me, urgency).map(ClaimDecision::AlreadyHeld),
             None => Ok(ClaimDecision::Take),
         }
     }

@@ -32,7 +32,7 @@ pub(crate) struct FetchedFacts {
     pub(crate) instance: Option<Instance>,
     pub(crate) group: Option<Group>,
     /// Whether the instance waits for a hook and its group has the hook of recycle-eks.
-    pub(crate) waits_for_our_hook: bool,
+    pub(crate) waits_for_recycle_eks_hook: bool,
     /// The instances that are protected from scale-in while this one is detached.
     pub(crate) protected: Vec<InstanceId>,
     /// The claim of this execution; None if neither Node nor instance is left to carry it, or if the disposal is complete.
@@ -65,7 +65,7 @@ impl DetachTerminate {
         let group = self.groups.fetch(&run.group).await?;
         let member = group.as_ref().and_then(|group| group.member(id));
         let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
-        let waits_for_our_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
+        let waits_for_recycle_eks_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
         let protected = match run.input.dispose {
             Dispose::Detach => protection::find_protected(&self.instances, id).await?,
             Dispose::Terminate | Dispose::Stop => Vec::new(),
@@ -75,7 +75,7 @@ impl DetachTerminate {
             node,
             instance,
             group,
-            waits_for_our_hook,
+            waits_for_recycle_eks_hook,
             protected,
             claim,
             run,
@@ -144,7 +144,7 @@ impl FetchedFacts {
             dispose: input.dispose,
             path: self.run.path,
             was_retired: was_retired(self.instance.as_ref(), &self.run),
-            waits_for_our_hook: self.waits_for_our_hook,
+            waits_for_recycle_eks_hook: self.waits_for_recycle_eks_hook,
             is_lost: self.run.lost.is_some(),
             node: self.node.as_ref(),
             instance: self.instance.as_ref(),

@@ -72,7 +72,7 @@ impl FetchedFacts {
             let mut change = NodeChange::new();
             if is_for_old(node, CORDONED_FOR_ANNOTATION) {
                 change = change.remove_annotation(CORDONED_FOR_ANNOTATION);
-                if node.is_cordoned_by_us() {
+                if node.is_cordoned_by_recycle_eks() {
                     change = change.unschedulable(false);
                 }
             }

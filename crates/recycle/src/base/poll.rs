@@ -278,7 +278,7 @@ mod tests {
                 id: &old,
                 dispose,
                 path: crate::input::path::RecyclePath::Before,
-                waits_for_our_hook: false,
+                waits_for_recycle_eks_hook: false,
                 was_retired: false,
                 is_lost: false,
                 node: Some(&node),

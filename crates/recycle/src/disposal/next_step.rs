@@ -34,7 +34,7 @@ pub struct DisposalFacts<'a> {
     pub dispose: Dispose,
     pub path: RecyclePath,
     /// Whether the instance waits for a lifecycle hook, and its group has the hook of recycle-eks.
-    pub waits_for_our_hook: bool,
+    pub waits_for_recycle_eks_hook: bool,
     /// Whether this execution has tagged the instance as stopped or detached.
     /// After the tag only the Node is updated and the claim removed.
     pub was_retired: bool,
@@ -112,7 +112,7 @@ pub fn next_disposal_step(disposal_facts: &DisposalFacts<'_>) -> DisposalStep {
         // The group does the rest, even if another tool's hook makes it wait.
         return if timing.left() <= 0 {
             unprotect(disposal_facts).unwrap_or(DisposalStep::Done)
-        } else if disposal_facts.waits_for_our_hook {
+        } else if disposal_facts.waits_for_recycle_eks_hook {
             DisposalStep::CompleteHook(timing.wait())
         } else {
             DisposalStep::Wait(timing.wait(), format!("the instance is {lifecycle_state}"))
@@ -208,7 +208,7 @@ impl Timing {
 /// The volumes of a lost node are left out, because they stay attached until its machine is off.
 fn find_what_still_holds(disposal_facts: &DisposalFacts<'_>, timing: &Timing) -> Option<DisposalStep> {
     if disposal_facts.is_lost {
-        find_what_balancers_need(disposal_facts.node, timing)
+        find_balancer_step(disposal_facts.node, timing)
     } else {
         find_what_holds(disposal_facts.node, timing)
     }
@@ -216,7 +216,7 @@ fn find_what_still_holds(disposal_facts: &DisposalFacts<'_>, timing: &Timing) ->
 
 /// Finds what holds the instance, balancers first, then volumes. None if neither holds it.
 fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
-    find_what_balancers_need(node, timing).or_else(|| {
+    find_balancer_step(node, timing).or_else(|| {
         let node = node.filter(|node| !node.volumes.is_empty())?;
         let left = i64::from(timing.balancer_grace) + i64::from(VOLUME_GRACE) - timing.waited;
         let reason = format!("volumes are still attached ({})", name_volumes(node));
@@ -226,7 +226,7 @@ fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<Disposal
 
 /// Returns the next step for the load balancers: set the label, then wait for the grace period. None if both are done. If the node already
 /// had the label before the execution, there is nothing to wait for.
-fn find_what_balancers_need(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
+fn find_balancer_step(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
     let node = node?;
     if !node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL) {
         return Some(DisposalStep::LeaveBalancers(timing.balancer_grace.max(1)));
@@ -454,7 +454,7 @@ mod tests {
             id,
             dispose,
             path: RecyclePath::Before,
-            waits_for_our_hook: false,
+            waits_for_recycle_eks_hook: false,
             was_retired: instance.is_some_and(|instance| !instance.tags.is_empty()),
             is_lost: false,
             node,
@@ -899,11 +899,11 @@ mod tests {
             volumes: vec!["vol-1".to_owned()],
             ..out.clone()
         };
-        let step = |path, node: &NodeFacts, is_lost, waits_for_our_hook, now| {
+        let step = |path, node: &NodeFacts, is_lost, waits_for_recycle_eks_hook, now| {
             next_disposal_step(&DisposalFacts {
                 path,
                 is_lost,
-                waits_for_our_hook,
+                waits_for_recycle_eks_hook,
                 ..disposal_facts(&old, Dispose::Terminate, Some(node), Some(&instance), &held, now)
             })
         };
@@ -939,7 +939,7 @@ mod tests {
         let dead = in_state("terminated");
         let has_ended = next_disposal_step(&DisposalFacts {
             path: RecyclePath::Hook,
-            waits_for_our_hook: true,
+            waits_for_recycle_eks_hook: true,
             ..disposal_facts(&old, Dispose::Terminate, Some(&volume), Some(&dead), &held, 0)
         });
         assert!(

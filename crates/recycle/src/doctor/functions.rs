@@ -69,7 +69,10 @@ fn examine_machine(check: Check<'_>, machine: &Machine) -> Finding {
     let live = machine.live.as_deref().map(last_part);
     let newest = machine.newest.as_deref().map(last_part);
     match (live, newest) {
-        (None, Some(_)) => check.problem("it has no alias live, through which executions are started", APPLY),
+        (None, Some(_)) => check.problem(
+            "it has no alias live, through which executions are started",
+            APPLY,
+        ),
         (Some(live), Some(newest)) if machine.live != machine.newest => check.warning(
             format!("the alias live starts version {live}, but the newest version is {newest}"),
             APPLY,

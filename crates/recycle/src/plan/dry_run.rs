@@ -365,7 +365,12 @@ mod tests {
             ..group()
         };
         for (more, group, first, last) in [
-            (json!({}), group(), "the group has 2 as before", "has 3, one more than before"),
+            (
+                json!({}),
+                group(),
+                "the group has 2 as before",
+                "has 3, one more than before",
+            ),
             (json!({}), fixed, "stays in Standby", "stays in Standby"),
             (
                 json!({"replacement": "after"}),

@@ -165,7 +165,7 @@ pub fn judge_leftover(
 ) -> LeftoverDecision {
     match decide_claim(found, me, Urgency::Planned, owner) {
         ClaimDecision::Take => LeftoverDecision::Claim(None),
-        ClaimDecision::Ours(_) => LeftoverDecision::Restore,
+        ClaimDecision::AlreadyHeld(_) => LeftoverDecision::Restore,
         ClaimDecision::Resume(claim) => {
             let ended_at = owner
                 .filter(|owner| !is_forgotten(&owner.status))
