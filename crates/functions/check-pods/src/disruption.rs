@@ -41,7 +41,7 @@ impl Outside {
     }
 }
 
-/// What AWS and other tools say about the node's group at one check, as [`DrainValidity`] and remarks.
+/// The judgement about the node's group at one check: whether the drain goes on, and remarks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OutsideFacts {
     /// Whether the drain still makes sense.

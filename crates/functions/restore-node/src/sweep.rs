@@ -20,7 +20,7 @@ use crate::{Error, RestoreNode};
 /// Seconds between writing a claim and acting on it.
 const AT_ONCE: u32 = 1;
 
-/// What the sweep may do with a node, according to the node's claim.
+/// The right of the sweep to work on a node, according to the node's claim.
 pub(crate) enum Standing {
     /// This sweep holds the claim.
     OwnClaim,

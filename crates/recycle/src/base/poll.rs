@@ -11,8 +11,8 @@ pub const LONGEST_WAIT: u32 = 900;
 /// The number of times that one execution may check its pods.
 /// A drain of 30 days takes 1,203 polls by the rule below; the rest is for a drain whose end an operator moved.
 /// The budget leaves 1,700 of Step Functions' 25,000 history events for retries (the tests below count them).
-/// The count includes an eviction in every poll, a day in the queue, an hour of waiting for the replacement, another hour for the next one,
-/// a slow disposal, a restore, and a notification each day.
+/// The count includes an eviction in every check, a day in the queue, and an hour of waiting for the replacement. It also includes another
+/// hour for the next replacement, a slow disposal, a restore, and a notification each day.
 pub const POLL_BUDGET: u32 = 1_206;
 
 /// The poll budget for a member that the lifecycle hook of recycle-eks holds. Such a member waits for no queue and no replacement.
@@ -76,11 +76,11 @@ mod tests {
     const WAIT: u32 = 2;
     /// Task, Choice, Wait.
     const POLL: u32 = TASK + CHOICE + WAIT;
-    /// A poll with an eviction in it.
+    /// A check with an eviction in it.
     const EVICTING_POLL: u32 = POLL + TASK;
-    /// A heartbeat in a poll: another Task, and the Task and the Choice of the poll once more.
+    /// A heartbeat in a check: another Task, and the Task and the Choice of the check once more.
     const HEARTBEAT: u32 = TASK + TASK + CHOICE;
-    /// A notification in a poll: another Task, and the Choice of the poll once more.
+    /// A notification in a check: another Task, and the Choice of the check once more.
     const NOTIFICATION: u32 = TASK + CHOICE;
     /// The start and end of the execution, the Parallel around all, Begin, one request about the owner of a claim, the last state.
     const FRAME: u32 = 2 + 4 + 2 + (TASK + TASK + CHOICE) + 2;
@@ -369,7 +369,7 @@ mod tests {
         }
     }
 
-    /// Counts the events of a hook's drain with an eviction in every poll. Such a drain skips the queue and waits for no replacement.
+    /// Counts the events of a hook's drain with an eviction in every check. Such a drain skips the queue and waits for no replacement.
     fn count_hook_events(drain_timeout: u32, heartbeat_timeout: u32) -> u32 {
         let hook_lives = i64::from(heartbeat_timeout * 100).min(48 * 3_600);
         let (mut now, mut last_heartbeat, mut events) = (0, 0, FRAME + TASK);
@@ -482,7 +482,7 @@ mod tests {
             let when = (f64::from(drain_timeout) * moved) as i64;
             let (polls, ended) = drain(drain_timeout, Some((when, until)));
             prop_assert!(polls <= POLL_BUDGET + 2, "{} polls", polls);
-            // The next poll notices the change after at most 15 minutes, and the last eviction takes half a minute.
+            // The next check notices the change after at most 15 minutes, and the last eviction takes half a minute.
             prop_assert!(ended >= until && ended <= until.max(when) + 900 + 30, "ended at {}", ended);
         }
 

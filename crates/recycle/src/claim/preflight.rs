@@ -120,8 +120,8 @@ fn check_cluster(facts: &PreflightFacts<'_>) -> Option<Refusal> {
     let cluster = &facts.input.cluster_name;
     if let Some(endpoint) = facts.unreachable {
         return Some(Obstacle::UnreachableEndpoint.because(format!(
-            "the endpoint {endpoint} of cluster {cluster} does not answer; if it is private, set the module's variable vpc and allow the \
-             functions' security group at port 443; if it is public with a list of CIDR blocks, add the functions' addresses to the list"
+            "the endpoint {endpoint} of cluster {cluster} does not answer. If it is private, set the module's variable vpc and allow the \
+             functions' security group at port 443. If it is public with a list of CIDR blocks, add the functions' addresses to the list"
         )));
     }
     let missing = facts.missing_permissions;
@@ -500,7 +500,7 @@ mod tests {
                     unreachable: Some("https://ABC.gr7.eu-west-1.eks.amazonaws.com"),
                     ..world().without_node()
                 },
-                "the endpoint https://ABC.gr7.eu-west-1.eks.amazonaws.com of cluster prod does not answer; if it is private",
+                "the endpoint https://ABC.gr7.eu-west-1.eks.amazonaws.com of cluster prod does not answer. If it is private",
             ),
             (
                 "in the warm pool",
