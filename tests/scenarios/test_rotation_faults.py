@@ -63,8 +63,8 @@ class Fleet:
             world.clock.run(until=lambda: not running(), limit=world.clock.elapsed() + 86_400)
 
     def is_whole(self):
-        """The conditions after every fault. A group is larger by no more than the nodes that came back beside replacements
-        that have pods (docs/SEMANTICS.md says so)."""
+        """The conditions after every fault. A group is larger by no more than the nodes that came back in addition to
+        replacements that have pods (docs/SEMANTICS.md says so)."""
         self.idle()
         assert self.died == []
         assert sorted(job.name for job in self.done) == sorted(job.name for job in self.jobs)
