@@ -22,7 +22,7 @@ use crate::request::{LONGEST_WHY, find_reason, find_reason_of_untouched, name_re
 use crate::{Answered, Error, RestoreNode};
 
 impl RestoreNode {
-    /// Takes one step, and answers how long to wait after it, or ends the restore.
+    /// Takes one step, and returns the answer that says how long to wait after it. The last step ends the restore.
     pub(crate) async fn take(&self, facts: &mut FetchedFacts, step: RestoreStep) -> Answered {
         let done = match step {
             RestoreStep::Wait(seconds, reason) => {

@@ -14,7 +14,7 @@ use crate::input::urgency::Urgency;
 use crate::records::owner::Owner;
 use crate::records::schema::SCHEMA;
 
-/// The phase that the work on a node has reached. Later phases have touched more.
+/// The phase that the work on a node has reached. In later phases more was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {

@@ -46,7 +46,7 @@ pub fn judge_attempt(
 }
 
 /// Judges a node as failed if it has been between attempts for longer than a retry takes: no further attempt is coming.
-/// The time is the time for which `waiting_node` has waited for earlier nodes to begin.
+/// That time is how long `waiting_node` has waited for earlier nodes to start.
 #[must_use]
 pub fn settle_outcome(outcome: AttemptOutcome, waiting_node: &WaitingNode, terms: &Terms) -> AttemptOutcome {
     let patience = LONGEST_BEGIN.saturating_add(terms.wait_between_nodes.max(SHORTEST_RETRY));
