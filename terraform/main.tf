@@ -33,7 +33,7 @@ locals {
   region    = data.aws_region.current.id
   account   = data.aws_caller_identity.current.account_id
 
-  # The definitions of the state machines are beside the module, because the tests of the whole project read them too. A module
+  # The definitions of the state machines are next to the module, because the tests of the whole project read them too. A module
   # source that ends in //terraform contains the whole repository. A copy of this folder alone is not enough.
   definitions = "${path.module}/../state-machine"
 

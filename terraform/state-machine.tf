@@ -2,7 +2,7 @@ locals {
   # Errors that may pass with the same input: the functions' own ServiceUnavailable, and errors of Lambda itself (Step Functions developer
   # guide, "Handle transient Lambda service exceptions"). The last eight pass by themselves (Lambda API reference, Invoke). For example, when
   # a function in a VPC was idle for weeks, Lambda creates its network interface again at the next call, and that call fails.
-  # The retries wait at most ten minutes in all. The jitter keeps many executions from retrying at the same moment.
+  # The retries wait at most ten minutes in total. The jitter keeps many executions from retrying at the same moment.
   retry = [{
     ErrorEquals = [
       "ServiceUnavailable",

@@ -30,7 +30,7 @@ EVERYTHING = re.compile(
 )
 #: Only the crate's own tests read these.
 RUST_TESTS = re.compile(r"crates/[^/]+/([^/]+/)?(tests/.*|src/(.*/)?(tests|laws|properties|fixtures)(/.*)?(\.rs)?)")
-#: Modules with what they use beside Python: crates, and folders.
+#: Modules with what they use besides Python: crates, and folders.
 BESIDES = {
     "tests/world/deployment.py": {*LAMBDAS, "terraform", "state-machine"},
     "tests/world/process/terraform.py": {"terraform", "state-machine"},

@@ -3,7 +3,7 @@
     python tests/rooms.py     prints the measures; tests/contract/test_rooms.py holds them
 
 A room imports from lower layers only, never from another room of its own layer, and no files import each other in a circle.
-A link in a comment is no import. Tests beside the code may import what they like.
+A link in a comment is no import. Tests next to the code may import what they like.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from prepare import ROOT
 
-#: The rooms of each code base from the lowest layer to the highest. `.` are the files beside the rooms.
+#: The rooms of each code base from the lowest layer to the highest. `.` are the files next to the rooms.
 LAYERS = {
     "crates/recycle/src": [
         ["base"],
@@ -67,7 +67,7 @@ class House:
     imports: set[Import] = field(default_factory=set)
 
     def layer_of(self, path: str) -> tuple[int, str]:
-        """Layer and room of a file. The files beside the rooms are above them all where no layer has `.`."""
+        """Layer and room of a file. The files next to the rooms are above them all where no layer has `.`."""
         parts = Path(path).relative_to(self.place).parts
         room = parts[0] if len(parts) > 1 else "."
         for number, rooms in enumerate(self.layers):

@@ -73,7 +73,7 @@ run "rules_publish_the_end_of_executions_that_send_no_notification" {
     condition = [
       for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement : [statement.Principal.Service, statement.Action]
     ] == [["events.amazonaws.com", "sns:Publish"], ["cloudwatch.amazonaws.com", "sns:Publish"]]
-    error_message = "beside the state machines, only EventBridge and CloudWatch may publish to the topic"
+    error_message = "besides the state machines, only EventBridge and CloudWatch may publish to the topic"
   }
 
   assert {

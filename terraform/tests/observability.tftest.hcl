@@ -95,6 +95,6 @@ run "a_given_security_group_is_the_only_one" {
     condition = alltrue([for function in aws_lambda_function.this : function.vpc_config[0].security_group_ids == toset(["sg-mine"])]) && (
       length(aws_security_group.functions) + length(aws_vpc_security_group_ingress_rule.cluster) == 0
     )
-    error_message = "the module creates no security group beside the given one"
+    error_message = "the module creates no security group in addition to the given one"
   }
 }

@@ -83,7 +83,7 @@ def cell(samples: Sequence[float], unit: str) -> str:
 
 
 def rounded(value: float, significant: int) -> str:
-    """Rounds to so many significant digits. Digits before the point are never dropped."""
+    """Rounds to this number of significant digits. Digits before the point are never dropped."""
     return f"{value:,.{digits_after_point(value, significant)}f}"
 
 

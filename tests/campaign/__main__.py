@@ -37,7 +37,7 @@ from world.world import World
 
 #: The folder of the results, which are written while the campaign runs. A file is named after the code that it tests.
 NOTEBOOKS = ROOT / "target" / "campaign"
-#: The files that influence the results, beside the functions.
+#: The files that influence the results, besides the functions.
 FINGERPRINTED = {".go", ".json", ".mjs", ".mod", ".py", ".tf", ".txt", ".yaml"}
 #: On two cores three workers are a fifth faster than two, because a world also waits.
 WORKERS = 3

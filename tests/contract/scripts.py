@@ -131,7 +131,7 @@ class Script:
         }
 
     def calls(self) -> list[tuple[str, int, dict[str, Any]]]:
-        """The state that each request came from, how often it had been tried before, and what was in it beside the context."""
+        """The state that each request came from, how often it had been tried before, and what was in it besides the context."""
         return [
             (request["context"]["State"]["Name"], request["context"]["State"]["RetryCount"], {**request, "context": None})
             for request in self.requests

@@ -196,7 +196,7 @@ def watched(cli: Cli, command: Sequence[str], plain: bool) -> Iterator[subproces
         try:
             yield process
         except BaseException:
-            # Time stands still from here on: it would wait for ever, and hide what happened.
+            # Time stands still from here on: it would wait without end, and hide what happened.
             process.kill()
             raise
 

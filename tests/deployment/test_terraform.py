@@ -101,7 +101,8 @@ def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(world, applie
 
 
 def test_a_rotation_that_makes_no_sense_is_refused_by_the_apply(world, applied, workers):
-    with pytest.raises(TerraformFailed, match="outdated needs launch_template, ami, kubelet, older_than, launched_before or all"):
+    criteria = "launch_template, ami, kubelet, older_than, launched_before or all"
+    with pytest.raises(TerraformFailed, match=f"outdated needs at least one of {criteria}"):
         applied.apply(**with_value("3", launch_template=False))
     # The provider takes a refused change for made.
     assert applied.plan_is_empty(**with_value("3", launch_template=False))

@@ -21,7 +21,7 @@ SELECTOR = "app=train"
 
 @dataclass(frozen=True)
 class Kind:
-    """The pods of a node: a Job that ends so many minutes after the taint, or without minutes a Deployment's pod."""
+    """The pods of a node: a Job that ends this many minutes after the taint, or without minutes a Deployment's pod."""
 
     name: str
     job_minutes: float | None

@@ -34,7 +34,7 @@ class Quota:
     source: str
     is_published: bool = True
     """False if AWS does not publish the size of its bucket. Then `size` and `refill` are only a comparison (EC2's for reads), and
-    exceeding them is no failure."""
+    exceeding them is not a failure."""
 
     def draws(self, action: str) -> bool:
         """Checks whether a call of this action, named as in a policy, takes from this bucket."""
@@ -47,7 +47,7 @@ QUOTAS = (
     Quota("Step Functions DescribeExecution", ("states:DescribeExecution",), 300, 15, STEP_FUNCTIONS),
     Quota("Step Functions ListExecutions", ("states:ListExecutions",), 200, 5, STEP_FUNCTIONS),
     Quota("Step Functions GetExecutionHistory", ("states:GetExecutionHistory",), 400, 20, STEP_FUNCTIONS),
-    # Functions take less than a second: so many invocations in a second need at most as many at once. The page says 1,000 at once
+    # Functions take less than a second, so no more of them run at once than begin in a second. The page says 1,000 at once
     # for an account in a region (new accounts have less), and `LAMBDA_SCALING` 1,000 more in each ten seconds for a function.
     Quota("Lambda concurrency", ("lambda:Invoke",), 1000, 1000, LAMBDA),
     # Every Describe with ids, filters or pages has its own bucket. All Describe calls of recycle-eks have them.
@@ -75,7 +75,7 @@ SMALL_REGIONS = (
 
 @dataclass(frozen=True)
 class Use:
-    """The use of a bucket: calls in all, the most in one virtual second, and the highest level of the leaky bucket."""
+    """The use of a bucket: calls in total, the most in one virtual second, and the highest level of the leaky bucket."""
 
     quota: Quota
     calls: int

@@ -10,7 +10,7 @@ from campaign.runs import Run, all_runs, explored, faultless, undisturbed
 from campaign.scenes import SCENES
 from prepare import ROOT
 
-#: Every `EVERY`th run of a scene, and at least `LEAST`: about 35 in all. `make campaign` makes all of them.
+#: Every `EVERY`th run of a scene, and at least `LEAST`: about 35 in total. `make campaign` makes all of them.
 EVERY, LEAST = 90, 2
 
 

@@ -12,7 +12,7 @@ HOUR = 3_600
 #: The most checks of an execution, from the crate that counts a drain of 30 days, and its most notifications in 30 days.
 LOOKS = int(re.search(r"POLL_BUDGET: u32 = ([\d_]+);", (ROOT / "crates/recycle/src/base/poll.rs").read_text())[1])
 TOLD = 33
-#: Events, as in the tests of the poll law: of a check (nine, and five more with an eviction), of a notification, of all else.
+#: Events, as in the tests of the poll rule: of a check (nine, and five more with an eviction), of a notification, of all else.
 LOOK, TELL, REST = 14, 7, 200
 
 

@@ -304,7 +304,7 @@ def test_a_node_that_an_operator_brings_back_into_service_is_restored_at_the_nex
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ServiceRefused")
-    assert "which recycle-eks did not do; it is not drained any more" in end.cause
+    assert "which recycle-eks did not do; its drain is over" in end.cause
     assert end.at < world.seconds("15m")
     assert job.phase == "Running" and not node.unschedulable and not node.has_taint("recycle-eks/draining")
     assert node.group.states[node.instance_id] == "InService"

@@ -98,7 +98,7 @@ def test_at_the_maximum_where_nothing_is_launched_the_failure_says_so(world):
 
     assert end.error == "ReplacementTimedOut"
     assert "no instance was launched" in end.cause
-    assert "group workers is at its maximum of 2, and AWS may launch no replacement" in end.cause
+    assert "group workers is at its maximum of 2, where AWS may launch no replacement" in end.cause
 
 
 def test_a_reservation_is_written_before_the_old_node_is_tainted(world, workers):
@@ -148,7 +148,7 @@ def test_a_replacement_that_dies_in_the_drain_is_awaited_again_before_the_end(wo
     told = [event["reason"] for event in world.kubernetes.events(node.name)]
     assert "RecycleDisturbed" in told, told
     assert any(
-        "its replacement cannot be used any more, and 1 of 2 members are usable" in each["reason"]
+        "its replacement can no longer be used, and 1 of 2 members are usable" in each["reason"]
         for each in execution.answers("DetachTerminate")
     )
     assert sorted(workers.states.values()) == ["InService"] * 2

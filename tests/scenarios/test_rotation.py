@@ -311,7 +311,7 @@ def test_a_second_rotation_leaves_out_the_groups_of_the_first(world, workers):
     world.run("60s")
     second = world.rotate().finishes()
     assert second.outcome == "rotated" and only(second)["recycled"] == 0
-    assert only(second)["why"] == [f"{first.arn} is at work on it"]
+    assert only(second)["why"] == [f"{first.arn} works on it"]
     assert only(first.finishes())["recycled"] == 3
 
 

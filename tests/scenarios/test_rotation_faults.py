@@ -63,8 +63,8 @@ class Fleet:
             world.clock.run(until=lambda: not running(), limit=world.clock.elapsed() + 86_400)
 
     def is_whole(self):
-        """The conditions after every fault. A group is larger by no more than the nodes that came back beside replacements
-        that have pods (docs/SEMANTICS.md says so)."""
+        """The conditions after every fault. A group is larger by no more than the nodes that came back in addition to
+        replacements that have pods (docs/SEMANTICS.md says so)."""
         self.idle()
         assert self.died == []
         assert sorted(job.name for job in self.done) == sorted(job.name for job in self.jobs)
@@ -219,7 +219,7 @@ def test_a_rotation_started_ten_minutes_later_leaves_the_groups_to_the_first(wor
     ends = [first.finishes(), second.finishes()]
     assert [end.outcome for end in ends] == ["rotated", "rotated"], ends
     assert [(told["recycled"], told["why"]) for told in groups_of(ends[1]).values()] == [
-        (0, [f"{first.arn} is at work on it"])
+        (0, [f"{first.arn} works on it"])
     ] * 2
     reports_are_true(fleet, *ends)
     fleet.is_whole()

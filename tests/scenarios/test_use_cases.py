@@ -74,9 +74,9 @@ def test_ektopistis_a_taint_requests_a_node(world):
 
 
 def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_failures_abort_no_other(world):
-    """mattermost/rotator: all nodes of some groups, outdated or not, so many at once, with time between them, a grace period and
-    retries. There, one bare pod aborted the rotation and left detached nodes. Here a failed node is restored, the others go on,
-    and the same call recycles the failed node later."""
+    """mattermost/rotator: all nodes of some groups, outdated or not, a set number at once, with time between them, a grace period
+    and retries. There, one bare pod aborted the rotation and left detached nodes. Here a failed node is restored, the others go
+    on, and the same call recycles the failed node later."""
     groups = [world.group(name, size=2, minimum=1, maximum=6) for name in ("utilities", "workers")]
     untouched = world.group("masters", size=1, minimum=1, maximum=2)
     old = {node.instance_id: node for group in groups for node in group.nodes}

@@ -90,7 +90,7 @@ def test_an_allowed_call_is_made_and_recorded_with_its_sid(account):
 
 
 def policy_of(characters):
-    """A policy of so many characters, and white space that counts for nothing."""
+    """A policy of this many characters, and white space that counts for nothing."""
     text = json.dumps({"Version": "2012-10-17", "Statement": [statement("ec2:DescribeInstances", sid="")]}, indent=1)
     return text.replace('"Sid": ""', f'"Sid": "{"A" * (characters - len("".join(text.split())))}"')
 

@@ -27,7 +27,7 @@ pub(crate) const NEW: &str = "i-0bbbbbbbbbbbbbbbb";
 pub(crate) const OTHER: &str = "i-0cccccccccccccccc";
 pub(crate) const ARN: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:run-1";
 
-/// So many seconds after the beginning of the tests' time.
+/// Returns the time this many seconds after the tests' time begins.
 pub(crate) fn at(seconds: i64) -> Timestamp {
     "2027-01-01T00:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
 }
@@ -85,7 +85,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// The least input with these additional fields.
+/// Returns a minimal input with these additional fields.
 pub(crate) fn input_json(more: Value) -> Value {
     let mut input = json!({"instance_id": OLD, "cluster_name": "prod"});
     let Value::Object(more) = more else {

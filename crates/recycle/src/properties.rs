@@ -1,7 +1,8 @@
-//! Laws of all readers in this crate. Any text that another program or an operator wrote is read, or refused in a helpful sentence.
+//! Property tests of all readers in this crate. Any text that another program or an operator wrote is read, or refused in a helpful
+//! sentence.
 //! No reader panics, and a value that was read is written so that it is read again.
 //!
-//! A table test beside the reader keeps each case that a law has found.
+//! A table test next to the reader keeps each case that a property test has found.
 
 use bad_input::{any_json, any_text, config, spoiled, spoiled_text};
 use jiff::Timestamp;

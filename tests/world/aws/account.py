@@ -176,7 +176,7 @@ class Aws:
                 action()
 
     def wipe(self) -> None:
-        """Empties the account, also of the deployment."""
+        """Empties the account, including the deployment."""
         with LOCK:
             moto_api_backend.reset()
             # A new account has a network, whose identifiers are drawn. Drawn here, they are the same in every process, whatever

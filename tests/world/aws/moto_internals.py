@@ -90,7 +90,7 @@ def _fix_request_ids() -> None:
 
 
 def moto_original(owner: type, name: str) -> Any:
-    """moto's own attribute, also if this process has replaced it before."""
+    """moto's own attribute, even if this process has replaced it before."""
     kept = owner.__dict__.get("_moto_originals")
     if kept is None:
         kept = {}

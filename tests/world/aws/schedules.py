@@ -25,7 +25,7 @@ from moto.scheduler.models import Schedule, scheduler_backends
 from world.aws.events import Events, fill_template
 from world.base.clock import Clock
 
-#: A cron expression without a time in so many days has none.
+#: A cron expression without a time in this many days has none.
 _FAR = 5 * 366
 
 _MONTHS = "JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC".split()

@@ -60,7 +60,7 @@ class LimitReached(Exception):
 
 
 class Deadlock(Exception):
-    """`run(until=...)`: nothing can run any more, no timer is set, and the condition does not hold."""
+    """`run(until=...)`: nothing can run, no timer is set, and the condition does not hold."""
 
 
 class ProcessFailed(Exception):

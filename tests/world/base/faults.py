@@ -56,7 +56,7 @@ class Caller(Protocol):
 
 @dataclass
 class Fault:
-    """One entry of the plan: it strikes from the `nth` matching call on, `times` calls in all (None: for ever). Calls before
+    """One entry of the plan: it strikes from the `nth` matching call on, `times` calls in total (None: always). Calls before
     `since` and from `until` on, in virtual seconds since the start of the world, do not match."""
 
     action: str

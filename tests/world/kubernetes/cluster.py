@@ -232,7 +232,7 @@ class Kubernetes(RunningCluster):
         }
         path = f"{pod.path}/binding"
         answer = self._admin().call("POST", path, binding)
-        # On a busy machine the pod was once already on this node, which is no error.
+        # On a busy machine the pod was once already on this node, which is not an error.
         if answer.status >= 300 and self._admin().get(pod.path)["spec"].get("nodeName") != node.name:
             raise Refused("POST", path, answer)
 

@@ -27,7 +27,7 @@ class Node:
         """The Node itself."""
         thing = self._kubernetes.look("nodes", self.name)
         if thing is None:
-            raise LookupError(f"there is no node {self.name} any more")
+            raise LookupError(f"there is no longer a node {self.name}")
         return thing
 
     @property
@@ -144,7 +144,7 @@ class Pod:
         """The pod itself."""
         thing = self._find()
         if thing is None:
-            raise LookupError(f"there is no {self!r} any more")
+            raise LookupError(f"{self!r} no longer exists")
         return thing
 
     @property
@@ -154,7 +154,7 @@ class Pod:
 
     @property
     def phase(self) -> str:
-        """Pending, Running, Succeeded or Failed; Gone if it is not listed any more."""
+        """Pending, Running, Succeeded or Failed; Gone if it is no longer listed."""
         pod = self._find()
         return pod["status"].get("phase", "Pending") if pod else "Gone"
 
@@ -245,7 +245,7 @@ class Workload:
         """The object itself."""
         thing = self._kubernetes.look(self._resource, self.name, self.namespace)
         if thing is None:
-            raise LookupError(f"there is no {self!r} any more")
+            raise LookupError(f"{self!r} no longer exists")
         return thing
 
     def pods(self) -> list[Pod]:
@@ -293,7 +293,7 @@ class Budget:
         """The number of pods that may be evicted now."""
         thing = self._kubernetes.look("poddisruptionbudgets", self.name, self.namespace)
         if thing is None:
-            raise LookupError(f"there is no budget {self.namespace}/{self.name} any more")
+            raise LookupError(f"there is no longer a budget {self.namespace}/{self.name}")
         return thing["status"].get("disruptionsAllowed", 0)
 
     def change(self, **spec: Any) -> None:

@@ -102,7 +102,7 @@ class Kubelet:
         self._keeping_volumes.add(node_uid)
 
     def release_volumes(self, node: str, node_uid: str) -> None:
-        """Detaches volumes that no pod uses any more."""
+        """Detaches volumes that no pod uses now."""
         self._keeping_volumes.discard(node_uid)
         self._nodes_to_look_at.add(node)
 
@@ -116,7 +116,7 @@ class Kubelet:
             write = self._due_for_pod(pod)
             if write:
                 due.append(write)
-                # The write is checked again, also if it takes no effect.
+                # The write is checked again, even if it has no effect.
                 self._pods_to_look_at.add(_key(pod))
         due += self._due_for_static_pods()
         due += self._due_for_volumes()

@@ -150,7 +150,7 @@ class RunningCluster:
         self._settled_at = self._empty_at = self.state.followed_revision
 
     def settle(self) -> None:
-        """Returns when nothing in the cluster is going to change by itself any more at this moment of virtual time. Costs
+        """Returns when nothing in the cluster is going to change by itself at this moment of virtual time. Costs
         microseconds when nothing was changed since the last time; raises NotSettled after SETTLE_LIMIT real seconds."""
         if not self._touched.is_set() and self.state.followed_revision == self._settled_at:
             return

@@ -16,7 +16,7 @@ from prepare import TESTS, install_browser
 
 
 def look(page: Path, width: int, scheme: str = "light", picture: Path | None = None) -> dict[str, Any]:
-    """Returns the content of the page at a width in pixels, the messages of the browser and its requests. Saves a picture beside
+    """Returns the content of the page at a width in pixels, the messages of the browser and its requests. Saves a picture next to
     the page, or at the given path."""
     folder = install_browser()
     home = str(folder / "unpacked")

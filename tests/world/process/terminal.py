@@ -23,7 +23,7 @@ set -g history-limit 100000
 set -g default-terminal tmux-256color
 """
 #: Real seconds without a change on the screen until a test fails, and between two checks. Shorter than the timeout of pytest
-#: (`timeout` in pytest.ini). A slow machine takes long in all, but still changes the screen.
+#: (`timeout` in pytest.ini). A slow machine takes long in total, but still changes the screen.
 PATIENCE, GLANCE = 300.0, 0.05
 #: Runs the program and writes its exit code to a file. If a program ends at once, tmux 3.3a misses its end in one of ten cases.
 #: Ctrl-C reaches the program only.

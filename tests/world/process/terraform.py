@@ -104,10 +104,10 @@ def copy_of_project(into: Path) -> Path:
 
 
 def test() -> int:
-    """`terraform test` on the module, half of its files beside the other half. (The examples are applied: tests/deployment.)"""
+    """`terraform test` on the module, both halves of its files at the same time. (The examples are applied: tests/deployment.)"""
     folder = temporary_folder("terraform")
     try:
-        # Each half has its own copy, because `terraform test` keeps its state beside the module.
+        # Each half has its own copy, because `terraform test` keeps its state next to the module.
         halves = [copy_of_project(folder / f"half-{number}") for number in range(2)]
         with ThreadPoolExecutor(2) as pool:
             # A half that a signal ends has a negative exit code.

@@ -93,7 +93,7 @@ class Execution:
         return [result.get("Payload", result) for result in results]
 
     def errors(self, state: str) -> list[str]:
-        """The names of the errors that the attempts at a Task state failed with, also of those that were tried again."""
+        """The names of the errors that the attempts at a Task state failed with, including those that were tried again."""
         failed = self._events(state, "TaskFailed", "TaskTimedOut")
         return [next(value for key, value in event.items() if key.endswith("EventDetails"))["error"] for event in failed]
 

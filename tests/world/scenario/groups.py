@@ -106,7 +106,7 @@ class Group:
         self._autoscaling.plan_launches(self.name, *[arrival] * (1000 if fails else 1))
 
     def warm(self, count: int = 1) -> None:
-        """Fills its warm pool: so many stopped instances from which its next launches come."""
+        """Fills its warm pool: this many stopped instances from which its next launches come."""
         for _ in range(count):
             self._autoscaling.warm(self.name)
 

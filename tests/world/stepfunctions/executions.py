@@ -33,7 +33,7 @@ class Machine:
 
 class Machines(Protocol):
     def resolve(self, arn: str) -> Machine:
-        """The machine behind an ARN, also a version's or an alias's. Raises ApiError StateMachineDoesNotExist."""
+        """The machine behind an ARN, even if it is that of a version or an alias. Raises ApiError StateMachineDoesNotExist."""
 
 
 class Functions(Protocol):

@@ -23,7 +23,7 @@ from world.stepfunctions.texts import text_of
 INLINE_CONCURRENCY = 40
 DISTRIBUTED_CONCURRENCY = 10_000
 
-# AWS docs, "Wait state": the greatest value of Seconds.
+# AWS docs, "Wait state": the maximum of Seconds.
 LONGEST_WAIT = 99_999_999
 
 # API reference, DescribeExecution: the most characters of a cause.

@@ -9,7 +9,7 @@ from world.stepfunctions.texts import iso
 
 
 class RunningExecution:
-    """The services for a visit to a state, beside the state's own rules."""
+    """The services for a visit to a state, in addition to the state's own rules."""
 
     def __init__(self, engine: Service, execution: Execution):
         self.engine = engine

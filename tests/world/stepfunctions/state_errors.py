@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class StateError(Exception):
-    """A state failed: `error` is what ErrorEquals matches, `cause` the text beside it."""
+    """A state failed: `error` is what ErrorEquals matches, `cause` the text that goes with it."""
 
     def __init__(self, error: str, cause: str = ""):
         self.error = error

@@ -19,7 +19,7 @@ pub enum Error {
     #[error("failed to call {call} because the role of this function lacks the permission")]
     Denied { call: &'static str, source: Reply },
     /// The state of the instance does not allow the call. The call may have succeeded before, so read the state again and decide.
-    #[error("failed to call {call} in this state of the instance")]
+    #[error("failed to call {call}: the state of the instance does not allow it")]
     WrongState { call: &'static str, source: Reply },
     /// AWS refuses the call for another reason.
     #[error("failed to call {call}")]

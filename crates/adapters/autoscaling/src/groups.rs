@@ -262,7 +262,7 @@ impl Groups {
     }
 
     /// Calls CompleteLifecycleAction with CONTINUE for recycle-eks's hook.
-    /// If the member does not wait for the hook (any more), nothing needs completing and the call succeeds.
+    /// If the member does not wait for the hook, or no longer does, there is nothing to complete and the call succeeds.
     pub async fn complete_hook(&self, group: &GroupName, member: &InstanceId) -> Result<(), Error> {
         let called = self
             .client

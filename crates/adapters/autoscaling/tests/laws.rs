@@ -1,4 +1,4 @@
-//! Laws: an answer of Auto Scaling is read as it is, or is an error that names the missing value. Nothing is filled in.
+//! Property tests: an answer of Auto Scaling is read as it is, or is an error that names the missing value. Nothing is filled in.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 

@@ -1,4 +1,4 @@
-//! Laws: an answer of EC2 is read as it is, or is an error that names the missing value.
+//! Property tests: an answer of EC2 is read as it is, or is an error that names the missing value.
 
 use bad_input::{block_on, each_gap_of_xml, few_cases, spoiled_xml};
 use proptest::prelude::*;

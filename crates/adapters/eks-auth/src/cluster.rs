@@ -46,7 +46,7 @@ pub(crate) async fn describe(eks: &aws_sdk_eks::Client, name: &ClusterName) -> R
     }
 }
 
-/// Returns `Nodegroup.status`, such as `ACTIVE` or `UPDATING`. None if the group does not exist (any more).
+/// Returns `Nodegroup.status`, such as `ACTIVE` or `UPDATING`. None if there is no such group.
 pub(crate) async fn describe_node_group(
     eks: &aws_sdk_eks::Client,
     cluster: &ClusterName,

@@ -1,4 +1,4 @@
-//! Laws: an answer of EKS is read as it is, or is an error with a name.
+//! Property tests: an answer of EKS is read as it is, or is an error with a name.
 
 use bad_input::{any_json, block_on, each_gap, few_cases, spoiled};
 use proptest::prelude::*;

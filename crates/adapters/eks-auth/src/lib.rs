@@ -109,7 +109,7 @@ impl Access {
         client::build(&self.name, &cluster, &token)
     }
 
-    /// Connects after asking EKS again, for callers that do not ask again when the cluster refuses them.
+    /// Asks EKS again for the endpoint and the CA, then connects. For callers that do not try again if the cluster refuses them.
     pub async fn connect_anew(&self) -> Result<kube::Client, Error> {
         self.describe_cluster().await?;
         self.connect().await

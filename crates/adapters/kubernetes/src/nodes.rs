@@ -23,7 +23,7 @@ use crate::permissions::server_version;
 
 /// The number of attempts to change a Node that other clients also write.
 /// The kubelet and the node controllers write a Node every few seconds at most, so a second attempt usually succeeds.
-/// Three conflicts in a row are no coincidence. Then the call fails, and the state machine tries again later.
+/// After three conflicts in a row the call fails, and the state machine tries again later.
 const ATTEMPTS: u32 = 3;
 
 /// The parts of a Node that are read. The code to read a whole Node would be a tenth of a function.
@@ -256,7 +256,7 @@ pub async fn change_node(
 }
 
 /// Changes a Node as `decide` says, and returns the Node as it is in the end. `decide` returns None if nothing has to change.
-/// If another client changes the Node first, the Node is read again and `decide` is called again, up to `ATTEMPTS` times in all.
+/// If another client changes the Node first, the Node is read again and `decide` is called again, up to `ATTEMPTS` times in total.
 /// A caller that needs the claim therefore checks it in `decide`.
 pub async fn amend_node<E: From<Error>>(
     client: &kube::Client,

@@ -41,7 +41,7 @@ pub(crate) struct OwnerReference {
     pub(crate) controller: Option<bool>,
 }
 
-/// The fields that a client wrote. Any client may write such entries, also in the name of another client.
+/// The fields that a client wrote. Any client may write such entries, even in the name of another client.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ManagedFields {

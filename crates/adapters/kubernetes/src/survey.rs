@@ -91,7 +91,8 @@ impl<'a> NodeSurvey<'a> {
 }
 
 /// Returns the time since when a pod that comes to this Node tolerates the draining taint.
-/// None if the taint is not there (any more), or if no execution recorded it. Then any pod may come, and all of them count.
+/// None if the Node does not have the taint, or no longer has it, or if no execution recorded it. Then any pod may come, and all of them
+/// count.
 ///
 /// The record holds the time of the decision to set the taint. Setting it may have taken a quarter of an hour of attempts, and a pod that
 /// came in between tolerates nothing. `draining_since` is the time of the first check of `check-pods`, and the taint was there by then.

@@ -184,7 +184,11 @@ async fn a_cordon_with_a_forged_writer_is_another_clients() {
         (vec![entry(Value::Null, honest)], false),
     ] {
         let answer = with(node("a", INSTANCE), "/metadata/managedFields", json!(entries));
-        assert_eq!(read(answer).await.is_cordoned_by_us(), is_own, "{entries:?}");
+        assert_eq!(
+            read(answer).await.is_cordoned_by_recycle_eks(),
+            is_own,
+            "{entries:?}"
+        );
     }
 }
 

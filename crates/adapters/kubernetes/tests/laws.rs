@@ -1,4 +1,4 @@
-//! Laws: an answer of the API server is read as it is, or is an error.
+//! Property tests: an answer of the API server is read as it is, or is an error.
 //! Missing values are never invented, and nothing is written on a guess.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]

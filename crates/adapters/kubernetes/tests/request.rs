@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const NODE: &str = "/api/v1/nodes/a";
 
-/// Builds a Node with another taint beside the request, and perhaps with a claim.
+/// Builds a Node with another taint in addition to the request, and perhaps with a claim.
 fn node(request: Option<&str>, claim: Option<&str>) -> Value {
     let asked = request.map(|effect| json!({"key": "recycle-eks/request", "effect": effect}));
     let taints: Vec<Value> = asked.into_iter().chain([team()]).collect();

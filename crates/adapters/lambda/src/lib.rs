@@ -115,7 +115,7 @@ where
     .await
 }
 
-/// Handles one invocation: parses the payload, calls the handler, returns the answer. Every failure has a public name, also a panic.
+/// Handles one invocation: parses the payload, calls the handler, returns the answer. Every failure, even a panic, has a public name.
 async fn respond<Request, Replied, Failed, Answering>(
     handler: &impl Fn(Request) -> Answering,
     payload: Value,

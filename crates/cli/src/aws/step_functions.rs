@@ -204,8 +204,8 @@ impl StepFunctions {
     }
 
     /// Returns the new events of a history, the oldest first.
-    /// Pages are read backwards from the end of the history until the events that were read before.
-    /// If a page cannot be read, the next call continues with it. Events that came in the meantime are read by the call after that.
+    /// Reads pages backwards from the end of the history, down to the events that an earlier call has read. If a page cannot be read, the
+    /// next call continues with it. The call after that reads the events that came in the meantime.
     async fn read_new(&self, arn: &str, cursor: &mut Cursor) -> Result<Vec<Event>> {
         if cursor.token.is_none() {
             cursor.page = if cursor.last_id == 0 {

@@ -159,7 +159,7 @@ fn to_signed(duration: Duration) -> SignedDuration {
 mod tests {
     use super::*;
 
-    /// Only for a node that is certain to be restored, `finish` does not ask.
+    /// `finish` asks, unless the node is certain to be restored.
     /// The progress on the Node does not prove what happens at the end, because the node can write it.
     #[test]
     fn the_warning_names_the_pods_that_end_with_the_drain() {

@@ -1,4 +1,4 @@
-//! `pause` and `resume`: set and remove a tag on Auto Scaling groups. Rotations check it before they begin another node.
+//! `pause` and `resume`: set and remove a tag on Auto Scaling groups. Rotations check it before they start another node.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
-/// The most groups in one call. If a call is refused, the groups of the calls before it are changed already.
+/// The maximum number of groups in one call. If a call is refused, earlier calls have already changed their groups.
 const AT_ONCE: usize = 20;
 
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +39,7 @@ pub(crate) async fn run(
     let (what, meaning) = match change {
         Change::Pause => (
             "paused",
-            "rotations begin no other node of this group; nodes under way go on",
+            "rotations start no other node of this group; nodes under way go on",
         ),
         Change::Resume => ("resumed", "waiting rotations go on at their next check"),
     };

@@ -72,8 +72,8 @@ fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
     }
     match claim.urgency {
         Urgency::Hook => refuse!(
-            "{named} is being terminated by its group, and waits in a lifecycle hook: it cannot be restored, and the sweep would start \
-             another execution; its pods keep running, and are waited for as long as the hook lasts"
+            "{named} is being terminated by its group, and waits in a lifecycle hook: it cannot be restored, and after an abort the sweep \
+             would start another execution. The present execution waits for its pods as long as the hook lasts"
         ),
         Urgency::Planned | Urgency::Spot | Urgency::Interruption => Ok(()),
     }
@@ -110,7 +110,7 @@ async fn abort_execution(installation: &Installation, output: &Output, wanted: &
     output.say(match is_of_node {
         true => format!("stopped {arn}; it had not changed its node"),
         false => format!(
-            "stopped {arn}: it begins no other node, and Step Functions also stops the executions of the nodes under way; the sweep \
+            "stopped {arn}: it starts no other node, and Step Functions also stops the executions of the nodes under way; the sweep \
              restores those nodes in about five minutes. (To let them end instead, use recycle-eks pause.)"
         ),
     })?;

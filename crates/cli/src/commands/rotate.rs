@@ -28,7 +28,7 @@ use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, Watch};
 
 const TRIGGER: &str = "manual";
-/// The most attempts for one node in a rotation: the first one and ten retries.
+/// The maximum number of attempts for one node in a rotation: the first one and ten retries.
 const MOST_ATTEMPTS: u32 = 11;
 /// A watch calls `select-nodes` only at every sixth check, which is every twelve seconds, because the function reads the whole cluster.
 const CHECKS: u32 = 6;
@@ -94,7 +94,7 @@ pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &
     Ok(exit)
 }
 
-/// Returns the exit code of a dry run, in which nodes that were not recycled are no failure.
+/// Returns the exit code of a dry run, in which it is not a failure that nodes were not recycled.
 /// If no group has an error, the first plan of a node that failed decides, because it says more than the end of the rotation.
 fn exit_of_plan(end: &End, nodes: &[Exit]) -> Exit {
     let has_error = RotationEnd::read(end).is_some_and(|planned| planned.has_error());
@@ -189,8 +189,8 @@ fn instance_of(name: &str, rotation: &str) -> Option<InstanceId> {
         .then_some(instance)
 }
 
-/// Returns the row of a node whose execution was begun. While the execution runs, the row shows the marks on the node.
-/// Otherwise the row from before stays. Without one, the row says only that the execution was begun.
+/// Returns the row of a node whose execution was started. While the execution runs, the row shows the marks on the node.
+/// Otherwise the previous row stays. Without a previous row, the row says only that the execution was started.
 fn to_row(instance: &InstanceId, listed: &Listed, node: Option<&NodeStatus>, before: Option<&Row>) -> Row {
     if let Some(node) = node.filter(|_| listed.status == "RUNNING") {
         return with_name(row_of(node, |_| true), before);

@@ -23,7 +23,7 @@ enum NodeState {
     UnderWay,
     Recycled,
     Failed,
-    /// The node is skipped: it was not begun, or its execution succeeded without recycling it.
+    /// The node is skipped: it was not started, or its execution succeeded without recycling it.
     Left,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Counts {
     pub done: usize,
     /// Nodes whose iteration ended as failed. In most cases their last attempt failed.
     pub failed: usize,
-    /// Skipped nodes: nodes that were not begun, or whose execution succeeded without recycling them.
+    /// Skipped nodes: nodes that were not started, or whose execution succeeded without recycling them.
     pub left: usize,
     /// Nodes that executions work on.
     pub under_way: usize,

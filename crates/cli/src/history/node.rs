@@ -117,7 +117,7 @@ impl History {
         self.answer = answer;
     }
 
-    /// Takes in the pods of an answer. A pod that is not named any more is gone, unless a class has more pods than it names.
+    /// Takes in the pods of an answer. A pod that is no longer named is gone, unless a class has more pods than it names.
     fn learn_pods(&mut self, answer: &Value) {
         let named: BTreeMap<String, Class> = CLASSES
             .into_iter()

@@ -10,7 +10,7 @@ use crate::history::group::{Counts, GroupHistory, Wait};
 use crate::history::node::History;
 use crate::history::rotation_end::describe_rotation_end;
 
-/// The most reasons to wait that are named for a group.
+/// The maximum number of wait reasons that the view names for a group.
 const MOST_REASONS: usize = 3;
 
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use crate::base::exit::Exit;
 use crate::history::end::{describe_end, exit_of};
 
-/// The most failed nodes that a group names (`state-machine/rotate-nodes.asl.json`).
+/// The maximum number of failed nodes that the end of a group names (`state-machine/rotate-nodes.asl.json`).
 const NAMED: usize = 10;
 /// The text for a group whose execution broke.
 const UNKNOWN: &str = "the number of recycled nodes is unknown";
@@ -125,7 +125,7 @@ fn join(texts: impl Iterator<Item = String>) -> String {
 }
 
 /// Describes in one sentence what became of the nodes. The reason in the rotation's output is not used, because it was written before the
-/// first node was begun.
+/// first node was started.
 pub(crate) fn describe_rotation_end(end: &End) -> String {
     match RotationEnd::read(end) {
         Some(rotation) => format!("{}: {}", end.outcome(), rotation.summary()),

@@ -22,7 +22,7 @@ const SINCE: usize = 3;
 const TIME_BAR: usize = 4;
 const UNTIL: usize = 5;
 const THEN: usize = 6;
-/// The layouts of the table: whether node names have no domain, and which columns are left out.
+/// The layouts of the table. Each says whether node names are written without their domain, and which columns are left out.
 /// The table takes the first layout for which the terminal is wide enough, else the last one.
 const LAYOUTS: [(bool, &[usize]); 7] = [
     (false, &[]),

@@ -78,7 +78,7 @@ impl Output {
         Ok(Exit::Done)
     }
 
-    /// Writes a line to standard error, beside the output.
+    /// Writes a line to standard error, apart from the output.
     pub(crate) fn note(text: &str) {
         let _unwritten = writeln!(io::stderr(), "recycle-eks: {}", printable(text));
     }
@@ -119,7 +119,7 @@ pub(crate) fn show_refusal(refusal: &clap::Error) -> Exit {
 
 /// Blanks after each column but the last.
 const GAP: u16 = 2;
-/// The least width, in columns, at which the last cell of a row can be read.
+/// The minimum width, in columns, at which the last cell of a row can be read.
 pub(crate) const LEAST_LAST: usize = 20;
 
 /// Draws a table without lines, like `kubectl`. If the table would be too wide, the last cell is wrapped.

@@ -19,11 +19,11 @@ use crate::views::viewer::{Frame, Viewer};
 /// The time between two checks of one execution. Ten operators who each watch one make five calls of GetExecutionHistory a second.
 /// The account's quota for that call refills by 20 a second (Step Functions guide, "Quotas related to API action throttling").
 const CHECK_AGAIN: Duration = Duration::from_secs(2);
-/// How many times longer the wait before another check of the cluster is, because `select-nodes` reads all of the cluster.
+/// The factor by which the wait is longer before another check of the cluster, because `select-nodes` reads the whole cluster.
 const CHECKS_OF_CLUSTER: u32 = 6;
 /// The environment variable with another number of seconds, for the local world of the tests.
 const CHECK_AGAIN_VARIABLE: &str = "RECYCLE_EKS_CHECK_AGAIN_SECONDS";
-/// The most checks in a row that may fail because of an outage. With the SDK's own attempts that is about five minutes.
+/// The maximum number of checks in a row that may fail because of an outage. With the SDK's own attempts, they take about five minutes.
 const MOST_OUTAGES: u32 = 30;
 
 /// Waits `checks` times as long as the time between two checks.

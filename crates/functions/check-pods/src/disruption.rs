@@ -17,11 +17,11 @@ use recycle::drain::disruption::{DisruptionFacts, DrainValidity, find_remarks, j
 /// The time limit for all of these calls, longer than they take together. If AWS hangs, it must not use up the function's time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Clients for the facts from outside.
+/// Clients for the facts about the node's group.
 #[derive(Debug)]
 pub struct Outside {
     aws: SdkConfig,
-    /// Created at the first call: with a client the SDK reads every root certificate of the system.
+    /// Created at the first call, because the SDK reads every root certificate of the system when it creates a client.
     groups: OnceLock<Groups>,
     access: Access,
 }
@@ -41,7 +41,7 @@ impl Outside {
     }
 }
 
-/// Facts from outside at one check.
+/// The judgement about the node's group at one check: whether the drain goes on, and remarks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OutsideFacts {
     /// Whether the drain still makes sense.
@@ -77,7 +77,7 @@ impl OutsideFacts {
     }
 }
 
-/// Reads the facts from outside. Never fails: an error becomes `aws_error`.
+/// Reads the facts about the node's group. Never fails: an error becomes `aws_error`.
 pub(crate) async fn fetch_outside_facts(
     outside: &Outside,
     node: Option<&NodeFacts>,

@@ -12,7 +12,7 @@ pub enum Error {
     #[error(transparent)]
     Record(#[from] UnreadableRecord),
     /// The node was put to use again, or was taken out of its group.
-    #[error("{0}; it is not drained any more")]
+    #[error("{0}; its drain is over")]
     TakenAway(String),
     #[error("failed to drain the node in time: {0}")]
     TimedOut(String),

@@ -33,7 +33,7 @@ pub(crate) struct CheckFacts<'a> {
 }
 
 impl<'a> CheckFacts<'a> {
-    /// Builds the facts. `emptied_at` is the time since when only pods that tolerate the taint and came after it remain.
+    /// Builds the facts. `emptied_at` is the time since which only pods that tolerate the taint and came after it remain.
     /// `silence` says that the node is not Ready.
     pub(crate) fn new(
         node: &NodeFacts,

@@ -1,4 +1,4 @@
-//! Laws: a node that a pod holds is not disposed of, and the phase of its claim changes only if the answers permit it.
+//! Property tests: a node that a pod holds is not disposed of, and the phase of its claim changes only if the answers permit it.
 
 use aws_config::SdkConfig;
 use bad_input::{beyond, block_on, each_gap, each_gap_of_xml, few_cases, spoiled, spoiled_xml};

@@ -1,6 +1,7 @@
 //! The Lambda `check-pods`: checks the node, its claim, its pods and the deadline, and decides what comes next.
 //!
-//! It touches no pod. It writes the progress and Events, and once the phase `waiting` in the claim. Its answer may carry a notification.
+//! It does not touch pods. It writes the progress, Events and, once in a drain, the phase `waiting` in the claim. Its answer may carry a
+//! notification.
 
 mod disruption;
 mod error;
@@ -193,8 +194,8 @@ async fn warn_once(client: &kube::Client, node: &NodeFacts, outside_facts: &Outs
     }
 }
 
-/// Sets the phase Waiting, because no pod moves for now: another node of the group may be admitted.
-/// The phase stays. Pods that may be evicted later could not be foreseen, and are not worth a second admission.
+/// Sets the phase Waiting, because no pod is being moved now: another node of the group may then be admitted. The phase stays, even if pods
+/// can be evicted later. They cannot be foreseen, and are not worth a second admission.
 async fn begin_to_wait(
     client: &kube::Client,
     node: NodeFacts,

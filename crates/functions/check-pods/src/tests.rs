@@ -665,7 +665,7 @@ async fn a_node_that_vanishes_between_two_calls_is_checked_again() {
     assert_eq!(answer.verdict, CheckVerdict::Wait);
 }
 
-/// Returns the result of an error that the API server caused, at a moment and after so many checks.
+/// Returns the result of an error that the API server caused, at this time and after this number of checks.
 async fn outage(status: u16, now: &str, polls: u32) -> Result<Answer<CheckVerdict>, Error> {
     let kube = ScriptedKube::new()
         .on("GET", "/nodes/a", 200, node(&[]))

@@ -34,7 +34,8 @@ pub(crate) async fn fetch_balancers(
     Ok(balancers)
 }
 
-/// Fetches all targets of a target group, also those of other Auto Scaling groups that share it. A deleted target group has no targets.
+/// Fetches all targets of a target group, including those of other Auto Scaling groups that share it. A deleted target group has no
+/// targets.
 async fn fetch_targets(client: &Client, arn: &str) -> Result<Vec<Target>, Error> {
     let answer = client
         .describe_target_health()

@@ -120,7 +120,7 @@ impl ClaimFacts {
     }
 
     /// Builds the claim to write on the Node. A claim that is already this execution's stays as it is.
-    /// Otherwise a new claim continues from the phase of the previous claim, unless the node begins anew.
+    /// Otherwise a new claim continues from the phase of the previous claim, unless the work on the node starts over.
     fn build_claim(&self, previous: Option<&PreviousClaim>, request: &ClaimRequest, input: &Input) -> Claim {
         let (fence, group) = (request.context.fence(), self.group.name.clone());
         let mut claim = Claim::new(fence, group, input.urgency, request.context.now());

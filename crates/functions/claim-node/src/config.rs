@@ -31,7 +31,7 @@ fn read_limits(variable: impl Fn(&str) -> Option<String>) -> Result<Limits, Erro
         None => Ok(default),
         Some((Ok(number @ 1..), _)) => Ok(number),
         Some((Ok(_) | Err(_), text)) => {
-            let reason = format!("it must be a whole number from 1 on, but is {text:?}");
+            let reason = format!("it must be a whole number of at least 1, but is {text:?}");
             Err(Error::Environment(name, reason))
         }
     };
@@ -120,12 +120,12 @@ mod tests {
             (
                 Some("0"),
                 None,
-                "the environment variable MAX_PARALLEL_PER_GROUP: it must be a whole number from 1 on, but is \"0\"",
+                "the environment variable MAX_PARALLEL_PER_GROUP: it must be a whole number of at least 1, but is \"0\"",
             ),
             (
                 None,
                 Some("many"),
-                "the environment variable MAX_SURGE_PER_GROUP: it must be a whole number from 1 on, but is \"many\"",
+                "the environment variable MAX_SURGE_PER_GROUP: it must be a whole number of at least 1, but is \"many\"",
             ),
             (
                 Some("3"),

@@ -165,11 +165,11 @@ impl FetchedFacts {
         on_node.or_else(|| self.instance.as_ref().and_then(Instance::claim))
     }
 
-    /// Decides on the claim of an execution that has waited in the queue: the claim must still be its own.
+    /// Decides on the claim of an execution that has waited in the queue: it must still hold the claim.
     /// Without a Node the claim does not matter. The instance may be gone, and pre-flight ends the execution in any case.
     pub(crate) fn decide_queued(&self, me: &Fence, urgency: Urgency) -> Result<ClaimDecision, ClaimLost> {
         match &self.node {
-            Some(node) => kubernetes::check_claim(node, me, urgency).map(ClaimDecision::Ours),
+            Some(node) => kubernetes::check_claim(node, me, urgency).map(ClaimDecision::AlreadyHeld),
             None => Ok(ClaimDecision::Take),
         }
     }
@@ -202,7 +202,7 @@ impl FetchedFacts {
         Some(member.lifecycle_state.as_str())
     }
 
-    /// Returns the lifecycle state from Auto Scaling, also for an instance in a warm pool.
+    /// Returns the lifecycle state from Auto Scaling, even for an instance in a warm pool.
     fn lifecycle_state(&self) -> Option<&str> {
         let membership = self.membership.as_ref()?;
         Some(membership.lifecycle_state.as_str())
@@ -226,7 +226,8 @@ impl FetchedFacts {
     pub(crate) fn foreign_claim(&self, what: &str) -> Error {
         let (place, removal) = self.locate_claim();
         let text = format!(
-            "{place} is a claim {what}: this installation has not written it; if no other installation or version of recycle-eks works on \
+            "{place} is a claim {what}, which this installation has not written; if no other installation or version of recycle-eks works \
+             on \
              the node, remove it: {removal}"
         );
         Error::refused(Obstacle::ForeignClaim, text)

@@ -1,4 +1,4 @@
-//! Laws: a node is claimed only if the answers contain everything that permits the claim.
+//! Property tests: a node is claimed only if the answers contain everything that permits the claim.
 
 use bad_input::{beyond, block_on, each_gap_beside, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;

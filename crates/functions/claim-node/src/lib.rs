@@ -94,7 +94,7 @@ impl ClaimNode {
         };
         let previous = match decision {
             ClaimDecision::Take => None,
-            ClaimDecision::Ours(claim) => Some(PreviousClaim::own(claim)),
+            ClaimDecision::AlreadyHeld(claim) => Some(PreviousClaim::own(claim)),
             ClaimDecision::Resume(claim) => Some(PreviousClaim::dead(claim)),
             ClaimDecision::TakeOver(claim) => Some(PreviousClaim::less_urgent(claim)),
             ClaimDecision::AskOwner(owner) => {

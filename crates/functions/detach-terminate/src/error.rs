@@ -12,7 +12,7 @@ pub enum Error {
     /// `NodeLost` means that a lost node was disposed of. Its text names the pods that were lost with the node.
     #[error("{1}")]
     Ended(Failure, String),
-    /// The claim on the Node, or on the instance if there is no Node to carry it, is not this execution's.
+    /// The claim on the Node, or on the instance if there is no Node to carry it, is not held by this execution.
     #[error(transparent)]
     ClaimLost(#[from] ClaimLost),
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! Fetches the facts of one invocation, and checks that the claim is this execution's.
+//! Fetches the facts of one invocation, and checks that this execution holds the claim.
 
 use ec2::protection;
 use jiff::Timestamp;
@@ -32,7 +32,7 @@ pub(crate) struct FetchedFacts {
     pub(crate) instance: Option<Instance>,
     pub(crate) group: Option<Group>,
     /// Whether the instance waits for a hook and its group has the hook of recycle-eks.
-    pub(crate) waits_for_our_hook: bool,
+    pub(crate) waits_for_recycle_eks_hook: bool,
     /// The instances that are protected from scale-in while this one is detached.
     pub(crate) protected: Vec<InstanceId>,
     /// The claim of this execution; None if neither Node nor instance is left to carry it, or if the disposal is complete.
@@ -65,7 +65,7 @@ impl DetachTerminate {
         let group = self.groups.fetch(&run.group).await?;
         let member = group.as_ref().and_then(|group| group.member(id));
         let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
-        let waits_for_our_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
+        let waits_for_recycle_eks_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
         let protected = match run.input.dispose {
             Dispose::Detach => protection::find_protected(&self.instances, id).await?,
             Dispose::Terminate | Dispose::Stop => Vec::new(),
@@ -75,7 +75,7 @@ impl DetachTerminate {
             node,
             instance,
             group,
-            waits_for_our_hook,
+            waits_for_recycle_eks_hook,
             protected,
             claim,
             run,
@@ -122,7 +122,7 @@ fn was_retired(instance: Option<&Instance>, run: &Run) -> bool {
 }
 
 impl FetchedFacts {
-    /// Returns the group's member; None if the group does not list the instance any more.
+    /// Returns the group's member; None if the group no longer lists the instance.
     fn member(&self) -> Option<&Member> {
         self.group.as_ref()?.member(&self.run.input.instance_id)
     }
@@ -144,7 +144,7 @@ impl FetchedFacts {
             dispose: input.dispose,
             path: self.run.path,
             was_retired: was_retired(self.instance.as_ref(), &self.run),
-            waits_for_our_hook: self.waits_for_our_hook,
+            waits_for_recycle_eks_hook: self.waits_for_recycle_eks_hook,
             is_lost: self.run.lost.is_some(),
             node: self.node.as_ref(),
             instance: self.instance.as_ref(),
@@ -179,7 +179,7 @@ impl FetchedFacts {
     }
 
     /// Checks whether a node that was given up as not Ready still runs, while no other node is Ready either.
-    /// Then the fault is the cluster's and not this node's.
+    /// Then the fault lies in the cluster, not in this node.
     pub(crate) async fn is_unready_like_all(&self) -> Result<bool, Error> {
         match self.node.as_ref().filter(|node| !node.ready) {
             Some(node) if self.is_lost_but_runs() && !self.is_going() => {
@@ -217,7 +217,7 @@ impl FetchedFacts {
     /// Waits for another replacement, as long as for the first one, and ends nothing. After that the error is `ReplacementTimedOut`.
     pub(crate) async fn await_members(mut self, shortage: &Shortage) -> Answered {
         let reason = format!(
-            "{}: its replacement cannot be used any more, and {}",
+            "{}: its replacement can no longer be used, and {}",
             self.describe_state("is drained and waits"),
             shortage.describe()
         );

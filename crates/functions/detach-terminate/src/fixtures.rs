@@ -133,7 +133,7 @@ pub(crate) fn facts(kube: &ScriptedKube, dispose: &str, state: &str) -> FetchedF
             ..instance(state)
         }),
         group: Some(group("Standby")),
-        waits_for_our_hook: false,
+        waits_for_recycle_eks_hook: false,
         protected: Vec::new(),
         claim: Some(claim(Phase::Draining)),
         run: run(dispose),

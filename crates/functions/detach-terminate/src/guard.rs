@@ -32,7 +32,7 @@ fn is_out(lifecycle_state: Option<&str>) -> bool {
     lifecycle_state.is_none_or(|state| state.starts_with("Detach"))
 }
 
-/// Checks whether the end of the instance has begun, so that none of its pods can be saved any more.
+/// Checks whether the end of the instance has begun, so that its pods can no longer be saved.
 fn is_going(
     dispose: Dispose,
     path: RecyclePath,

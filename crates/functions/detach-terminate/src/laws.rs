@@ -1,4 +1,4 @@
-//! Laws: an instance is ended only if the answers contain everything that permits it.
+//! Property tests: an instance is ended only if the answers contain everything that permits it.
 
 use bad_input::{beyond, block_on, each_gap_beside, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;

@@ -79,7 +79,7 @@ impl DetachTerminate {
         Ok(facts.wait(seconds, &reason))
     }
 
-    /// Completes the hook of recycle-eks, also for a termination that recycle-eks has called itself.
+    /// Completes the hook of recycle-eks, even for a termination that recycle-eks has requested itself.
     /// The call names the instance, so that it needs no token.
     pub(crate) async fn complete_hook(&self, facts: FetchedFacts, seconds: u32) -> Answered {
         self.record_phase(&facts).await?;
@@ -279,7 +279,7 @@ fn leave_to_the_sweep<E: Into<Error>>(tidied: Result<(), E>) -> Result<(), Error
         Err(error) if error.failure() == Failure::ServiceRefused => {
             tracing::warn!(
                 error = with_causes(&error),
-                "tags or marks of recycle-eks remain for the sweep"
+                "tags or marks of recycle-eks remain, and the next sweep removes them"
             );
             Ok(())
         }
@@ -304,7 +304,7 @@ mod tests {
             .on("POST", "/events", 201, json!({}))
     }
 
-    /// Adds an answer in which no node is kept from Cluster Autoscaler.
+    /// Adds an empty answer to the request for the Nodes that this execution protects from Cluster Autoscaler.
     fn with_no_kept_node(kube: ScriptedKube) -> ScriptedKube {
         kube.on("GET", "/api/v1/nodes?", 200, json!({"metadata": {}, "items": []}))
     }

@@ -1,4 +1,4 @@
-//! The errors of this function. The refusal of one eviction is no error, but a part of the answer.
+//! The errors of this function. The refusal of one eviction is not an error: the answer contains it.
 
 use recycle::base::failure::{Failure, NamedFailure};
 use recycle::records::node_record::UnreadableRecord;

@@ -1,4 +1,4 @@
-//! Laws: the eviction of a pod is requested only if the answer contains everything that permits it.
+//! Property tests: the eviction of a pod is requested only if the answer contains everything that permits it.
 
 use bad_input::{beyond, block_on, each_gap, few_cases, spoiled};
 use proptest::prelude::*;

@@ -19,7 +19,7 @@ pub(crate) struct Cluster {
     pub(crate) node: Option<NodeFacts>,
     /// Members that came after EnterStandby; None without a record of the members before.
     pub(crate) new_members: Option<Vec<NewMember>>,
-    /// Other Nodes that this node's execution has kept from Cluster Autoscaler, or that its restore has cordoned.
+    /// Other Nodes that this node's execution has protected from Cluster Autoscaler, or that its restore has cordoned.
     pub(crate) marked: Vec<NewMember>,
     /// The Node of the group that is restored first; None if no other Node is ahead of this one.
     pub(crate) ahead: Option<NodeName>,
@@ -63,7 +63,7 @@ pub(crate) fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeNa
     (first < queued(node)?).then_some(first.1)
 }
 
-/// Finds the Nodes that recycle-eks has cordoned for this instance, or keeps from Cluster Autoscaler for it.
+/// Finds the Nodes that recycle-eks has cordoned, or protects from Cluster Autoscaler, because of this instance.
 /// The known new members are not among them.
 fn find_marked(
     nodes: Vec<NodeFacts>,

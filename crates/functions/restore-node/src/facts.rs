@@ -149,13 +149,13 @@ impl FetchedFacts {
         }
     }
 
-    /// Checks whether the claim is this execution's.
+    /// Checks whether this execution holds the claim.
     pub(crate) fn owns_claim(&self) -> bool {
         holds_claim(self.claim().as_ref(), &self.me)
     }
 
-    /// Checks whether to go on: the claim is this execution's, or an earlier attempt of the very last step removed it and its answer was
-    /// lost. A redriven execution does not go on without its claim.
+    /// Checks whether to go on: this execution holds the claim, or an earlier attempt of the very last step removed the claim and its
+    /// answer was lost. A redriven execution does not go on without its claim.
     pub(crate) fn may_go_on(&self) -> bool {
         let was_released = self.request.restore.since.is_some() && self.claim().is_none();
         self.owns_claim() || (was_released && self.me.redrive_count == 0)
@@ -211,7 +211,7 @@ impl FetchedFacts {
         self.instance.as_ref().and_then(Instance::gave_up)
     }
 
-    /// Returns the verdict, or `Untouched` if a sweep would repeat a report from before it began.
+    /// Returns the verdict. If a sweep would repeat a report that was made before it began, returns `Untouched`.
     pub(crate) fn report_once(&self, verdict: RestoreVerdict) -> RestoreVerdict {
         let was_reported = self.gave_up().is_some_and(|gave_up| gave_up.at < self.since());
         if self.request.leftover.is_some() && was_reported {
@@ -290,7 +290,7 @@ impl FetchedFacts {
 
     pub(crate) fn group_name(&self) -> Result<&GroupName, Error> {
         let group = self.group.as_ref().map(|group| &group.name);
-        group.ok_or_else(|| Error::NoGroup(self.describe_state("is in no group any more")))
+        group.ok_or_else(|| Error::NoGroup(self.describe_state("is no longer in a group")))
     }
 
     pub(crate) fn describe_state(&self, state: &str) -> String {
@@ -464,7 +464,7 @@ mod tests {
         assert!(unseen.owns_claim());
     }
 
-    /// Only by this name the sweep's state machine recognizes that there is nothing to restore.
+    /// The sweep's state machine recognizes by this name alone that there is nothing to restore.
     #[tokio::test]
     async fn a_claim_that_another_execution_took_is_lost_at_any_urgency() {
         let before = facts(None, None);

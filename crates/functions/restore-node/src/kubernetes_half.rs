@@ -15,7 +15,7 @@ use crate::facts::FetchedFacts;
 
 impl FetchedFacts {
     /// Removes everything of recycle-eks from the Node in one request, except the claim and the records.
-    /// The claim's phase goes back to Standby, because nothing is drained any more.
+    /// The claim's phase goes back to Standby, because nothing is being drained now.
     pub(crate) async fn undo_kubernetes(&self) -> Result<(), Error> {
         let taint = draining_taint(&self.id);
         self.amend_node(|node| {
@@ -72,7 +72,7 @@ impl FetchedFacts {
             let mut change = NodeChange::new();
             if is_for_old(node, CORDONED_FOR_ANNOTATION) {
                 change = change.remove_annotation(CORDONED_FOR_ANNOTATION);
-                if node.is_cordoned_by_us() {
+                if node.is_cordoned_by_recycle_eks() {
                     change = change.unschedulable(false);
                 }
             }

@@ -1,4 +1,4 @@
-//! Laws: a group is changed only if the answer of AWS is complete.
+//! Property tests: a group is changed only if the answer of AWS is complete.
 
 use bad_input::{block_on, each_gap_of_xml, few_cases, spoiled_xml};
 use ec2::groups::Groups;

@@ -7,11 +7,12 @@ use recycle::restore::manual_commands::ManualCommands;
 use recycle::restore::sweep::is_by_request;
 use serde_json::Value;
 
-/// The most characters of the first error's text that an answer repeats. With the commands (at most ten, each under 500 characters) the
+/// The maximum number of characters of the first error's text that an answer repeats. With the commands (at most ten, each under 500
+/// characters) the
 /// answer stays below 8 KB.
 const LONGEST_REASON: usize = 1_500;
 
-/// The most characters of any other reason in an answer, such as why the cluster could not be read.
+/// The maximum number of characters of any other reason in an answer, such as why the cluster could not be read.
 pub(crate) const LONGEST_WHY: usize = 400;
 
 /// The node that the execution was about.

@@ -22,7 +22,7 @@ use crate::request::{LONGEST_WHY, find_reason, find_reason_of_untouched, name_re
 use crate::{Answered, Error, RestoreNode};
 
 impl RestoreNode {
-    /// Takes one step, and answers how long to wait after it, or ends the restore.
+    /// Takes one step, and returns the answer that says how long to wait after it. The last step ends the restore.
     pub(crate) async fn take(&self, facts: &mut FetchedFacts, step: RestoreStep) -> Answered {
         let done = match step {
             RestoreStep::Wait(seconds, reason) => {
@@ -48,7 +48,7 @@ impl RestoreNode {
             RestoreStep::Unprotect(ids) => {
                 let group = facts.group.as_ref();
                 protection::unprotect(&self.groups, &self.instances, group, &ids).await?;
-                "needs no protected members any more".to_owned()
+                "no longer needs protected members".to_owned()
             }
             RestoreStep::CordonReplacement(id) => {
                 facts.cordon_replacement(&id).await?;
@@ -59,7 +59,7 @@ impl RestoreNode {
                 reservation,
             } => {
                 facts.release_replacements(&new_members, reservation).await?;
-                "needs no mark on its replacement any more".to_owned()
+                "no longer needs a mark on its replacement".to_owned()
             }
             RestoreStep::TerminateReplacement(id) => {
                 self.terminate_replacement(facts, &id).await?;
@@ -243,7 +243,8 @@ impl RestoreNode {
 }
 
 impl FetchedFacts {
-    /// Writes on the Node since when it is being restored. Of two nodes in a group, the one with the earlier time goes first.
+    /// Writes on the Node since when it is being restored. If two nodes of a group are being restored, the one with the earlier time goes
+    /// first.
     async fn queue(&self) -> Result<(), Error> {
         let now = self.now().to_string();
         self.amend_node(|node| {

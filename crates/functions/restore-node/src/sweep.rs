@@ -20,9 +20,9 @@ use crate::{Error, RestoreNode};
 /// Seconds between writing a claim and acting on it.
 const AT_ONCE: u32 = 1;
 
-/// The sweep's standing towards a node, by the node's claim.
+/// The right of the sweep to work on a node, according to the node's claim.
 pub(crate) enum Standing {
-    /// The claim is this sweep's.
+    /// This sweep holds the claim.
     OwnClaim,
     /// No execution works on the node. Holds the claim that was there, if there was one.
     Free(Option<Claim>),
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use crate::fixtures::{NODE, OLD, claim, facts, facts_in};
 
-    /// Returns the sweep's request about an owner that ended so many seconds ago.
+    /// Returns the sweep's request about an owner that ended this many seconds ago.
     fn request(ended_for: Option<i64>) -> RestoreRequest {
         let owner = ended_for.map_or_else(
             || json!({}),

@@ -10,7 +10,7 @@ use recycle::rotation::admission::{
 };
 use recycle::rotation::attempts::{
     AttemptOutcome, check_failures, check_outcomes, find_begun, find_doubtful, find_gone, is_in_service,
-    is_one_left, judge_try, settle_outcome,
+    is_one_left, judge_attempt, settle_outcome,
 };
 use recycle::rotation::canary::{
     Canary, check_canary, check_displaced, check_kubelet, find_canary, find_displaced, has_evicted,
@@ -214,7 +214,7 @@ impl SelectNodes {
             let outcome = loop {
                 let execution = facts.group_request.find_execution(node, attempt)?;
                 let status = self.executions.find_status(&execution).await?;
-                if let Some(outcome) = judge_try(status.as_deref(), attempt, terms.retries, is_there) {
+                if let Some(outcome) = judge_attempt(status.as_deref(), attempt, terms.retries, is_there) {
                     break outcome;
                 }
                 attempt += 1;
@@ -257,8 +257,9 @@ impl SelectNodes {
     }
 
     /// Stops the group if the replacement meets the criteria that the old node met.
-    /// A launch template that has changed since the group was begun says nothing about earlier launches, so the replacement is not judged.
-    /// A template that cannot be read any more launches nothing, so the group stops if a criterion needs it.
+    /// A launch template that has changed since the rotation reached the group says nothing about earlier launches, so the replacement is
+    /// not judged.
+    /// A template that can no longer be read launches nothing, so the group stops if a criterion needs it.
     async fn judge_replacement(
         &self,
         facts: &AdmissionFacts,

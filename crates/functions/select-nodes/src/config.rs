@@ -8,7 +8,7 @@ const MOST_AT_ONCE: &str = "MAX_SURGE_PER_GROUP";
 pub fn read_most_at_once(variable: impl Fn(&str) -> Option<String>) -> Result<u32, Error> {
     let reason = match variable(MOST_AT_ONCE).map(|value| (value.parse(), value)) {
         Some((Ok(most @ 1..), _)) => return Ok(most),
-        Some((Ok(_) | Err(_), value)) => format!("it must be a whole number from 1 on, but is {value:?}"),
+        Some((Ok(_) | Err(_), value)) => format!("it must be a whole number of at least 1, but is {value:?}"),
         None => "it is not set".to_owned(),
     };
     Err(Error::Environment(MOST_AT_ONCE, reason))

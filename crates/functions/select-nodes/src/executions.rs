@@ -31,12 +31,12 @@ impl Executions {
         }
     }
 
-    /// Returns the execution's status; None if the execution does not exist, or no longer.
+    /// Returns the execution's status. None if the execution does not exist, or no longer exists.
     pub(crate) async fn find_status(&self, execution: &ExecutionArn) -> Result<Option<String>, Error> {
         Ok(self.describe(execution).await?.map(|(status, _)| status))
     }
 
-    /// Returns the execution's status, and its output if it has one; None if the execution does not exist, or no longer.
+    /// Returns the execution's status, and its output if it has one. None if the execution does not exist, or no longer exists.
     /// An answer without a status is an error, because the SDK fills in a value of its own.
     pub(crate) async fn describe(
         &self,

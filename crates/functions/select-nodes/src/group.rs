@@ -74,7 +74,7 @@ impl SelectNodes {
         let mut chosen = choose_members(selection, &fleet, &known, &part.execution);
         let claimed = chosen.claimed;
         if chosen.nodes.is_empty() {
-            let why = format!("no node is left to recycle, {claimed} are worked on already");
+            let why = format!("no node is left to recycle; executions already work on {claimed}");
             return Ok(answer_ended(Ended::left(why)));
         }
         if let Some(why) = self.find_newer(&ids, &known, &templates).await? {
@@ -82,13 +82,13 @@ impl SelectNodes {
         }
         let (running, ended_rotations) = self.sort_rotations(part, &ids, known.nodes).await?;
         if let Some(other) = running.filter(|_| !terms.dry_run) {
-            return Ok(answer_ended(Ended::left(format!("{other} is at work on it"))));
+            return Ok(answer_ended(Ended::left(format!("{other} works on it"))));
         }
         let more = chosen.cut(terms.most_nodes());
         let count = chosen.nodes.len();
-        let mut reason = format!("{count} nodes, {claimed} more are worked on already");
+        let mut reason = format!("{count} nodes; executions already work on {claimed} more");
         if more > 0 {
-            reason = format!("{reason}, {more} more are for the next rotation");
+            reason = format!("{reason}; {more} more are left for the next rotation");
         }
         if let Some(unreadable) = nodes.describe_unreadable() {
             reason = format!("{reason}; {unreadable}");

@@ -1,4 +1,4 @@
-//! Laws: a node is selected only if the answers contain everything that selects it.
+//! Property tests: a node is selected only if the answers contain everything that selects it.
 
 use bad_input::{beyond, block_on, each_gap_of_xml, few_cases, spoiled_xml};
 use proptest::prelude::*;
@@ -29,7 +29,8 @@ fn group(name: &str, member: &str, version: &str) -> String {
     )
 }
 
-/// Returns groups, instances and the template: one group is behind in template and image, the other in neither.
+/// Returns AWS's answers about groups, instances and the launch template. One group is outdated in template and image, the other is
+/// current.
 fn whole() -> [String; 3] {
     let groups = [group("behind", OLD, "1"), group("current", NEW, "2")].concat();
     let instance = |id: &str, image: &str| {

@@ -9,7 +9,7 @@ pub enum Error {
     /// The execution ends under this name. The text gives the reason in a sentence.
     #[error("{1}")]
     Ended(Failure, String),
-    /// The claim on the Node, or on the instance if there is no Node to carry it, is not this execution's.
+    /// The claim on the Node, or on the instance if there is no Node to carry it, is not held by this execution.
     #[error(transparent)]
     ClaimLost(#[from] ClaimLost),
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! Laws: an instance enters Standby only if the answers contain everything that permits it.
+//! Property tests: an instance enters Standby only if the answers contain everything that permits it.
 
 use bad_input::{beyond, block_on, each_gap, each_gap_of_xml, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;

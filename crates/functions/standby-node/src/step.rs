@@ -50,7 +50,7 @@ pub(crate) fn choose_step(
         }
         (Some(state), false) => StandbyStep::Refuse(format!("is {state} and not InService")),
         (None, true) => StandbyStep::Lose("is no longer a member".to_owned()),
-        (None, false) => StandbyStep::Refuse("is not a member any more".to_owned()),
+        (None, false) => StandbyStep::Refuse("is no longer a member".to_owned()),
     }
 }
 

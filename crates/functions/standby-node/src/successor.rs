@@ -59,7 +59,7 @@ impl StandbyNode {
         }
     }
 
-    /// Checks that a claim on the Node or on the instance is still this execution's. A missing claim is no error.
+    /// Checks that this execution still holds the claim on the Node or on the instance. A missing claim is not an error.
     async fn check_remaining_claim(
         &self,
         node: Option<&NodeFacts>,

@@ -38,7 +38,7 @@ impl StartRotation {
         Ok(decided.answer())
     }
 
-    /// Starts an execution of `rotate-nodes`. If an execution with the name exists already, that is no error.
+    /// Starts an execution of `rotate-nodes`. If an execution with this name exists already, that is not an error.
     async fn start(&self, start: &RotationStart) -> Result<(), autoscaling::Error> {
         let answer = self
             .client

@@ -34,7 +34,7 @@ pub struct Answer<V: Verdict> {
     /// The state to carry; None (`{}` on the wire) if nothing was fetched.
     #[serde(serialize_with = "none_is_empty_object")]
     pub run: Option<Run>,
-    /// The fields of this function alone, beside the others on the wire.
+    /// The fields of this function alone. On the wire they are at the same level as the others.
     #[serde(flatten)]
     pub body: V::Body,
 }

@@ -37,7 +37,7 @@ impl Duration {
         self.0
     }
 
-    /// Reads a JSON number of seconds or a text. None if the value is no duration.
+    /// Reads a JSON number of seconds or a text. None if the value is not a duration.
     #[must_use]
     pub fn read(value: &Value) -> Option<Self> {
         match value {
@@ -48,7 +48,7 @@ impl Duration {
     }
 }
 
-/// A text or value that is no duration, or one that is out of range.
+/// A text or value that is not a duration, or a duration that is out of range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be {expected}, but is {given}")]
 pub struct InvalidDuration {

@@ -89,7 +89,8 @@ impl Failure {
                 "disposed of by its group, because its Node object or its instance is gone, or it has not been Ready for `node_lost_after`; the cause names the pods that were lost"
             }
             Self::ReplacementTimedOut => {
-                "restored, or drained if the replacement has gone during the drain; with `replacement: after` gone, and its place in the group is still empty"
+                "restored, or still drained if its replacement was lost during the drain; with `replacement: after`, the node is gone and \
+                 its place in the group is still empty"
             }
             Self::DrainTimedOut => {
                 "restored; on the hook path it keeps its taint, and its group retains it (`retain`) or terminates it"
@@ -104,8 +105,8 @@ impl Failure {
                 "restored as far as possible, because AWS or Kubernetes could not be reached for too long"
             }
             Self::ServiceRefused => {
-                "restored, because AWS or Kubernetes refused a call that should have been allowed, or an operator or another tool removed the \
-                 taint or took the instance out of its group; if the restore was also refused, the cause describes the node"
+                "restored. AWS or Kubernetes refused a call that should have been allowed, or an operator or another tool removed the \
+                 taint or took the instance out of its group. If the restore was also refused, the cause describes the node"
             }
             Self::InternalError => "restored, because recycle-eks has a defect",
         }

@@ -209,7 +209,7 @@ impl From<Fence> for String {
     }
 }
 
-/// Returns the first 8 hexadecimal digits of FNV-1a (64 bits). The hash is stable between versions, and is no protection against attacks.
+/// Returns the first 8 hexadecimal digits of FNV-1a (64 bits). The hash is stable between versions. It does not protect against attacks.
 #[must_use]
 pub fn short_hash(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -45,7 +45,7 @@ pub const REQUEST_TAINT: &str = "recycle-eks/request";
 /// Taint key, effect `PreferNoSchedule` or `NoSchedule`: a rotation is about to recycle the node, and new pods should go elsewhere.
 pub const OUTDATED_TAINT: &str = "recycle-eks/outdated";
 
-/// Node annotation beside [`OUTDATED_TAINT`]: the ARN of the rotation that set it.
+/// Node annotation that goes with [`OUTDATED_TAINT`]: the ARN of the rotation that set it.
 pub const OUTDATED_ANNOTATION: &str = "recycle-eks/outdated";
 
 /// Node label on a replacement: the instance id of the node that it stands in for. A result, not a leftover.
@@ -56,7 +56,7 @@ pub const REPLACES_LABEL: &str = "recycle-eks/replaces";
 /// The pods were on the node that the replacement stands in for. A result, not a leftover.
 pub const EVICTED_ANNOTATION: &str = "recycle-eks/evicted";
 
-/// Tag that an operator sets on an Auto Scaling group, value `true`: rotations begin no node of the group while it is there.
+/// Tag that an operator sets on an Auto Scaling group, value `true`: rotations start no node of the group while the tag is there.
 pub const PAUSED_TAG: &str = "recycle-eks:paused";
 
 /// Taint key, effect `NoSchedule`, on the Node of an instance that `dispose: stop` has stopped. A result, not a leftover.
@@ -94,7 +94,7 @@ pub const STOPPED_TAG: &str = "recycle-eks:stopped";
 /// EC2 tag: when (RFC 3339) an instance left its group by `dispose: detach`. A result, not a leftover.
 pub const DETACHED_TAG: &str = "recycle-eks:detached";
 
-/// The lifecycle hook that the module creates. No other hook is worked on, kept alive or completed.
+/// The lifecycle hook that the module creates. recycle-eks keeps alive and completes only this hook.
 pub const LIFECYCLE_HOOK: &str = "recycle-eks";
 
 /// Node label that takes a node out of instance-mode load balancer targets (Kubernetes' own name).

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::base::text::cut_text;
 
-/// The most characters of an error's text. The place helps more than the text.
+/// The maximum number of characters of an error's text. The place is more helpful than the text.
 const LONGEST: usize = 300;
 
 /// JSON that is not what it should be: where, what was expected, what is there.

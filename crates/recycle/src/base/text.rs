@@ -7,7 +7,7 @@ pub const NAMES_PER_CLASS: usize = 5;
 /// With the last length, five names in each class fit.
 const CUT_NAMES: [usize; 8] = [120, 80, 60, 40, 28, 20, 16, 12];
 
-/// Cuts all names if together they have more than `budget` bytes. Answers stay small by construction, whatever pods are called.
+/// Cuts all names if together they have more than `budget` bytes. So answers stay small, however long the names of pods are.
 pub(crate) fn fit_names(names: &mut [&mut String], budget: usize) {
     for length in CUT_NAMES {
         if names.iter().map(|name| name.len()).sum::<usize>() <= budget {
@@ -26,7 +26,7 @@ pub(crate) fn cut_text(text: &mut String, length: usize) {
     }
 }
 
-/// The most characters of a given text that a message repeats.
+/// The maximum number of characters of a given text that a message repeats.
 const LONGEST_GIVEN: usize = 120;
 
 /// Returns a text that a user or another system gave, for a sentence about it: cut if it is long.

@@ -70,14 +70,14 @@ pub(crate) fn check_lifecycle(
     match member.or(facts.lifecycle_state) {
         Some(state) if state.starts_with("Terminating") && is_urgent => None,
         Some(state) if facts.input.hook.is_some() => Some(Obstacle::NotTerminating.because(format!(
-            "{id} is {state} in group {name}, which is not terminating it; only a member that waits for the lifecycle hook can be \
-             drained for it; leave out the field hook"
+            "{id} is {state} in group {name}, which is not terminating it; leave out the field hook, which is only for a member that \
+             waits for the lifecycle hook"
         ))),
         Some("InService") if member.is_some() => None,
         Some("Standby" | "EnteringStandby") if has_standby_tag => None,
         Some(state @ ("Standby" | "EnteringStandby")) => Some(Obstacle::ForeignStandby.because(format!(
-            "{id} is {state} in group {name}, but recycle-eks did not put it there (it has no tag {STANDBY_TAG}); an \
-             operator or another tool may work on it; take it out of Standby first"
+            "{id} is {state} in group {name}, but recycle-eks did not put it there (it has no tag {STANDBY_TAG}), so an operator or \
+             another tool may work on it; take it out of Standby first"
         ))),
         Some(state) if state.starts_with("Terminating") && facts.resuming => None,
         Some(state) if state.starts_with("Terminating") => Some(
@@ -100,11 +100,12 @@ pub(crate) fn describe_missing_node(input: &Input, instance: &Instance) -> Refus
     let cluster = input.cluster_name.as_str();
     match find_other_cluster(instance, cluster) {
         Some(other) => Obstacle::AnotherCluster.because(format!(
-            "{id} belongs to cluster {other} by its tags and is no node of cluster {cluster}; start the execution of that \
+            "{id} has the tags of cluster {other} and is not a node of cluster {cluster}; start the execution of that \
              cluster's module"
         )),
         None => Obstacle::NoNode.because(format!(
-            "{id} is no node of cluster {cluster}: no Node there has its providerID; if it never joined the cluster, terminate it in its group"
+            "{id} is not a node of cluster {cluster}: no Node there has its providerID; if it never joined the cluster, terminate it in \
+             its group"
         )),
     }
 }
@@ -118,7 +119,7 @@ pub(crate) fn check_tags(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec
     let cluster = &input.cluster_name;
     if let Some(other) = find_other_cluster(instance, cluster.as_str()) {
         return vec![Obstacle::AnotherCluster.because(format!(
-            "{id} belongs to cluster {other} by its tags, although it has a Node in cluster {cluster}; correct the tags, or start the \
+            "{id} has the tags of cluster {other}, although it has a Node in cluster {cluster}; correct the tags, or start the \
              execution of that cluster's module"
         ))];
     }
@@ -158,5 +159,5 @@ pub(crate) fn check_tags(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec
     refusals
 }
 
-/// The most instances in a command to paste, at 20 characters each. The next refusal names the others.
+/// The maximum number of instances in a command to paste, at 20 characters each. The next refusal names the others.
 const MOST_TAGGED: usize = 20;

@@ -77,11 +77,11 @@ fn note_balancers(input: &Input, group: &Group, balancers: &[Balancer]) -> Optio
     let names = name_some(&names);
     match input.replacement {
         Replacement::Before => Some(format!(
-            "EnterStandby takes it out of {names} at once; pods on it that serve through them get no new connections while the \
-             execution waits for them"
+            "EnterStandby takes it out of {names} at once, so pods that serve through these load balancers get no new connections while \
+             the execution waits for them"
         )),
         Replacement::After if balancers.iter().any(|balancer| balancer.others == 0) => Some(format!(
-            "it is the last healthy target of {names}; after its end there is none until the new member of group {} is healthy",
+            "it is the last healthy target of {names}; once it is gone, there is none until the new member of group {} is healthy",
             group.name
         )),
         Replacement::After => None,

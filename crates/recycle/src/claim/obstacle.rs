@@ -75,7 +75,7 @@ obstacles!(
     InstanceRefresh = "instance_refresh",
     /// EKS updates or deletes the managed node group.
     ManagedGroupUpdate = "managed_group_update",
-    /// The group counts weights and not instances.
+    /// The desired capacity counts weights instead of instances.
     WeightedGroup = "weighted_group",
     /// EC2 cannot stop a one-time Spot instance.
     OneTimeSpot = "one_time_spot",

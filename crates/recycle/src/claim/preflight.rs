@@ -47,7 +47,8 @@ pub fn check_preflight(facts: &PreflightFacts<'_>) -> Preflight {
     let id = &facts.input.instance_id;
     let Some(instance) = facts.instance else {
         return Preflight::Refused(vec![Obstacle::UnknownInstance.because(format!(
-            "EC2 knows no instance {id} in this account and region; check the id, and that the cluster is in them"
+            "EC2 does not know instance {id} in this account and region; check the id, and that the cluster is in the same account and \
+             region"
         ))]);
     };
     if let Some(gone) = describe_gone(instance).or_else(|| describe_going(facts, instance)) {
@@ -70,7 +71,8 @@ pub fn check_preflight(facts: &PreflightFacts<'_>) -> Preflight {
 }
 
 /// Returns every reason to refuse. If several reasons have one cause, only the cause is named.
-/// Without access to the cluster a missing Node is no reason of its own. If another tool owns the node, a missing group is none either.
+/// Without access to the cluster, a missing Node is not a separate reason. If another tool owns the node, a missing group is not one
+/// either.
 fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal> {
     let PreflightFacts {
         input, node, group, ..
@@ -118,8 +120,8 @@ fn check_cluster(facts: &PreflightFacts<'_>) -> Option<Refusal> {
     let cluster = &facts.input.cluster_name;
     if let Some(endpoint) = facts.unreachable {
         return Some(Obstacle::UnreachableEndpoint.because(format!(
-            "the endpoint {endpoint} of cluster {cluster} does not answer; if it is private, set the module's variable vpc and allow the \
-             functions' security group at port 443; if it is public with a list of CIDR blocks, add the functions' addresses to the list"
+            "the endpoint {endpoint} of cluster {cluster} does not answer. If it is private, set the module's variable vpc and allow the \
+             functions' security group at port 443. If it is public with a list of CIDR blocks, add the functions' addresses to the list"
         )));
     }
     let missing = facts.missing_permissions;
@@ -368,7 +370,7 @@ mod tests {
                     node: None,
                     ..world()
                 },
-                "EC2 knows no instance i-0aaaaaaaaaaaaaaaa in this account and region",
+                "EC2 does not know instance i-0aaaaaaaaaaaaaaaa in this account and region",
             ),
             (
                 "a node of Karpenter",
@@ -438,14 +440,14 @@ mod tests {
             (
                 "no Node",
                 world().without_node(),
-                "is no node of cluster prod: no Node there has its providerID",
+                "is not a node of cluster prod: no Node there has its providerID",
             ),
             (
                 "no Node, although the tag names this cluster",
                 world()
                     .without_node()
                     .tagged([("kubernetes.io/cluster/prod", "owned")]),
-                "is no node of cluster prod: no Node there has its providerID",
+                "is not a node of cluster prod: no Node there has its providerID",
             ),
             (
                 "another cluster's by tag",
@@ -453,7 +455,7 @@ mod tests {
                     .without_node()
                     .of_no_cluster()
                     .tagged([("kubernetes.io/cluster/test", "owned")]),
-                "belongs to cluster test by its tags and is no node of cluster prod",
+                "has the tags of cluster test and is not a node of cluster prod",
             ),
             (
                 "another cluster's managed node",
@@ -461,7 +463,7 @@ mod tests {
                     .without_node()
                     .of_no_cluster()
                     .tagged([("aws:eks:cluster-name", "test")]),
-                "belongs to cluster test by its tags",
+                "has the tags of cluster test",
             ),
             (
                 "missing permissions",
@@ -498,7 +500,7 @@ mod tests {
                     unreachable: Some("https://ABC.gr7.eu-west-1.eks.amazonaws.com"),
                     ..world().without_node()
                 },
-                "the endpoint https://ABC.gr7.eu-west-1.eks.amazonaws.com of cluster prod does not answer; if it is private",
+                "the endpoint https://ABC.gr7.eu-west-1.eks.amazonaws.com of cluster prod does not answer. If it is private",
             ),
             (
                 "in the warm pool",

@@ -3,7 +3,8 @@
 //! The claims on the group's Nodes are the queue, in the order in which they were made. There is no other record that could be lost.
 //!
 //! An execution is admitted in two steps. In each step it lists the claims after its own last write. If the first list has room, it swaps
-//! its claim to [`Phase::Admitted`]. Then it lists again, and goes on only if there is room beside *all* claims in that phase or later.
+//! its claim to [`Phase::Admitted`]. Then it lists again, and goes on only if there is still room when *all* claims in that phase or later
+//! are counted.
 //! Two executions that have swapped at the same moment see each other, so no more go on than the limits allow. The order of the claims
 //! decides which execution steps back and which one waits for that. Safety does not depend on the order, so wrong clocks and late writes
 //! do no harm.
@@ -138,7 +139,7 @@ pub fn decide_queue_step(me: &Claim, node: &NodeName, rivals: &[Rival], limits: 
     }
 }
 
-/// Checks whether there is room for one more node beside these rivals and the `ahead` nodes that go before it.
+/// Checks whether there is room for one more node in addition to these rivals and the `ahead` nodes that go before it.
 fn has_room(limits: Limits, rivals: &[Rival], ahead: usize) -> bool {
     let busy = rivals.iter().filter(|rival| rival.is_busy()).count();
     limits.allow(busy + ahead, count_underway(rivals) + ahead)
@@ -189,8 +190,8 @@ pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupStat
     }
 }
 
-/// Describes the members that the group is short of.
-/// A group that counts weights does not say how many members it wants, so it is short while a member comes or goes.
+/// Describes which members the group lacks. A group that counts weights does not say how many members it wants. It therefore counts as
+/// lacking one while a member comes or goes.
 fn find_missing_member(group: &Group, is_weighted: bool) -> Option<String> {
     let in_service = group.in_service();
     let moving = group.members.iter().filter(|member| {

@@ -32,7 +32,7 @@ pub fn is_leaving(lifecycle_state: &str) -> bool {
     lifecycle_state.starts_with("Terminat") || lifecycle_state.starts_with("Detach")
 }
 
-/// The most members that one call of SetInstanceProtection takes (its API reference).
+/// The maximum number of members in one call of SetInstanceProtection (its API reference).
 pub const MOST_PROTECTED: usize = 50;
 
 /// An Auto Scaling group at this moment (DescribeAutoScalingGroups).

@@ -173,7 +173,7 @@ pub fn find_release(
     }
     Some(match find_other_cluster(instance, cluster) {
         Some(other) => {
-            format!("{id} belongs to cluster {other} by its tags, and is no node of cluster {cluster}")
+            format!("{id} has the tags of cluster {other}, and is not a node of cluster {cluster}")
         }
         None => format!("{id} has no Node in cluster {cluster}: it never registered, or its Node is gone"),
     })
@@ -303,7 +303,7 @@ mod tests {
                 &to_ec2,
                 foreign,
                 None,
-                Some("belongs to cluster other"),
+                Some("has the tags of cluster other"),
             ),
             (
                 "a warm pool",

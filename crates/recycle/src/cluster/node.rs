@@ -143,7 +143,7 @@ impl NodeFacts {
     /// Whether the node is cordoned, and recycle-eks wrote `spec.unschedulable` last.
     /// If the last writer is unknown, recycle-eks counts as the writer.
     #[must_use]
-    pub fn is_cordoned_by_us(&self) -> bool {
+    pub fn is_cordoned_by_recycle_eks(&self) -> bool {
         let is_recycle_eks = |manager: &str| manager == FIELD_MANAGER;
         self.unschedulable && self.cordoned_by.as_deref().is_none_or(is_recycle_eks)
     }
@@ -189,7 +189,7 @@ pub struct NodeList {
     pub unreadable: Vec<UnreadableNode>,
 }
 
-/// The most unreadable Nodes that one sentence names.
+/// The maximum number of unreadable Nodes that one sentence names.
 const MOST_UNREADABLE_NAMED: usize = 3;
 
 impl NodeList {

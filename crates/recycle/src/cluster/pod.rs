@@ -30,7 +30,7 @@ pub struct Toleration {
     pub value: Option<String>,
     /// `effect`. None means every effect.
     pub effect: Option<String>,
-    /// `tolerationSeconds`. None means for ever.
+    /// `tolerationSeconds`. None means without a time limit.
     pub seconds: Option<i64>,
 }
 
@@ -156,7 +156,7 @@ impl PodFacts {
         self.controller.is_none()
     }
 
-    /// Whether the pod may come to an end without a request. With restartPolicy Always it is restarted for ever,
+    /// Whether the pod may come to an end without a request. With restartPolicy Always it is always restarted,
     /// unless a controller of an unknown kind removes it when its work is done.
     pub(crate) fn can_end(&self) -> bool {
         self.containers.restart_policy != "Always"

@@ -8,7 +8,7 @@ use crate::cluster::node::NodeFacts;
 pub fn describe_silence(node: &NodeFacts, patience: u32) -> Option<String> {
     let since = node.not_ready_since?;
     let end = match patience {
-        u32::MAX => "its pods tolerate that for ever, so it does not count as lost".to_owned(),
+        u32::MAX => "its pods tolerate that without a time limit, so it does not count as lost".to_owned(),
         seconds => format!("it counts as lost at {}", later(since, seconds)),
     };
     Some(format!(

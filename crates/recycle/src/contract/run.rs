@@ -54,7 +54,7 @@ pub struct Run {
     pub drain: DrainState,
 }
 
-/// The progress of a node's drain. Its fields stand beside those of [`Run`] on the wire.
+/// The progress of a node's drain. On the wire its fields are at the same level as those of [`Run`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainState {
     #[serde(default, skip_serializing_if = "Option::is_none")]

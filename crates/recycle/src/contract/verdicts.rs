@@ -50,9 +50,9 @@ macro_rules! verdict {
 verdict!(
     /// The verdict of `claim-node`.
     ClaimVerdict with ClaimBody {
-        /// The claim is this execution's: on to `standby-node`.
+        /// This execution holds the claim: `standby-node` comes next.
         Standby,
-        /// The claim is this execution's: on to `taint-node` (the paths `after` and `hook`, and the path `before` with
+        /// This execution holds the claim: `taint-node` comes next (the paths `after` and `hook`, and the path `before` with
         /// `replacement: after`).
         Taint,
         /// The node is not admitted yet: wait, then call again.
@@ -86,7 +86,7 @@ impl ClaimVerdict {
 verdict!(
     /// The verdict of `standby-node`.
     StandbyVerdict with Nothing {
-        /// The replacement is usable: on to `taint-node`.
+        /// The replacement is usable: `taint-node` comes next.
         Taint,
         Wait,
         /// The node that is gone has its replacement (the path `after`).
@@ -106,13 +106,13 @@ verdict!(
 verdict!(
     /// The verdict of `check-pods`.
     CheckVerdict with Nothing {
-        /// No pod that matters is left: on to `detach-terminate`.
+        /// No pod that matters is left: `detach-terminate` comes next.
         Dispose,
         /// The Node is gone, or not Ready for too long: `detach-terminate` asks EC2, and disposes of it.
         Lost,
         /// The hook has to be kept alive first; then call again.
         Heartbeat,
-        /// There are pods to evict: on to `evict-pods`, then wait.
+        /// There are pods to evict: `evict-pods` comes next, then a wait.
         Evict,
         Wait,
     }
@@ -168,7 +168,7 @@ verdict!(
     /// The verdict of `select-nodes`.
     SelectVerdict with SelectBody {
         EachNode,
-        /// A rotation only: on to each of the groups.
+        /// A rotation only: each of the groups comes next.
         EachGroup,
         /// A group of a rotation only: its nodes are marked first.
         MarkNodes,
@@ -242,7 +242,7 @@ pub enum SelectBody {
     Start(Start),
     /// The fields that a node of a rotation passes after its wait.
     AfterWait(Waited),
-    /// The end of a node or a group that is not begun.
+    /// The end of a node or a group that is not started.
     Ended(Ended),
     /// For a sweep.
     #[serde(untagged)]
@@ -256,7 +256,7 @@ pub enum SelectBody {
     #[serde(untagged)]
     Starts {
         starts: Vec<Start>,
-        /// The fields of the executions' input beside the node.
+        /// The fields of the executions' input, except the node.
         recycle: Map<String, Value>,
     },
     /// For a group of a rotation.
@@ -280,7 +280,7 @@ pub struct GroupBody {
     /// The group's launch source now.
     pub launch_source: String,
     pub mark: Mark,
-    /// The fields of the executions' input beside the node.
+    /// The fields of the executions' input, except the node.
     pub recycle: Map<String, Value>,
     /// The rotations whose marks this rotation takes over.
     pub ended_rotations: BTreeSet<ExecutionArn>,

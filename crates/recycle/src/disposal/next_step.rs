@@ -23,7 +23,7 @@ pub const VOLUME_GRACE: u32 = 300;
 const LONGEST_VOLUME: usize = 60;
 /// Seconds between two checks of an instance that is leaving.
 pub const DISPOSAL_WAIT: u32 = 30;
-/// Seconds that an instance may take to leave once nothing holds it any more: half an hour, several times what EC2 needs.
+/// Seconds that an instance may take to leave once nothing holds it: half an hour, several times what EC2 needs.
 /// A longer wait is another tool's lifecycle hook, up to 48 h, for which an execution's history has no room.
 pub const DISPOSAL_PATIENCE: u32 = 1_800;
 
@@ -34,7 +34,7 @@ pub struct DisposalFacts<'a> {
     pub dispose: Dispose,
     pub path: RecyclePath,
     /// Whether the instance waits for a lifecycle hook, and its group has the hook of recycle-eks.
-    pub waits_for_our_hook: bool,
+    pub waits_for_recycle_eks_hook: bool,
     /// Whether this execution has tagged the instance as stopped or detached.
     /// After the tag only the Node is updated and the claim removed.
     pub was_retired: bool,
@@ -57,21 +57,21 @@ pub struct DisposalFacts<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DisposalStep {
-    /// Set the label that takes the node out of load balancers; then wait so many seconds.
+    /// Set the label that takes the node out of load balancers; then wait this many seconds.
     LeaveBalancers(u32),
-    /// Wait so many seconds, for this reason.
+    /// Wait this many seconds, for this reason.
     Wait(u32, String),
     /// Set the taint by which Kubernetes treats the machine as off and releases its volumes.
     MarkOutOfService,
-    /// Call CompleteLifecycleAction for the hook of recycle-eks; then wait so many seconds.
+    /// Call CompleteLifecycleAction for the hook of recycle-eks; then wait this many seconds.
     CompleteHook(u32),
-    /// Call TerminateInstanceInAutoScalingGroup without decrement; then wait so many seconds.
+    /// Call TerminateInstanceInAutoScalingGroup without decrement; then wait this many seconds.
     Terminate(u32),
-    /// Call StopInstances on the Standby member; then wait so many seconds.
+    /// Call StopInstances on the Standby member; then wait this many seconds.
     Stop(u32),
     /// Protect these members from scale-in, because the group may terminate others on a detach from Standby.
     Protect(Vec<InstanceId>),
-    /// Call DetachInstances without decrement; then wait so many seconds.
+    /// Call DetachInstances without decrement; then wait this many seconds.
     Detach(u32),
     /// Remove the execution's protection from these instances.
     Unprotect(Vec<InstanceId>),
@@ -112,7 +112,7 @@ pub fn next_disposal_step(disposal_facts: &DisposalFacts<'_>) -> DisposalStep {
         // The group does the rest, even if another tool's hook makes it wait.
         return if timing.left() <= 0 {
             unprotect(disposal_facts).unwrap_or(DisposalStep::Done)
-        } else if disposal_facts.waits_for_our_hook {
+        } else if disposal_facts.waits_for_recycle_eks_hook {
             DisposalStep::CompleteHook(timing.wait())
         } else {
             DisposalStep::Wait(timing.wait(), format!("the instance is {lifecycle_state}"))
@@ -208,15 +208,15 @@ impl Timing {
 /// The volumes of a lost node are left out, because they stay attached until its machine is off.
 fn find_what_still_holds(disposal_facts: &DisposalFacts<'_>, timing: &Timing) -> Option<DisposalStep> {
     if disposal_facts.is_lost {
-        find_what_balancers_need(disposal_facts.node, timing)
+        find_balancer_step(disposal_facts.node, timing)
     } else {
         find_what_holds(disposal_facts.node, timing)
     }
 }
 
-/// Finds what holds the instance, balancers first, then volumes. None if neither holds it any more.
+/// Finds what holds the instance, balancers first, then volumes. None if neither holds it.
 fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
-    find_what_balancers_need(node, timing).or_else(|| {
+    find_balancer_step(node, timing).or_else(|| {
         let node = node.filter(|node| !node.volumes.is_empty())?;
         let left = i64::from(timing.balancer_grace) + i64::from(VOLUME_GRACE) - timing.waited;
         let reason = format!("volumes are still attached ({})", name_volumes(node));
@@ -224,8 +224,9 @@ fn find_what_holds(node: Option<&NodeFacts>, timing: &Timing) -> Option<Disposal
     })
 }
 
-/// Returns the next step for the load balancers: set the label, then wait for the grace period. None if both are done.
-fn find_what_balancers_need(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
+/// Returns the next step for the load balancers: set the label, then wait for the grace period. None if both are done. If the node already
+/// had the label before the execution, there is nothing to wait for.
+fn find_balancer_step(node: Option<&NodeFacts>, timing: &Timing) -> Option<DisposalStep> {
     let node = node?;
     if !node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL) {
         return Some(DisposalStep::LeaveBalancers(timing.balancer_grace.max(1)));
@@ -453,7 +454,7 @@ mod tests {
             id,
             dispose,
             path: RecyclePath::Before,
-            waits_for_our_hook: false,
+            waits_for_recycle_eks_hook: false,
             was_retired: instance.is_some_and(|instance| !instance.tags.is_empty()),
             is_lost: false,
             node,
@@ -876,7 +877,7 @@ mod tests {
         };
         assert_eq!(next(&protected), DisposalStep::Unprotect(protected.to_vec()));
         assert_eq!(next(&[]), DisposalStep::Done);
-        // SetInstanceProtection would refuse this member, and with it every member that is named beside it.
+        // SetInstanceProtection would refuse this member, and with it every other member in the same call.
         let mut with_pending = group.clone();
         "Pending:Wait".clone_into(&mut with_pending.members[0].lifecycle_state);
         let pending = [with_pending.members[0].instance.clone()];
@@ -898,11 +899,11 @@ mod tests {
             volumes: vec!["vol-1".to_owned()],
             ..out.clone()
         };
-        let step = |path, node: &NodeFacts, is_lost, waits_for_our_hook, now| {
+        let step = |path, node: &NodeFacts, is_lost, waits_for_recycle_eks_hook, now| {
             next_disposal_step(&DisposalFacts {
                 path,
                 is_lost,
-                waits_for_our_hook,
+                waits_for_recycle_eks_hook,
                 ..disposal_facts(&old, Dispose::Terminate, Some(node), Some(&instance), &held, now)
             })
         };
@@ -938,7 +939,7 @@ mod tests {
         let dead = in_state("terminated");
         let has_ended = next_disposal_step(&DisposalFacts {
             path: RecyclePath::Hook,
-            waits_for_our_hook: true,
+            waits_for_recycle_eks_hook: true,
             ..disposal_facts(&old, Dispose::Terminate, Some(&volume), Some(&dead), &held, 0)
         });
         assert!(

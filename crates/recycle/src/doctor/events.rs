@@ -106,7 +106,7 @@ pub(crate) fn examine_logs(seen: &Installation) -> Vec<Finding> {
         let odd = functions.chain(machines).filter_map(|name| {
             let found = match logs.get(&name) {
                 None => "the log group does not exist",
-                Some(None) => "its logs are kept for ever",
+                Some(None) => "its logs are never deleted",
                 Some(Some(_)) => return None,
             };
             Some(Check::new("logs", &name).warning(found, APPLY))

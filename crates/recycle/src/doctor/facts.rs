@@ -140,7 +140,7 @@ pub struct Installation {
     pub topic: Seen<Topic>,
     /// Number of messages in the dead-letter queue. None if there is no queue.
     pub dead_letters: Seen<Option<u32>>,
-    /// Log groups of functions and machines, with their retention in days. None: for ever.
+    /// Log groups of functions and machines, with their retention in days. None: they are never deleted.
     pub logs: Seen<BTreeMap<String, Option<u32>>>,
     /// The last executions of the sweep, the newest first.
     pub sweeps: Seen<Vec<Sweep>>,

@@ -113,7 +113,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The most Nodes or groups that a finding names.
+/// The maximum number of Nodes or groups that a finding names.
 const MOST_NAMES: usize = 5;
 
 /// Instances in a command to paste, at 25 characters each. The next run of doctor lists the others.

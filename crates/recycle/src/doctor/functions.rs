@@ -69,12 +69,15 @@ fn examine_machine(check: Check<'_>, machine: &Machine) -> Finding {
     let live = machine.live.as_deref().map(last_part);
     let newest = machine.newest.as_deref().map(last_part);
     match (live, newest) {
-        (None, Some(_)) => check.problem("it has no alias live, by which executions are started", APPLY),
-        (Some(live), Some(newest)) if machine.live != machine.newest => check.warning(
-            format!("the alias live starts {live}, the newest version is {newest}"),
+        (None, Some(_)) => check.problem(
+            "it has no alias live, through which executions are started",
             APPLY,
         ),
-        (Some(live), _) => check.ok(format!("active, live starts version {live}")),
+        (Some(live), Some(newest)) if machine.live != machine.newest => check.warning(
+            format!("the alias live starts version {live}, but the newest version is {newest}"),
+            APPLY,
+        ),
+        (Some(live), _) => check.ok(format!("active, and its alias live starts version {live}")),
         (None, None) => check.ok("active"),
     }
 }

@@ -15,7 +15,7 @@ use crate::input::model::{Awaited, Evict};
 const STUCK_AFTER: u32 = 300;
 
 /// Seconds for which late pods, which came after the draining taint and tolerate it, are evicted once nothing else holds the node.
-/// Without a limit their controllers could keep the node for ever, such as an hourly CronJob that tolerates every taint.
+/// Without a limit their controllers could keep the node indefinitely. An example is an hourly CronJob that tolerates every taint.
 pub const LATE_PATIENCE: u32 = 300;
 
 /// Karpenter's protection of a pod: `true`, or for how long after the pod's start (karpenter.sh, "Well-Known Annotations").
@@ -946,7 +946,7 @@ mod tests {
             .collect()
     }
 
-    /// The longest values of everything that an answer carries beside the pods.
+    /// The longest values of everything that an answer carries besides the pods.
     fn longest_run() -> Run {
         let namespaces: Vec<String> = (0..16).map(|number| format!("{:a<61}{number:02}", "")).collect();
         let selector = format!("{},b", vec!["a=b"; 127].join(","));
@@ -1079,7 +1079,7 @@ mod tests {
             prop_assert!(bytes <= 8_192, "{} bytes: {} of names, {} of reason, {} of run", bytes,
                 serde_json::to_string(&answer.names).unwrap().len(), answer.reason.len(),
                 serde_json::to_string(&answer.run).unwrap().len());
-            // An answer with a notification about blockers has neither names nor the whole progress beside it.
+            // An answer with a notification about blockers carries neither the names nor the whole progress.
             let mut run = longest_run();
             run.drain.blockage = Some(Blockage { since: Some(at(0)), told_at: None });
             let execution = format!("{}{}", ARN.trim_end_matches("run-1"), "x".repeat(80)).parse().unwrap();

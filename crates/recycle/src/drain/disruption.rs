@@ -83,8 +83,8 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
     }
     if let Some(status) = facts.refresh {
         remarks.push(Obstacle::InstanceRefresh.because(format!(
-            "an instance refresh of group {name} is {status}; if its preference StandbyInstances is Terminate, it terminates the \
-             members in Standby with their pods; cancel it"
+            "an instance refresh of group {name} is {status}; cancel it, because it terminates members in Standby with their pods if its \
+             preference StandbyInstances is Terminate"
         )));
     }
     if let Some(status) = facts.node_group_status.filter(|status| is_busy(status)) {
@@ -102,8 +102,8 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
     }
     if member.is_some_and(|member| member.protected_from_scale_in) {
         remarks.push(Obstacle::ScaleInProtection.because(
-            "it is protected from scale-in now; the restore of another node of its group may have protected it for a while; if an operator \
-             wants to keep it, stop the execution, or end the drain with recycle-eks/drain-until",
+            "it is protected from scale-in now, perhaps only during the restore of another node of its group; if an operator wants to \
+             keep it, stop the execution, or end the drain with recycle-eks/drain-until",
         ));
     }
     let suspended: Vec<&str> = ["Launch", "Terminate"]

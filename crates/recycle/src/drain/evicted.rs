@@ -12,7 +12,7 @@ pub const MOST: usize = 110;
 /// The number of controllers that an answer carries as long as there is no replacement. An answer of 8 KB has no room for more.
 pub const MOST_CARRIED: usize = 5;
 
-/// Returns the note with the controllers of `pods`, which are about to be evicted, at most `most` in all.
+/// Returns the note with the controllers of `pods`, which are about to be evicted, at most `most` in total.
 /// None if no controller is new, or if `before` is full.
 #[must_use]
 pub fn note_evicted(before: Option<&str>, pods: &[PodFacts], most: usize) -> Option<String> {

@@ -54,7 +54,7 @@ impl Lost {
 /// Returns the seconds without Ready after which a node counts as lost.
 /// That is `asked`, or the longest time that its pods tolerate this state if that is longer.
 /// Pods that are leaving, have finished, or run on every node (DaemonSets, mirrors) do not count.
-/// A pod that tolerates the state for ever counts as [`u32::MAX`].
+/// A pod that tolerates the state without a time limit counts as [`u32::MAX`].
 #[must_use]
 pub fn find_patience(asked: u32, pods: &[PodFacts]) -> u32 {
     let staying = pods
@@ -100,7 +100,8 @@ pub fn find_loss(node: Option<&NodeFacts>, patience: u32, now: Timestamp) -> Opt
     })
 }
 
-/// Returns the pods that hold the node now. If none does, or none can be seen any more, returns `before`: the pods that were last seen.
+/// Returns the pods that hold the node now. If no pod holds the node, or the pods can no longer be listed, returns `before`: the pods that
+/// were last seen.
 #[must_use]
 pub fn note_holders(survey: &PodSurvey, before: Option<Holders>, now: Timestamp) -> Option<Holders> {
     let pods = survey.holding();
@@ -253,7 +254,8 @@ mod tests {
             ),
             (
                 u32::MAX,
-                "node a has not been Ready since 2027-01-01T00:00:00Z; its pods tolerate that for ever, so it does not count as lost",
+                "node a has not been Ready since 2027-01-01T00:00:00Z; its pods tolerate that without a time limit, so it does not count \
+                 as lost",
             ),
         ] {
             assert_eq!(describe_silence(&silent, patience).as_deref(), Some(expected));

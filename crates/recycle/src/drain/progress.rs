@@ -56,12 +56,10 @@ pub fn describe_waiting(survey: &PodSurvey) -> String {
     let name = |pods: &[PodFacts]| count_and_name(pods.len(), &first_names(pods));
     let what = if !survey.zone_mismatch.is_empty() {
         let held = name(&survey.zone_mismatch);
-        format!(
-            "Holds back {held} because of zone_mismatch until another node can use their volumes, and only waits"
-        )
+        format!("Only waits, and holds back {held} until another node can use their volumes (zone_mismatch)")
     } else if !survey.unreadable.is_empty() {
         let unreadable = name(&survey.unreadable);
-        format!("Only waits, and cannot read {unreadable}")
+        format!("Only waits, because {unreadable} cannot be read")
     } else {
         "Only waits for pods that end by themselves".to_owned()
     };

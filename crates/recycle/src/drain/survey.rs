@@ -48,7 +48,7 @@ pub struct PodRemarks {
     /// Pods that were awaited until their time was over (`on_drain_timeout`).
     /// Also among `evictable`, or among `zone_mismatch` if a volume holds them back.
     pub out_of_time: Vec<PodFacts>,
-    /// Pods to evict, or pods that are leaving, that may need longer to end than the drain has time left.
+    /// Pods to evict and pods that are leaving, if they may need more time to end than the drain has left.
     pub grace_too_long: Vec<PodFacts>,
     /// Awaited pods that cannot end by themselves and are not leaving; also among `awaited`.
     pub never_ends: Vec<PodFacts>,

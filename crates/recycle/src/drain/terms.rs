@@ -17,7 +17,8 @@ use crate::input::model::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout};
 /// Two more checks fit in, for an eviction that is refused at first and for a slow kubelet.
 pub(crate) const EVICTION_MARGIN: u32 = 60;
 
-/// Seconds after EC2's announced time at which the instance counts as not taken. EC2 does not report a cancelled interruption.
+/// Seconds after the time that EC2 announced. If the instance still exists then, the interruption counts as cancelled, which EC2 does not
+/// report.
 const INTERRUPTION_PATIENCE: u32 = 600;
 
 /// The terms that the pods of a node are judged by: the input and time.
@@ -29,7 +30,7 @@ pub struct Terms<'a> {
     pub evict: Evict,
     /// How awaited pods are treated that need more time than the drain has.
     pub on_timeout: OnDrainTimeout,
-    /// Seconds that the drain may take by the input (`drain_timeout`).
+    /// Seconds that the drain may take (`drain_timeout` of the input).
     pub drain_timeout: u32,
     /// When the draining taint was set; None if the Node does not have it.
     pub tainted_since: Option<Timestamp>,

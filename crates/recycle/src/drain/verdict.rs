@@ -10,11 +10,11 @@ use crate::drain::survey::PodSurvey;
 use crate::drain::terms::Terms;
 use crate::input::model::{LONGEST_DRAIN, OnDrainTimeout};
 
-/// The most seconds that pods have after the last eviction, if `on_drain_timeout` evicts awaited pods.
+/// The maximum number of seconds that pods have after the last eviction, if `on_drain_timeout` evicts awaited pods.
 /// Pods with longer grace periods were evicted earlier, unless an operator moved the deadline.
 const LAST_GRACE: u32 = 300;
 
-/// Seconds between two checks of a node that EC2 takes away. Such a node has two minutes in all.
+/// Seconds between two checks of a node that EC2 takes away. Such a node has two minutes in total.
 const INTERRUPTION_WAIT: u32 = 10;
 
 /// The next action of `check-pods`.
@@ -83,8 +83,8 @@ fn last_wait(survey: &PodSurvey, terms: &Terms<'_>) -> u32 {
     }
 }
 
-/// Returns the seconds until the next check, by the poll law ([`next_wait`]).
-/// An operator may have moved the deadline so far that the law would spend the poll budget before it.
+/// Returns the seconds until the next check, by the poll rule ([`next_wait`]).
+/// An operator may have moved the deadline so far that the rule would spend the poll budget before it.
 /// In that case the rest of the budget is spread over the rest of the time.
 /// The wait never goes past the time at which a pod has to be evicted.
 fn pace(survey: &PodSurvey, terms: &Terms<'_>, polls: u32) -> u32 {
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// An hourly CronJob that tolerates every taint is an example: it does not keep a node for ever.
+    /// An hourly CronJob that tolerates every taint is an example: it does not keep a node indefinitely.
     #[test]
     fn late_pods_are_evicted_for_five_minutes_once_nothing_else_holds_the_node() {
         use DrainVerdict::{Dispose, Evict, Wait};
@@ -456,7 +456,7 @@ mod tests {
         assert!(only_waits(&held), "no pod can be evicted now");
         assert_eq!(
             describe_waiting(&held),
-            "Holds back 1 pod (default/db-0) because of zone_mismatch until another node can use their volumes, and only waits; another \
+            "Only waits, and holds back 1 pod (default/db-0) until another node can use their volumes (zone_mismatch); another \
              node of its group may be admitted"
         );
         assert!(
@@ -491,7 +491,7 @@ mod tests {
         assert!(only_waits(&survey), "no pod can be evicted now");
         assert_eq!(
             describe_waiting(&survey),
-            "Only waits, and cannot read 1 pod (shop/odd); another node of its group may be admitted"
+            "Only waits, because 1 pod (shop/odd) cannot be read; another node of its group may be admitted"
         );
         let verdict = |now| judge_drain(&survey, &after(now), 1, false);
         assert_eq!(verdict(0), DrainVerdict::Wait(30));
@@ -603,7 +603,7 @@ mod tests {
         let survey = |terms: &Terms<'_>| survey_pods(&[patient("long", 3_600), patient("short", 30)], terms);
         let cases = [
             (
-                "long before, the poll law decides",
+                "long before, the poll rule decides",
                 evicting_in_time(40_000),
                 DrainVerdict::Wait(400),
             ),

@@ -173,26 +173,28 @@ pub(crate) const DISPOSE: Field = setting(
     "What happens to the drained instance",
 );
 
-/// The least value is a minute, because no instance boots faster.
-/// The greatest is an hour, because a group that has launched nothing by then is broken and not slow.
+/// The minimum is a minute, because no instance boots faster.
+/// The maximum is an hour: a group that has launched nothing by then is broken, not slow.
 /// Longer polling would also cost history events that a drain of 30 days needs ([`crate::base::poll`]).
 pub(crate) const REPLACEMENT_TIMEOUT: Field = setting(
     "replacement_timeout",
     duration(60, 3_600),
     "\"14m\"",
-    "How long to wait for a usable replacement. The default is below the 15 minutes of Cluster Autoscaler",
+    "How long to wait for a usable replacement. The default is shorter than the 15 minutes after which Cluster Autoscaler removes an \
+     instance without a Node",
 );
 
-/// The least value is Kubernetes' own default toleration of a node that is not Ready, 300 seconds.
-/// A restart of the kubelet takes one or two minutes. The greatest value is a day.
+/// The minimum is Kubernetes' own default toleration of a node that is not Ready, 300 seconds.
+/// A restart of the kubelet takes one or two minutes. The maximum is a day.
 pub(crate) const NODE_LOST_AFTER: Field = setting(
     "node_lost_after",
     duration(300, 86_400),
     "\"30m\"",
-    "How long a node may be not Ready before it counts as lost and is disposed of with its pods. It is never less than the `tolerationSeconds` of the pods. A node whose machine is off counts as lost at once",
+    "How long a node may be not Ready before it counts as lost and is disposed of with its pods. Pods with longer `tolerationSeconds` \
+     extend this time. A node whose machine is off counts as lost at once",
 );
 
-/// The least value is a minute, which is two polls. The greatest is 30 days, which is what 25,000 history events allow
+/// The minimum is a minute, which is two polls. The maximum is 30 days, which is what 25,000 history events allow
 /// ([`crate::base::poll`]).
 pub(crate) const DRAIN_TIMEOUT: Field = setting(
     "drain_timeout",
@@ -218,7 +220,7 @@ pub(crate) const ON_DRAIN_TIMEOUT: Field = setting(
     "What happens if the pods take longer",
 );
 
-/// The greatest value is an hour, the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
+/// The maximum is an hour, the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
 pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
     "load_balancer_grace",
     duration(0, 3_600),
@@ -226,7 +228,7 @@ pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
     "Time between leaving the load balancers and the disposal of the instance",
 );
 
-/// The least value is a second: with 0, pods would end without warning. The greatest is 30 days, like that of a drain.
+/// The minimum is a second: with 0, pods would end without warning. The maximum is 30 days, like that of a drain.
 pub(crate) const GRACE_PERIOD: Field = setting(
     "grace_period",
     duration(1, LONGEST_DRAIN),
@@ -283,7 +285,8 @@ pub(crate) const INTERRUPTED_AT: Field = field(
     "interrupted_at",
     Kind::Time,
     "",
-    "The time at which EC2 takes the instance away, two minutes after its warning, set by the Spot trigger. All pods are evicted at once, and have the remaining time to end",
+    "The time at which EC2 takes the instance away, two minutes after its warning. The Spot trigger sets it. All pods are evicted at \
+     once, and have until then to end",
 );
 
 pub(crate) const HOOK: Field = field(

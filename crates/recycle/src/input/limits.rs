@@ -39,7 +39,7 @@ impl Limits {
         }
     }
 
-    /// Checks whether there is room for one more node beside `busy` and `underway` ones.
+    /// Checks whether there is room for one more node in addition to `busy` and `underway` ones.
     pub(crate) fn allow(self, busy: usize, underway: usize) -> bool {
         busy < self.parallel && underway < self.surge
     }

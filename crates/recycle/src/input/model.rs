@@ -95,7 +95,7 @@ pub enum OnDrainTimeout {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {
-    /// The hook's name. Only the hook of recycle-eks is worked on.
+    /// The hook's name. recycle-eks acts only on its own hook.
     pub name: String,
     pub auto_scaling_group_name: GroupName,
     /// The destination of the instance: `EC2`, or `WarmPool`, for which the action is completed at once.

@@ -23,10 +23,10 @@ use crate::input::model::{
 use crate::input::suggest::{name_given, suggest};
 use crate::input::urgency::Urgency;
 
-/// The most characters that a selector may have. A selector is part of every answer, and answers stay under 8 KB.
+/// The maximum number of characters of a selector. A selector is part of every answer, and answers stay under 8 KB.
 const LONGEST_SELECTOR: usize = 512;
 
-/// The most namespaces that may be given, for the same reason.
+/// The maximum number of namespaces in an input, for the same reason.
 const MOST_NAMESPACES: usize = 16;
 
 pub fn parse_input(input: &Value, settings: &Settings) -> Result<Input, InvalidInput> {

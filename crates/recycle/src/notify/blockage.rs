@@ -16,7 +16,7 @@ use crate::records::progress::Progress;
 pub const REMINDER: i64 = 86_400;
 
 /// Characters to which a blocked drain's reason is cut. `blocks` explains the blockage.
-/// An answer has 8 KB, and also carries a run.
+/// An answer has room for 8 KB, and also carries a run.
 const LONGEST_BLOCKED_REASON: usize = 300;
 
 /// Characters to which each entry of `blocks` is cut.

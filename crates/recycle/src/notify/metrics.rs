@@ -95,7 +95,8 @@ pub fn measure_drain(run: &Run) -> Option<Metric> {
     Some(Metric::DrainSeconds(ended.duration_since(began).as_secs()))
 }
 
-/// Returns the metrics of a restore's end. `error` is the error of the execution that the restore ends, and None in a sweep.
+/// Returns the metrics of a restore's end: how the execution ended, and what became of the node. `error` is the error of the execution that
+/// the restore ends. It is None in a sweep, which ends no execution.
 #[must_use]
 pub fn measure_restore(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metric> {
     let (ended, restored) = match verdict {

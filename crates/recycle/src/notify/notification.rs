@@ -86,8 +86,8 @@ impl NotificationKind {
             }
             Self::Finished => "the node was recycled as asked",
             Self::Failed => {
-                "the node was not recycled: it was refused or not admitted in time, and is untouched; or it was lost, cannot be seen, its \
-                 group is terminating it, or AWS or Kubernetes refused the restore"
+                "the node was not recycled. If it was refused or not admitted in time, it is untouched. Otherwise it was lost, cannot be \
+                 seen, is being terminated by its group, or AWS or Kubernetes refused the restore"
             }
         }
     }
@@ -155,7 +155,7 @@ pub const FIELDS: [(&str, bool, &str); 15] = [
     (
         "what_to_do",
         false,
-        "what an operator can do, line by line: sentences end with a colon or a full stop, all other lines are shell commands",
+        "instructions for an operator, line by line: sentences end with a colon or a full stop, all other lines are shell commands",
     ),
     (
         "since",
@@ -244,8 +244,8 @@ impl Notification {
     }
 }
 
-/// Builds the notification that a node is about to be changed. `reason` is the claim's.
-/// `severity` is higher if the reason contains something that an operator should know beforehand.
+/// Builds the notification that a node is about to be changed. `reason` is the reason in the answer about the claim. `severity` is higher
+/// if the reason contains something that an operator should know beforehand.
 #[must_use]
 pub fn build_started_notification(
     about: About<'_>,
@@ -284,7 +284,7 @@ pub(crate) fn describe_end(run: &Run) -> Option<String> {
 }
 
 /// Builds the notification about a node that an execution or a sweep has not recycled. None if there is nothing to report.
-/// `error` is the execution's, and `reason` does not contain the commands.
+/// `error` is the error of the execution. `reason` does not contain the commands.
 #[must_use]
 pub fn build_restored_notification(
     about: About<'_>,

@@ -17,7 +17,7 @@ use crate::restore::table::{Column, Way, find_row, look_up};
 /// The bytes that the names of a plan's pods may have together. With all else an answer stays under 8 KB.
 const PODS_BUDGET: usize = 2_400;
 /// The number of pods of one class and reason that are named.
-/// Two such lists name all pods of a node with the most pods that EKS allows by default (110).
+/// Two such lists name all pods of a node that has the maximum number of pods that EKS allows by default (110).
 const PODS_NAMED: usize = 55;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -140,7 +140,7 @@ fn plan_restore(input: &Input, group: &Group) -> Vec<String> {
         }
         Way::Exit => {
             let larger = desired + 1;
-            format!("{when}: back in service, the group is one larger ({larger})")
+            format!("{when}: back in service, the group has {larger}, one more than before")
         }
         Way::Stay => {
             format!("{when}: it stays in Standby, schedulable, until an operator acts (LeftInStandby)")
@@ -365,7 +365,12 @@ mod tests {
             ..group()
         };
         for (more, group, first, last) in [
-            (json!({}), group(), "the group has 2 as before", "one larger (3)"),
+            (
+                json!({}),
+                group(),
+                "the group has 2 as before",
+                "has 3, one more than before",
+            ),
             (json!({}), fixed, "stays in Standby", "stays in Standby"),
             (
                 json!({"replacement": "after"}),

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The time since which a drain is blocked, and the time of the last report about it.
-/// It is carried in `run`, so an execution that resumes from the records reports again.
+/// The time since which a drain is blocked, and the time of the last report about it. `run` carries both, not the records, so an execution
+/// that resumes from the records reports the blockage again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blockage {
     /// The time since which something blocks the drain without a break; none if nothing does.

@@ -14,7 +14,7 @@ use crate::input::urgency::Urgency;
 use crate::records::owner::Owner;
 use crate::records::schema::SCHEMA;
 
-/// The phase that the work on a node has reached. Later phases have touched more.
+/// The phase that the work on a node has reached. In later phases more was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -81,7 +81,7 @@ pub enum ClaimDecision {
     /// No execution holds the claim: take it.
     Take,
     /// This execution already holds the claim: go on.
-    Ours(Claim),
+    AlreadyHeld(Claim),
     /// The owner of the claim no longer runs: take the claim over and go on from the phase that it reached.
     Resume(Claim),
     /// The owner of the claim runs, but is less urgent: take the claim over and go on from the phase that it reached.
@@ -172,7 +172,7 @@ pub fn decide_claim(
         Some(StoredClaim::Known(claim)) => claim,
     };
     if claim.fence == *me {
-        return ClaimDecision::Ours(claim.clone());
+        return ClaimDecision::AlreadyHeld(claim.clone());
     }
     // Both executions would end an instance that is already being disposed of in the same way.
     let is_more_urgent = claim.urgency < urgency && claim.phase < Phase::Disposing;
@@ -238,7 +238,7 @@ impl NamedFailure for ClaimLost {
 }
 
 /// Returns the claim, read again, if this execution still holds it. Every step that acts calls this first.
-/// `urgency` is this execution's. If a more urgent execution has taken the claim over, the error says so, and that is no failure.
+/// `urgency` is this execution's. If a more urgent execution has taken the claim over, the error says so, and the execution does not fail.
 pub fn check_claim(
     found: Option<StoredClaim>,
     me: &Fence,
@@ -336,7 +336,12 @@ mod tests {
         let another = owner(ARN, "SUCCEEDED");
         let cases: [(&str, Option<StoredClaim>, Option<&Owner>, &str); 12] = [
             ("no claim is taken", None, None, "take"),
-            ("its own claim is kept", Some(known(fence(1))), None, "ours"),
+            (
+                "its own claim is kept",
+                Some(known(fence(1))),
+                None,
+                "already held",
+            ),
             (
                 "the owner is asked for about a claim from before its own redrive",
                 Some(known(fence(0))),
@@ -407,7 +412,7 @@ mod tests {
     fn name_of(decision: &ClaimDecision) -> &'static str {
         match decision {
             ClaimDecision::Take => "take",
-            ClaimDecision::Ours(_) => "ours",
+            ClaimDecision::AlreadyHeld(_) => "already held",
             ClaimDecision::Resume(_) => "resume",
             ClaimDecision::TakeOver(_) => "take over",
             ClaimDecision::AskOwner(_) => "ask",

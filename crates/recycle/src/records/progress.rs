@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::records::blocker::Blocker;
 
-/// The annotation `recycle-eks/progress`: the awaited pods, the blockers, the start and the end.
+/// The annotation `recycle-eks/progress`: the awaited pods, the blockers, the start of the drain and its latest end.
 /// `kubectl describe node` shows its first 140 characters, so the first field is short and the most important.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
@@ -49,7 +49,7 @@ impl Progress {
         }
     }
 
-    /// Checks whether pods of a class are named that `before` did not count, or `before` is of another drain.
+    /// Checks whether this progress names pods of a class that `before` did not count. A `before` of another drain counts nothing.
     #[must_use]
     pub fn has_update(&self, before: Option<&Self>) -> bool {
         let known = |class: &str| {

@@ -14,7 +14,7 @@ const DIGITS: usize = 6;
 /// The number of characters that write these digits, six bits each: 500 members take 2,000 bytes.
 const MARK: usize = DIGITS * 4 / 6;
 const SIX_BITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
-/// The most bytes that the names of taints and resources may have together, because they are part of every answer.
+/// The maximum number of bytes of all names of taints and resources together, because they are part of every answer.
 const NAMES_BUDGET: usize = 500;
 
 /// The facts about the old node by which its replacement is judged.

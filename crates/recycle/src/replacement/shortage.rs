@@ -38,7 +38,8 @@ pub fn count_usable(old: &InstanceId, old_node: &NodeFacts, group: &Group, nodes
 }
 
 /// Returns the shortage if fewer members are usable than are needed. None if enough are usable.
-/// The number needed is `before`, which was usable before the old node left service, or what the group wants by now if that is less.
+/// The number needed is `before`, which was usable before the old node left service, or the number that the group wants now if that is
+/// less.
 #[must_use]
 pub fn find_shortage(
     old: &InstanceId,

@@ -131,8 +131,8 @@ pub fn judge_replacement(
     let full = group.filter(|group| !is_launched && group.desired >= group.max);
     ReplacementVerdict::TimedOut(match full {
         Some(Group { name, max, .. }) => format!(
-            "no instance was launched in {waited} seconds; group {name} is at its maximum of {max}, and AWS may launch no replacement for a \
-             member in Standby there; if the group's scaling activities show no other cause, raise its maximum by one; for other nodes of \
+            "no instance was launched in {waited} seconds; group {name} is at its maximum of {max}, where AWS may launch no replacement \
+             for a member in Standby. If the group's scaling activities show no other cause, raise its maximum by one. For other nodes of \
              this group, set replacement \"after\""
         ),
         None => format!("no usable replacement after {waited} seconds: {reason}"),
@@ -395,7 +395,7 @@ mod tests {
             (
                 2,
                 [].as_slice(),
-                "group workers is at its maximum of 2, and AWS may launch no replacement",
+                "group workers is at its maximum of 2, where AWS may launch no replacement",
             ),
             (3, [].as_slice(), "the group has no new member yet"),
             (2, pending.as_slice(), "i-0bbbbbbbbbbbbbbbb is Pending"),

@@ -10,10 +10,10 @@ use crate::report::event::{Event, Execution, Stage};
 /// Number of checks to which the counts of pods are thinned. A screen has fewer points.
 pub(crate) const MOST_LOOKS: usize = 400;
 
-/// The most pods that a report names.
+/// The maximum number of pods that a report names.
 pub(crate) const MOST_PODS: usize = 200;
 
-/// The most failed attempts that a report lists.
+/// The maximum number of failed attempts that a report lists.
 pub(crate) const MOST_FAILED_ATTEMPTS: usize = 50;
 
 /// A condition that lasted. Without an end, it still lasts.

@@ -56,7 +56,7 @@ pub struct RestoreFacts<'a> {
     pub is_lost: bool,
     /// The members that came after EnterStandby. None if no record lists the members before it, or the cluster cannot be reached.
     pub new_members: Option<&'a [NewMember]>,
-    /// Other instances whose Nodes this restore has cordoned, or that this node's execution keeps from Cluster Autoscaler.
+    /// Other instances whose Nodes this restore has cordoned, or that this node's execution protects from Cluster Autoscaler.
     pub marked: &'a [NewMember],
     /// The time at which the Node was marked as being restored. None if it is not marked.
     pub queued_since: Option<Timestamp>,

@@ -255,7 +255,7 @@ fn look_at_node(node: &NodeFacts, found: &mut Traces) {
     };
     if let Some(change) = change {
         let command = format!("kubectl annotate node {name} {change}");
-        found.add("is kept from Cluster Autoscaler", command);
+        found.add("is protected from Cluster Autoscaler", command);
     }
     // The annotation with the end of this drain would end the next drain at once.
     let annotations: String = [

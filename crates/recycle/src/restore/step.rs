@@ -24,7 +24,7 @@ pub enum RestoreStep {
         /// The desired capacity before it.
         from: u32,
     },
-    /// Remove the restore's cordon from these members' Nodes, and the mark that keeps them from Cluster Autoscaler.
+    /// Remove the restore's cordon from these members' Nodes, and the mark that protects them from Cluster Autoscaler.
     /// Also remove the reservation, unless another execution may resume with it.
     ReleaseReplacements {
         new_members: Vec<InstanceId>,

@@ -138,7 +138,7 @@ fn rotate(mut ids: Vec<InstanceId>, now: Timestamp) -> Vec<InstanceId> {
 /// The decision of a sweep about the claim of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeftoverDecision {
-    /// The claim is this sweep's: restore the node.
+    /// This sweep holds the claim: restore the node.
     Restore,
     /// No execution works on the node: make the claim this sweep's. Holds the claim that was there, if there was one.
     Claim(Option<Claim>),
@@ -165,7 +165,7 @@ pub fn judge_leftover(
 ) -> LeftoverDecision {
     match decide_claim(found, me, Urgency::Planned, owner) {
         ClaimDecision::Take => LeftoverDecision::Claim(None),
-        ClaimDecision::Ours(_) => LeftoverDecision::Restore,
+        ClaimDecision::AlreadyHeld(_) => LeftoverDecision::Restore,
         ClaimDecision::Resume(claim) => {
             let ended_at = owner
                 .filter(|owner| !is_forgotten(&owner.status))

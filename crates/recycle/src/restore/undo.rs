@@ -55,7 +55,7 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Opt
         .collect();
     let undo = Undo {
         taints: (others.len() < node.taints.len()).then_some(others),
-        uncordon: node.is_cordoned_by_us() && has_drained && !was_cordoned,
+        uncordon: node.is_cordoned_by_recycle_eks() && has_drained && !was_cordoned,
         annotations,
         remove_label: was_excluded && !had_label && label.is_some_and(|value| value == EXCLUDED),
         scale_down,

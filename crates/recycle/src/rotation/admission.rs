@@ -29,7 +29,7 @@ pub(crate) const LONGEST_WAIT: u32 = 86_400;
 pub(crate) const LONGEST_PENDING: u32 = 3_600;
 
 /// Seconds for which a node waits for an earlier node without any execution.
-/// A node that may begin asks and begins at once.
+/// A node that may start asks and is started at once.
 /// The retries of its Tasks last no longer (`terraform/state-machine.tf`: ten minutes of waiting, and eleven attempts of 90 seconds).
 pub(crate) const LONGEST_BEGIN: u32 = 1_800;
 
@@ -50,7 +50,7 @@ const LONGEST_WHY: usize = 240;
 pub enum WaitReason {
     /// An operator has paused the group.
     Paused,
-    /// An earlier node is about to begin its first or next attempt.
+    /// The first or next attempt of an earlier node is about to begin.
     Beginning,
     /// An execution is working on an earlier node, whose replacement, the group's first, is not known yet.
     Canary,
@@ -77,7 +77,7 @@ pub struct WaitingNode {
     pub index: usize,
     /// The time of its first check, or of the end of its last failed attempt.
     pub began_at: Timestamp,
-    /// Seconds of waiting in all. Pauses between nodes or attempts do not count.
+    /// Total seconds of waiting. Pauses between nodes or attempts do not count.
     pub waited: u32,
     /// The reason of the last wait.
     pub waits_for: Option<WaitReason>,
@@ -98,7 +98,7 @@ pub struct WaitingNode {
 /// The fields of [`WaitingNode`] that change with a wait, under the same names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Waited {
-    /// Seconds in all.
+    /// Total seconds of waiting.
     pub waited: u32,
     pub waits_for: WaitReason,
     /// Seconds for `waits_for`.
@@ -132,7 +132,7 @@ pub enum Admission {
     Wait(WaitReason, String),
     /// Waits for an execution that is working on an earlier node, however long that takes.
     Await(String),
-    /// Waits for so many seconds: the pause that the input asks for, or the pause between two attempts.
+    /// Waits this many seconds: the pause that the input asks for, or the pause between two attempts.
     Pause(u32),
     /// Leaves this node. The next node may start.
     Skip(Ended),

@@ -16,23 +16,24 @@ pub enum AttemptOutcome {
     NotBegun,
     Running,
     /// The last attempt failed, and the next is about to begin.
-    BetweenTries,
+    BetweenAttempts,
     Done,
     /// The node failed, and there is no further attempt.
     Failed,
 }
 
-/// Judges an attempt by its execution's status. The status is None if Step Functions does not know the execution.
-/// Returns None if the next attempt's status has to be fetched. A node that is not in service gets no further attempt.
+/// Judges attempt number `attempt` by its execution's status, which is None if Step Functions does not know the execution. An unknown
+/// execution of a later attempt means that the attempt before it failed. Returns None if this attempt failed and the caller has to fetch
+/// the status of the next one. A node that is not in service gets no further attempt.
 #[must_use]
-pub fn judge_try(
+pub fn judge_attempt(
     status: Option<&str>,
     attempt: u32,
     retries: u32,
     is_in_service: bool,
 ) -> Option<AttemptOutcome> {
     match status {
-        None if attempt > 1 && is_in_service => Some(AttemptOutcome::BetweenTries),
+        None if attempt > 1 && is_in_service => Some(AttemptOutcome::BetweenAttempts),
         None if attempt > 1 => Some(AttemptOutcome::Failed),
         None => Some(AttemptOutcome::NotBegun),
         Some("SUCCEEDED") => Some(AttemptOutcome::Done),
@@ -45,15 +46,15 @@ pub fn judge_try(
 }
 
 /// Judges a node as failed if it has been between attempts for longer than a retry takes: no further attempt is coming.
-/// The time is the time for which `waiting_node` has waited for earlier nodes to begin.
+/// That time is how long `waiting_node` has waited for earlier nodes to start.
 #[must_use]
 pub fn settle_outcome(outcome: AttemptOutcome, waiting_node: &WaitingNode, terms: &Terms) -> AttemptOutcome {
     let patience = LONGEST_BEGIN.saturating_add(terms.wait_between_nodes.max(SHORTEST_RETRY));
     match outcome {
-        AttemptOutcome::BetweenTries if waiting_node.waited_for(WaitReason::Beginning) >= patience => {
+        AttemptOutcome::BetweenAttempts if waiting_node.waited_for(WaitReason::Beginning) >= patience => {
             AttemptOutcome::Failed
         }
-        AttemptOutcome::BetweenTries
+        AttemptOutcome::BetweenAttempts
         | AttemptOutcome::NotBegun
         | AttemptOutcome::Running
         | AttemptOutcome::Done
@@ -80,14 +81,14 @@ fn is_there(node: &InstanceId, fleet: &Fleet) -> bool {
     fleet.state_of(node).is_some_and(|state| !is_leaving(state))
 }
 
-/// Checks whether a node is a member in service. Only such a node begins.
+/// Checks whether a node is a member in service. Only such a node is started.
 #[must_use]
 pub fn is_in_service(node: &InstanceId, fleet: &Fleet) -> bool {
     fleet.state_of(node) == Some("InService")
 }
 
-/// Checks whether at least one of the earlier nodes that are in service and have not begun has been left.
-/// Apart from the asking node, only `at_once` - 1 nodes may be asking or running.
+/// Checks whether at least one earlier node has been left. `not_begun` counts the earlier nodes that are in service and have no execution.
+/// At most `at_once` - 1 of them can be asking to start, because the asking node itself takes one place.
 #[must_use]
 pub fn is_one_left(not_begun: usize, at_once: u32) -> bool {
     not_begun >= usize::try_from(at_once).unwrap_or(usize::MAX)
@@ -135,7 +136,7 @@ pub fn find_begun(
 }
 
 /// Checks whether a planned execution of this installation holds the Node's claim. Only such a claim shows that the node is under way.
-/// `claim-node` refuses a node with any other claim, and a rotation could wait for ever for the end of such a claim.
+/// `claim-node` refuses a node with any other claim, and a rotation could wait indefinitely for the end of such a claim.
 /// For such a node, the status of its own execution decides.
 fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
     node.claim().is_some_and(|claim| match claim {
@@ -144,9 +145,10 @@ fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
     })
 }
 
-/// Decides where no earlier node is known to have begun. The node waits for an earlier node that is about to begin, or runs.
-/// If an earlier node has been left, it is unknown which of them is to begin, and the node does not wait for a beginning.
-/// It also stops waiting after `LONGEST_BEGIN` for a node that could have begun and has not.
+/// Decides where no earlier node is known to have begun. The node waits for an earlier node that is about to be started, or is being
+/// recycled.
+/// If an earlier node has been left, it is unknown which node starts next, and the node does not wait for another one to start.
+/// It also stops waiting after `LONGEST_BEGIN` for a node that could have been started and was not.
 /// Such a node cannot be started at all, or the check whether it may start got no answer.
 #[must_use]
 pub fn check_outcomes(
@@ -169,7 +171,7 @@ pub fn check_outcomes(
             AttemptOutcome::NotBegun => {
                 (is_in_service(id, fleet) && !is_none_to_begin).then_some(WaitReason::Beginning)
             }
-            AttemptOutcome::BetweenTries => Some(WaitReason::Beginning),
+            AttemptOutcome::BetweenAttempts => Some(WaitReason::Beginning),
             AttemptOutcome::Running => Some(WaitReason::Canary),
             AttemptOutcome::Done | AttemptOutcome::Failed => None,
         };

@@ -46,14 +46,14 @@ pub fn find_canary<'a>(waiting_node: &WaitingNode, begun: &'a [Begun]) -> Canary
 
 /// Decides on a wait without a call to Step Functions.
 /// A node waits while an execution is working on the group's first node.
-/// A node that asks from the beginning also waits at its first check, because the first node is about to begin then.
+/// A node that asks from the beginning also waits at its first check, because the first node is about to be started then.
 /// Otherwise a rotation of many groups would make hundreds of calls at one moment.
 #[must_use]
 pub fn check_canary(canary: &Canary<'_>, waiting_node: &WaitingNode, at_once: u32) -> Option<Admission> {
     match canary {
         Canary::Await(first) => Some(Admission::Await(describe_awaited(first))),
         Canary::Ask if waiting_node.waited == 0 && !comes_after_others(waiting_node, at_once) => {
-            let reason = "the group's first node is about to begin";
+            let reason = "the group's first node is about to start";
             Some(Admission::Wait(WaitReason::Beginning, reason.to_owned()))
         }
         Canary::Ask | Canary::Passed | Canary::Judge(_) | Canary::First => None,

@@ -51,9 +51,9 @@ pub struct TemplateFacts {
 pub struct Fleet {
     pub name: GroupName,
     pub tags: BTreeMap<String, String>,
-    /// Template that the group launches from. None: a launch configuration.
+    /// Template that the group launches from. None if it uses a launch configuration.
     pub template: Option<Template>,
-    /// Templates for some instance types instead (overrides of a mixed-instances policy).
+    /// Templates that replace it for some instance types (overrides of a mixed-instances policy).
     pub overrides: BTreeMap<String, Template>,
     pub members: Vec<FleetMember>,
 }
@@ -81,7 +81,7 @@ impl Fleet {
         self.tags.get(PAUSED_TAG).is_some_and(|value| value == "true")
     }
 
-    /// Returns the lifecycle state of a member. None if the instance is no member.
+    /// Returns the lifecycle state of a member. None if the instance is not a member.
     pub(crate) fn state_of(&self, instance: &InstanceId) -> Option<&str> {
         let member = self.members.iter().find(|member| member.instance == *instance)?;
         Some(&member.lifecycle_state)

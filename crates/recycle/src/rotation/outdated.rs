@@ -58,7 +58,7 @@ impl Outdated {
         }
         if !has_criterion {
             return refuse(
-                "selection: outdated needs launch_template, ami, kubelet, older_than, launched_before or all",
+                "selection: outdated needs at least one of launch_template, ami, kubelet, older_than, launched_before or all",
             );
         }
         Ok(())
@@ -76,8 +76,8 @@ impl Outdated {
         self.launch_template || self.ami
     }
 
-    /// Returns the criteria that show whether a replacement is as outdated as the old node.
-    /// None if no such criterion is left without `node_labels`, `launched_before` and `all`.
+    /// Returns the criteria that show whether a replacement is as outdated as the old node: all but `node_labels`, `launched_before` and
+    /// `all`. None if no criterion is left.
     #[must_use]
     pub fn for_replacement(&self) -> Option<Self> {
         let same = Self {
@@ -216,8 +216,8 @@ pub(crate) fn find_criteria(
     .collect()
 }
 
-/// Returns a short hash of the templates and versions that a group launches from, to travel through the state machine.
-/// Another hash means that one of them has changed.
+/// Returns a short hash of the templates and versions that a group launches from, which the state machine carries. A different hash means
+/// that one of them has changed.
 #[must_use]
 pub fn describe_launch_source(fleet: &Fleet, templates: &BTreeMap<Template, TemplateFacts>) -> String {
     let named = fleet.template.iter().chain(fleet.overrides.values());
@@ -299,7 +299,7 @@ pub(crate) fn is_worked_on(instance: &Instance, rotation: &ExecutionArn) -> bool
     matches!(instance.claim(), Some(StoredClaim::Known(claim)) if claim.is_of_installation(rotation))
 }
 
-/// Bytes of all groups' names in one answer, which has 8 KB.
+/// Bytes of all groups' names in one answer, which has room for 8 KB.
 const LONGEST_NAMES: usize = 6_000;
 
 /// Characters of the reason that goes with the groups.
@@ -309,7 +309,7 @@ const LONGEST_REASON: usize = 1_200;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Groups {
     pub groups: Vec<GroupName>,
-    /// The number of nodes, and what is left out.
+    /// The number of nodes, and the nodes and groups that are left out.
     pub reason: String,
 }
 

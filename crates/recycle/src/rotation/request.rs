@@ -111,11 +111,11 @@ impl Selection {
     }
 }
 
-/// How the node is chosen that an alarm means.
+/// How to choose the node that an alarm points to.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlarmTerms {
-    /// Group that is meant. An instance that the alarm names must be in it. If absent, the alarm's dimension names the group.
+    /// Group of the node. An instance that the alarm names must be in this group. If absent, the alarm's dimension names the group.
     pub group: Option<GroupName>,
     pub pick: Option<Pick>,
     /// Minutes after the last claim or replacement in a group during which an alarm recycles none of its nodes.
@@ -237,7 +237,7 @@ fn check_recycle(mut fields: Map<String, Value>) -> Result<Map<String, Value>, I
 }
 
 impl Rotation {
-    /// Returns the fields with which each execution is started, beside its node.
+    /// Returns the fields with which each execution is started, in addition to its node.
     #[must_use]
     pub fn fields(&self) -> Map<String, Value> {
         let mut fields = self.recycle.clone();
@@ -276,5 +276,5 @@ impl Rotation {
     }
 }
 
-/// The most instances that a selection may list, so that the answer with their starts stays under 8 KB.
+/// The maximum number of instances that a selection may list, so that the answer with their starts stays under 8 KB.
 pub const MOST_STARTS: usize = 40;

@@ -81,7 +81,7 @@ pub fn choose_listed(
             Some(instance) if !is_in_group && !has_cluster_tag(&instance.tags, cluster) => {
                 format!("{id} is not an instance of cluster {cluster}")
             }
-            // EC2 sends warnings for every Spot instance of the region, also for those of Karpenter.
+            // EC2 sends warnings for every Spot instance of the region, including those of Karpenter.
             // For other triggers, the error of pre-flight says what to do instead.
             Some(_) if !is_in_group && trigger.is_of_ec2() => {
                 format!("{id} is in no Auto Scaling group of cluster {cluster}")

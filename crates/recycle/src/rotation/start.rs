@@ -95,7 +95,7 @@ pub type AlarmTriggers = BTreeMap<String, AlarmTrigger>;
 #[derive(Debug, Clone, PartialEq)]
 pub struct RotationStart {
     /// Name of the execution, so that a repeated start finds the execution that exists.
-    /// None if the trigger has no name that is used only once.
+    /// None if the trigger has no unique name.
     pub name: Option<String>,
     pub input: Value,
 }

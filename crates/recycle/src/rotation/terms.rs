@@ -18,10 +18,10 @@ use crate::input::model::InvalidInput;
 /// The pause between the nodes of a group: at most a day.
 const PAUSES: DurationRange = DurationRange::new(0, 86_400);
 const MOST_RETRIES: u32 = 10;
-/// The most nodes of a group that a rotation works on at once.
+/// The maximum number of nodes of a group that a rotation works on at once.
 /// Step Functions runs at most 40 iterations of an inline Map at once (developer guide, "Map state").
 const MOST_AT_ONCE: u32 = 40;
-/// The most nodes of a group that one rotation works on. Their ids travel in an answer of 8 KB.
+/// The maximum number of nodes of a group that one rotation works on. Their ids travel in an answer, which has room for 8 KB.
 const MOST_NODES: usize = 90;
 /// Events that the nodes of a group may take together in the history of the group's execution.
 /// Step Functions ends the execution at 25,000 events. The rest is for the retries of Tasks, the marks, and the waits of the first nodes.
@@ -226,8 +226,8 @@ impl Terms {
         Ok(count)
     }
 
-    /// Returns the most nodes of one group that a rotation works on.
-    /// The history of the group's execution has room for the worst case of so many.
+    /// Returns the maximum number of nodes of one group that a rotation works on.
+    /// The history of the group's execution has room for the worst case of this many nodes.
     #[must_use]
     pub fn most_nodes(&self) -> usize {
         let retries = usize::try_from(self.retries).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Generates damaged input for laws (property tests): any JSON, any text, and good documents that were edited or are incomplete.
+//! Generates damaged input for property tests: any JSON, any text, and good documents that were edited or are incomplete.
 //! It does not depend on any reader, nor on the types of recycle-eks.
 
 use std::ops::Range;
@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Map, Value, json};
 
-/// The number of cases of a law. It lets each field of a document of twenty fields meet each kind of damage now and then, while all laws
-/// together take seconds. An example beside the law keeps each finding, so no seeds are kept.
+/// The number of cases of a property test. With it, each kind of damage occasionally hits each field of a document with twenty fields, and
+/// all property tests together take seconds. An example next to the test keeps each finding, so no seeds are kept.
 const CASES: u32 = 256;
 
 /// Returns a configuration with `CASES` cases that writes no files.
@@ -21,7 +21,7 @@ pub fn config() -> ProptestConfig {
     }
 }
 
-/// Returns a configuration with half as many cases, for laws of whole functions. One case of such a law is many calls.
+/// Returns a configuration with half as many cases, for property tests of whole functions. One case of such a test makes many calls.
 #[must_use]
 pub fn few_cases() -> ProptestConfig {
     ProptestConfig {

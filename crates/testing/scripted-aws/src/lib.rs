@@ -131,7 +131,7 @@ impl ScriptedAws {
         self.state().actions.clone()
     }
 
-    /// Returns the calls so far that are no reads (`Describe…` or `List…`).
+    /// Returns the calls so far that are not reads (`Describe…` or `List…`).
     #[must_use]
     pub fn writes(&self) -> Vec<String> {
         let is_read = |action: &str| action.starts_with("Describe") || action.starts_with("List");

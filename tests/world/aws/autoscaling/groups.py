@@ -159,7 +159,7 @@ class AutoScaling:
 
     def start_refresh(self, group_name: str) -> None:
         """An instance refresh: each member that is in service now is terminated, the next when the group is whole again. One
-        that a hook holds does not count any more, so that a refresh does not wait for it.
+        that a hook holds no longer counts, so that a refresh does not wait for it.
         """
         with LOCK:
             group = self.group(group_name)

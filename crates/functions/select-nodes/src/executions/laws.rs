@@ -1,4 +1,4 @@
-//! Laws: an execution has ended, or succeeded, only if the answer of Step Functions contains that status.
+//! Property tests: an execution has ended, or succeeded, only if the answer of Step Functions contains that status.
 
 use bad_input::{block_on, each_gap, few_cases, spoiled};
 use proptest::prelude::*;

@@ -252,7 +252,7 @@ fn one_fault_of_functions_machines_or_entries_is_one_finding() {
                 Level::Warning,
                 "state machine",
                 "recycle-node",
-                "live starts 1, the newest version is 2",
+                "live starts version 1, but the newest version is 2",
             ),
         ),
         (
@@ -409,7 +409,7 @@ fn one_fault_of_rules_topic_queue_or_logs_is_one_finding() {
                 Level::Warning,
                 "logs",
                 "/aws/lambda/r-check-pods",
-                "kept for ever",
+                "never deleted",
             ),
         ),
         (

@@ -46,7 +46,7 @@ struct World {
 }
 
 impl World {
-    /// A world with the node in Standby by an execution, another member in service, m/d/M as given, and no replacement.
+    /// Puts the node into Standby by an execution, with another member in service, m/d/M as given, and no replacement.
     pub(crate) fn new((min, desired, max): (u32, u32, u32)) -> Self {
         Self {
             group: Group {
@@ -915,7 +915,7 @@ fn a_refused_restore_is_attempted_again_after_hours_and_a_stuck_one_as_soon_as_i
 }
 
 proptest! {
-    /// The restore ends from any sizes and any replacement, also with a crash between any two steps.
+    /// The restore ends from any sizes and any replacement, even with a crash between any two steps.
     /// AWS refuses none of its calls, and no member stays protected.
     /// The group is as large as before, or one larger if its replacement has pods.
     #[test]

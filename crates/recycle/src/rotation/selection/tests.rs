@@ -161,7 +161,7 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
         (good(json!({"alarm": {"gruop": "x"}})), "unknown field `gruop`"),
         (
             good(json!({"outdated": {}})),
-            "needs launch_template, ami, kubelet, older_than, launched_before or all",
+            "needs at least one of launch_template, ami, kubelet, older_than, launched_before or all",
         ),
         (
             good(json!({"outdated": {"ami": true, "groups": [], "group_tag": {"key": "a", "value": "b"}}})),
