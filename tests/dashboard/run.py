@@ -42,4 +42,4 @@ def pages(world: World) -> dict[Path, str]:
     body = json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
     began = world.clock.now() - world.clock.elapsed()
     picture = draw(read_widgets(body, world.metrics), began, began + DAYS * 86_400)
-    return {PICTURE: picture, MESSAGES: write_page(world.told)}
+    return {PICTURE: picture, MESSAGES: write_page(world.all_notifications)}

@@ -151,7 +151,7 @@ class Shell:
         return done.stdout
 
 
-def tell(page: Path, shell: Shell, actions: Mapping[str, Callable[[str], str | None]]) -> None:
+def follow_page(page: Path, shell: Shell, actions: Mapping[str, Callable[[str], str | None]]) -> None:
     """Runs every command of a page, in order, and compares the output with the page. The first word of an action selects it, and
     its result is the content of the block below it."""
     different = []

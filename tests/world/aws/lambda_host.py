@@ -233,8 +233,8 @@ class LambdaHost:
                 sandbox.close()
                 error, answer = "Unhandled", timed_out(request_id, blueprint.timeout)
             answered = Invocation(answer, error, blueprint.version, request_id)
-            for tell in self.on_answered:
-                tell(sandbox, payload, answered, calls_before)
+            for report in self.on_answered:
+                report(sandbox, payload, answered, calls_before)
         finally:
             self.at_work.remove(work)
             sandbox.call = None

@@ -6,11 +6,11 @@ use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::{Members, SelectRequest};
 use recycle::rotation::admission::{
     Admission, Stop, WaitReason, WaitingNode, check_group, check_waiting_node, comes_after_others,
-    find_machine, judge_end_before, name_try,
+    find_machine, judge_end_before, name_attempt,
 };
 use recycle::rotation::attempts::{
     AttemptOutcome, check_failures, check_outcomes, find_begun, find_doubtful, find_gone, is_in_service,
-    is_one_left, judge_try, settle_outcome,
+    is_one_left, judge_attempt, settle_outcome,
 };
 use recycle::rotation::canary::{
     Canary, check_canary, check_displaced, check_kubelet, find_canary, find_displaced, has_evicted,
@@ -161,8 +161,9 @@ impl SelectNodes {
         if !lost.is_empty() {
             let (machine, since) = (find_machine(&group_request.part), group_request.part.began_at);
             let ended_badly = self.executions.list_ended_badly(&machine, since).await?;
-            let name =
-                |node: &InstanceId| name_try(&group_request.part, group_request.rotation.trigger, node, 1);
+            let name = |node: &InstanceId| {
+                name_attempt(&group_request.part, group_request.rotation.trigger, node, 1)
+            };
             lost.retain(|node| ended_badly.contains(&name(node)));
         }
         Ok(lost)
@@ -214,7 +215,7 @@ impl SelectNodes {
             let outcome = loop {
                 let execution = facts.group_request.find_execution(node, attempt)?;
                 let status = self.executions.find_status(&execution).await?;
-                if let Some(outcome) = judge_try(status.as_deref(), attempt, terms.retries, is_there) {
+                if let Some(outcome) = judge_attempt(status.as_deref(), attempt, terms.retries, is_there) {
                     break outcome;
                 }
                 attempt += 1;

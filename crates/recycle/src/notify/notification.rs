@@ -470,13 +470,13 @@ mod tests {
         let since = |since, reported: Option<i64>| {
             Some(Blockage {
                 since: Some(at(since)),
-                told_at: reported.map(at),
+                reported_at: reported.map(at),
             })
         };
         let quiet = |reported| {
             Some(Blockage {
                 since: None,
-                told_at: Some(at(reported)),
+                reported_at: Some(at(reported)),
             })
         };
         let day = REMINDER;

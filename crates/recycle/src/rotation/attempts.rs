@@ -16,7 +16,7 @@ pub enum AttemptOutcome {
     NotBegun,
     Running,
     /// The last attempt failed, and the next is about to begin.
-    BetweenTries,
+    BetweenAttempts,
     Done,
     /// The node failed, and there is no further attempt.
     Failed,
@@ -25,14 +25,14 @@ pub enum AttemptOutcome {
 /// Judges an attempt by its execution's status. The status is None if Step Functions does not know the execution.
 /// Returns None if the next attempt's status has to be fetched. A node that is not in service gets no further attempt.
 #[must_use]
-pub fn judge_try(
+pub fn judge_attempt(
     status: Option<&str>,
     attempt: u32,
     retries: u32,
     is_in_service: bool,
 ) -> Option<AttemptOutcome> {
     match status {
-        None if attempt > 1 && is_in_service => Some(AttemptOutcome::BetweenTries),
+        None if attempt > 1 && is_in_service => Some(AttemptOutcome::BetweenAttempts),
         None if attempt > 1 => Some(AttemptOutcome::Failed),
         None => Some(AttemptOutcome::NotBegun),
         Some("SUCCEEDED") => Some(AttemptOutcome::Done),
@@ -50,10 +50,10 @@ pub fn judge_try(
 pub fn settle_outcome(outcome: AttemptOutcome, waiting_node: &WaitingNode, terms: &Terms) -> AttemptOutcome {
     let patience = LONGEST_BEGIN.saturating_add(terms.wait_between_nodes.max(SHORTEST_RETRY));
     match outcome {
-        AttemptOutcome::BetweenTries if waiting_node.waited_for(WaitReason::Beginning) >= patience => {
+        AttemptOutcome::BetweenAttempts if waiting_node.waited_for(WaitReason::Beginning) >= patience => {
             AttemptOutcome::Failed
         }
-        AttemptOutcome::BetweenTries
+        AttemptOutcome::BetweenAttempts
         | AttemptOutcome::NotBegun
         | AttemptOutcome::Running
         | AttemptOutcome::Done
@@ -169,7 +169,7 @@ pub fn check_outcomes(
             AttemptOutcome::NotBegun => {
                 (is_in_service(id, fleet) && !is_none_to_begin).then_some(WaitReason::Beginning)
             }
-            AttemptOutcome::BetweenTries => Some(WaitReason::Beginning),
+            AttemptOutcome::BetweenAttempts => Some(WaitReason::Beginning),
             AttemptOutcome::Running => Some(WaitReason::Canary),
             AttemptOutcome::Done | AttemptOutcome::Failed => None,
         };

@@ -12,7 +12,7 @@ use crate::rotation::attempts::check_outcomes;
 use crate::rotation::attempts::find_begun;
 use crate::rotation::attempts::find_doubtful;
 use crate::rotation::attempts::find_gone;
-use crate::rotation::attempts::judge_try;
+use crate::rotation::attempts::judge_attempt;
 use crate::rotation::attempts::settle_outcome;
 use crate::rotation::canary::Canary;
 use crate::rotation::canary::check_canary;
@@ -316,16 +316,16 @@ fn a_node_without_a_further_attempt_for_half_an_hour_and_the_pause_has_failed() 
         ..terms(json!({"retries": 1}))
     };
     for (waits_for, waited_for_it, expected) in [
-        (WaitReason::Beginning, 2_399, AttemptOutcome::BetweenTries),
+        (WaitReason::Beginning, 2_399, AttemptOutcome::BetweenAttempts),
         (WaitReason::Beginning, 2_400, AttemptOutcome::Failed),
-        (WaitReason::Canary, 9_000, AttemptOutcome::BetweenTries),
+        (WaitReason::Canary, 9_000, AttemptOutcome::BetweenAttempts),
     ] {
         let asking = WaitingNode {
             waits_for: Some(waits_for),
             waited_for_it,
             ..waiting_node(1)
         };
-        let found = settle_outcome(AttemptOutcome::BetweenTries, &asking, &patient);
+        let found = settle_outcome(AttemptOutcome::BetweenAttempts, &asking, &patient);
         assert_eq!(found, expected, "{waits_for:?} {waited_for_it}");
     }
 }
@@ -404,7 +404,7 @@ fn each_attempt_has_a_name_that_can_be_computed() {
 fn the_outcome_of_an_earlier_node_is_read_attempt_by_attempt() {
     for (status, attempt, retries, expected) in [
         (None, 1, 0, Some(AttemptOutcome::NotBegun)),
-        (None, 2, 1, Some(AttemptOutcome::BetweenTries)),
+        (None, 2, 1, Some(AttemptOutcome::BetweenAttempts)),
         (Some("RUNNING"), 1, 0, Some(AttemptOutcome::Running)),
         (Some("PENDING_REDRIVE"), 1, 0, Some(AttemptOutcome::Running)),
         (Some("SUCCEEDED"), 1, 0, Some(AttemptOutcome::Done)),
@@ -414,17 +414,17 @@ fn the_outcome_of_an_earlier_node_is_read_attempt_by_attempt() {
         (Some("ABORTED"), 1, 9, Some(AttemptOutcome::Failed)),
     ] {
         assert_eq!(
-            judge_try(status, attempt, retries, true),
+            judge_attempt(status, attempt, retries, true),
             expected,
             "{status:?} {attempt} {retries}"
         );
     }
     assert_eq!(
-        judge_try(None, 2, 1, false),
+        judge_attempt(None, 2, 1, false),
         Some(AttemptOutcome::Failed),
         "it is in Standby, or gone"
     );
-    assert_eq!(judge_try(None, 1, 1, false), Some(AttemptOutcome::NotBegun));
+    assert_eq!(judge_attempt(None, 1, 1, false), Some(AttemptOutcome::NotBegun));
 }
 
 fn replacement(of: &str, evicted: Option<&str>) -> NodeFacts {
@@ -589,7 +589,7 @@ fn a_node_that_has_not_begun_is_awaited_for_half_an_hour_and_a_running_one_for_l
         (1_799, AttemptOutcome::NotBegun, true),
         (1_800, AttemptOutcome::NotBegun, false),
         (1_800, AttemptOutcome::Running, true),
-        (1_800, AttemptOutcome::BetweenTries, true),
+        (1_800, AttemptOutcome::BetweenAttempts, true),
     ] {
         let outcomes = [(&new, outcome.clone())];
         let asking = WaitingNode {
