@@ -9,18 +9,18 @@ pub const SHORTEST_WAIT: u32 = 30;
 /// The longest wait in seconds for time-outs up to 7.5 days. A failure is noticed within 15 minutes.
 pub const LONGEST_WAIT: u32 = 900;
 /// The number of times that one execution may check its pods.
-/// A drain of 30 days takes 1,203 polls by the law below; the rest is for a drain whose end an operator moved.
+/// A drain of 30 days takes 1,203 checks by the law below. The rest is for a drain whose end an operator moved.
 /// The budget leaves 1,700 of Step Functions' 25,000 history events for retries (the tests below count them).
-/// The count includes an eviction in every poll, a day in the queue, an hour of waiting for the replacement, another hour for the next one,
-/// a slow disposal, a restore, and a notification each day.
+/// The count includes an eviction in every check, a day in the queue, two hours of waiting for replacements, a slow disposal, a restore,
+/// and a notification each day.
 pub const POLL_BUDGET: u32 = 1_206;
 
-/// The poll budget for a member that the lifecycle hook of recycle-eks holds. Such a member waits for no queue and no replacement.
-/// Checks are more frequent while the hook can be kept alive: a drain of 30 days takes 1,293 polls with the shortest time-out that the
+/// The number of checks for a member that the lifecycle hook of recycle-eks holds. Such a member waits for no queue and no replacement.
+/// Checks are more frequent while the hook can be kept alive: a drain of 30 days takes 1,293 checks with the shortest time-out that the
 /// module allows.
 pub const HOOK_POLL_BUDGET: u32 = 1_300;
 /// The range, in seconds, by which first waits under a hook and in a rotation are longer.
-/// Fifty nodes that begin at once, for example because a group terminates them together, then do not all poll at the same moment.
+/// Fifty nodes that begin at once, for example because a group terminates them together, then do not all check at the same moment.
 const SPREAD: u64 = 30;
 
 /// Returns the seconds by which the first wait of this node is longer. The result is always the same for a node.
@@ -75,11 +75,11 @@ mod tests {
     const WAIT: u32 = 2;
     /// Task, Choice, Wait.
     const POLL: u32 = TASK + CHOICE + WAIT;
-    /// A poll with an eviction in it.
+    /// A check with an eviction in it.
     const EVICTING_POLL: u32 = POLL + TASK;
-    /// A heartbeat in a poll: another Task, and the Task and the Choice of the poll once more.
+    /// A heartbeat in a check: another Task, and the Task and the Choice of the check once more.
     const HEARTBEAT: u32 = TASK + TASK + CHOICE;
-    /// A notification in a poll: another Task, and the Choice of the poll once more.
+    /// A notification in a check: another Task, and the Choice of the check once more.
     const NOTIFICATION: u32 = TASK + CHOICE;
     /// The start and end of the execution, the Parallel around all, Begin, one request about the owner of a claim, the last state.
     const FRAME: u32 = 2 + 4 + 2 + (TASK + TASK + CHOICE) + 2;
@@ -182,7 +182,7 @@ mod tests {
         assert!(is_heartbeat_due(901, 300, 3_600));
     }
 
-    /// Counts the polls of a wait of `length` seconds in which nothing happens, by the law alone.
+    /// Counts the checks of a wait of `length` seconds in which nothing happens, by the law alone.
     fn count_polls(length: i64, mut wait: impl FnMut(i64) -> u32) -> u32 {
         let (mut now, mut polls) = (0, 0);
         while now < length {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     /// Drains a node whose eviction is refused for ever. `moved` is the time at which an operator writes a deadline, and the deadline.
-    /// Returns the number of polls and the time of the end.
+    /// Returns the number of checks and the time of the end.
     fn drain(drain_timeout: u32, moved: Option<(i64, i64)>) -> (u32, i64) {
         let (mut now, mut polls, mut last_eviction_tried) = (0, 0, false);
         loop {
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// Counts the polls of a disposal in which everything takes as long as it may: balancers, volumes, and an instance that does not go.
+    /// Counts the checks of a disposal in which everything takes as long as it may: balancers, volumes, and an instance that does not go.
     fn count_disposal_polls(dispose: Dispose, grace: u32) -> u32 {
         use crate::disposal::next_step::{DisposalFacts, DisposalStep, next_disposal_step};
         let old = id(OLD);
@@ -368,7 +368,7 @@ mod tests {
         }
     }
 
-    /// Counts the events of a hook's drain with an eviction in every poll. Such a drain skips the queue and waits for no replacement.
+    /// Counts the events of a hook's drain with an eviction in every check. Such a drain skips the queue and waits for no replacement.
     fn count_hook_events(drain_timeout: u32, heartbeat_timeout: u32) -> u32 {
         let hook_lives = i64::from(heartbeat_timeout * 100).min(48 * 3_600);
         let (mut now, mut last_heartbeat, mut events) = (0, 0, FRAME + TASK);
@@ -481,7 +481,7 @@ mod tests {
             let when = (f64::from(drain_timeout) * moved) as i64;
             let (polls, ended) = drain(drain_timeout, Some((when, until)));
             prop_assert!(polls <= POLL_BUDGET + 2, "{} polls", polls);
-            // The next poll notices the change after at most 15 minutes, and the last eviction takes half a minute.
+            // The next check notices the change after at most 15 minutes, and the last eviction takes half a minute.
             prop_assert!(ended >= until && ended <= until.max(when) + 900 + 30, "ended at {}", ended);
         }
 

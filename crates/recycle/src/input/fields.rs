@@ -192,7 +192,7 @@ pub(crate) const NODE_LOST_AFTER: Field = setting(
     "How long a node may be not Ready before it counts as lost and is disposed of with its pods. It is never less than the `tolerationSeconds` of the pods. A node whose machine is off counts as lost at once",
 );
 
-/// The least value is a minute, which is two polls. The greatest is 30 days, which is what 25,000 history events allow
+/// The least value is a minute, which is two checks. The greatest is 30 days, which is what 25,000 history events allow
 /// ([`crate::base::poll`]).
 pub(crate) const DRAIN_TIMEOUT: Field = setting(
     "drain_timeout",

@@ -155,7 +155,7 @@ pub const FIELDS: [(&str, bool, &str); 15] = [
     (
         "what_to_do",
         false,
-        "what an operator can do, line by line: sentences end with a colon or a full stop, all other lines are shell commands",
+        "the next steps for an operator, line by line: sentences end with a colon or a full stop, all other lines are shell commands",
     ),
     (
         "since",

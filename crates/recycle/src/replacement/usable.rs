@@ -132,7 +132,7 @@ pub fn judge_replacement(
     ReplacementVerdict::TimedOut(match full {
         Some(Group { name, max, .. }) => format!(
             "no instance was launched in {waited} seconds; group {name} is at its maximum of {max}, and AWS may launch no replacement for a \
-             member in Standby there; if the group's scaling activities show no other cause, raise its maximum by one; for other nodes of \
+             member in Standby there. If the group's scaling activities show no other cause, raise its maximum by one. For other nodes of \
              this group, set replacement \"after\""
         ),
         None => format!("no usable replacement after {waited} seconds: {reason}"),
