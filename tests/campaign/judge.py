@@ -54,8 +54,8 @@ def _leftovers(stage: Stage) -> Iterator[str]:
 
 
 def _reported_nodes(stage: Stage) -> tuple[set[str], set[str], set[str]]:
-    """Returns the nodes that were reported to operators, in three sets: held by a hook or detached as requested; left in Standby
-    because the group cannot take them back; lost because the kubelet is silent."""
+    """Returns the nodes that were reported to operators, in three sets. The nodes of the first are held by a hook, or detached as
+    requested. Those of the second are left in Standby. Those of the third are lost, because the kubelet is silent."""
     held, standing, lost = set(), set(), set()
     ends = [end_and_reason(each) for each in ends_of(stage)]
     ends += [("", json.dumps(each)) for each in stage.world.all_notifications]
@@ -259,7 +259,7 @@ def _secrets(stage: Stage) -> Iterator[str]:
     for instance in {each for group in stage.groups for each in group.nodes_seen}:
         texts[f"tags of {instance}"] = json.dumps(stage.tags(instance))
     texts["the notifications"] = json.dumps([*world.all_notifications, *world.notifications])
-    texts |= {f"what was written {number}": text for number, text in enumerate(stage.written)}
+    texts |= {f"written text {number}": text for number, text in enumerate(stage.written)}
     issued = issued_secrets()
     for where, text in texts.items():
         if secret := SECRETS.search(text):

@@ -190,7 +190,7 @@ def explore(world: World, scene: Scene) -> Known:
 
 
 def boundaries(calls: list[Any]) -> Iterator[Boundary]:
-    """Returns every call that writes. Of the calls that read, returns the first and the last of each kind and function."""
+    """Returns every call that writes, and the first and the last read of each kind and function."""
     counted: Counter[tuple[str, str]] = Counter()
     last: dict[tuple[str, str], Boundary] = {}
     for call in calls:

@@ -16,7 +16,8 @@ DAYS = 1
 
 
 def live_through(world: World) -> None:
-    """A node is recycled, one waits ten hours for its job, one is blocked and goes back, one is refused, one has no way back."""
+    """One node is recycled, one waits ten hours for its job, one is blocked and restored, one is refused, one stays in
+    Standby."""
     workers = world.group("workers", size=4, minimum=2, maximum=8)
     plain, long, blocked, protected = workers.nodes
     fixed = world.group("reserved", size=2, minimum=2, maximum=2).nodes[0]

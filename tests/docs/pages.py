@@ -92,7 +92,7 @@ def anchor(heading: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Without what differs from run to run."""
+    """Returns the text without the parts that differ from run to run."""
     for pattern, replacement in _DIFFERENT_EACH_TIME:
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     return text.strip()

@@ -210,8 +210,9 @@ class World:
         return self.autoscaling.timings
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment for ordinary clients while the scenario stands still: endpoint, region and root's credentials
-        for the AWS CLI and every SDK, and an administrator's KUBECONFIG (directly to the API server, whose times are real)."""
+        """Returns the environment for ordinary clients while the scenario stands still. It has endpoint, region and root's
+        credentials for the AWS CLI and every SDK. Its KUBECONFIG is an administrator's, directly to the API server, whose times
+        are real."""
         return {
             **environment(self.aws.endpoint),
             # boto3 and the AWS CLI read this one, the other SDKs and Terraform AWS_REGION.

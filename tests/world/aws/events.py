@@ -131,7 +131,7 @@ class Events:
         self._ids = 0
 
     def install(self) -> Callable[[], None]:
-        """Lets moto's PutEvents, and every Publish to a topic, arrive here too. The answer puts back what was before."""
+        """Lets moto's PutEvents, and every Publish to a topic, arrive here too. The returned function undoes this."""
         events = self
         before = Rule.send_to_targets, Topic.publish, Subscription.publish
 
