@@ -152,7 +152,7 @@ def test_a_notification_is_published_and_a_topic_that_refuses_changes_nothing(an
     assert len(topic.published) == (0 if refuse else len(notifying))
 
 
-def test_a_message_is_json_for_machines_and_lines_of_text_for_people():
+def test_a_message_is_json_for_machines_and_lines_of_text_for_operators():
     topic = Topic()
     follow(Script(), rendered(), topic)
     (sent,) = topic.published

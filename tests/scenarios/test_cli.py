@@ -247,8 +247,8 @@ def test_the_exit_code_reports_a_failed_execution(world, cli, node):
 
 
 def test_missing_credentials_and_a_missing_region_are_reported_with_a_remedy(cli, node):
-    nobody = cli("status", AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None)
-    assert nobody.code == 1 and "there are no AWS credentials" in nobody.errors, nobody
+    printed = cli("status", AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None)
+    assert printed.code == 1 and "there are no AWS credentials" in printed.errors, printed
     nowhere = cli("status", AWS_REGION=None, AWS_DEFAULT_REGION=None)
     assert nowhere.code == 2 and "there is no region: use --region" in nowhere.errors, nowhere
 
