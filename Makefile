@@ -1,13 +1,13 @@
-# make demo      recycles one node of three before your eyes, on a local world that is real; ARGS=--help tells what else it can
+# make demo      recycles one node of three before your eyes, on the local world; ARGS=--help lists the options
 # make test      every test; ARGS='--since main' for those that the changes since a commit can affect
 # make check     the fast part of them: under 90 seconds once built
 # make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file or several, wherever they lie
 # make prose     comments, texts and documentation for plain English; FILE='path …' for some of them, ARGS=--count for a summary
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
 # make bench     measures the functions beside a plain Python version, for docs/performance.md; ARGS=--quick takes few samples, writes nothing
-# make scale     rotates 1,000 nodes in 20 groups on the local world and compares with AWS's quotas; ARGS=--help tells what else it can
-# make recordings   whether the functions are asked, call and answer as before in twenty scenario files; ARGS=--help
-# make campaign  makes one thing go wrong at every place where something can, and judges what is left; ARGS=--help tells what else it can
+# make scale     rotates 1,000 nodes in 20 groups on the local world and compares with AWS's quotas; ARGS=--help lists the options
+# make recordings   checks that requests, calls and answers of the functions are as before in twenty scenario files; ARGS=--help
+# make campaign  causes one fault at every place where one is possible, and checks the state afterwards; ARGS=--help lists the options
 # make mutants   changes what is decided, in one place at a time, and runs the tests of it; ARGS='--shard 0/8 --sharding round-robin' for an eighth
 # make dashboard runs a day of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
 # make generate  writes again what is generated from the code (tests fail when it is stale)

@@ -1,15 +1,15 @@
 # recycle-eks: the state machine that retires one node of an EKS cluster, its functions, and their permissions.
 #
-#   functions.tf      the functions and their logs
-#   iam.tf            the permissions of each function and of the state machines
-#   state-machine.tf  the state machine recycle-node, its versions, and the alias to start
-#   hooks.tf          the lifecycle hooks, and the executions that their events start
-#   sweep.tf          the state machine of the sweep, and when it runs
-#   triggers.tf       alarms, Spot and other events, schedules and terraform apply, which start executions
-#   access.tf         the EKS access entries of the functions
-#   notifications.tf  the topic for notifications, and the queue for events that could not be delivered
-#   observability.tf  the dashboard and the alarms
-#   vpc.tf            the security group of the functions in a VPC
+#   functions.tf      The functions and their logs.
+#   iam.tf            The permissions of each function and of the state machines.
+#   state-machine.tf  The state machine recycle-node, its versions, and the alias to start.
+#   hooks.tf          The lifecycle hooks, and the executions that their events start.
+#   sweep.tf          The state machine of the sweep, and when it runs.
+#   triggers.tf       Alarms, Spot and other events, schedules and terraform apply, which start executions.
+#   access.tf         The EKS access entries of the functions.
+#   notifications.tf  The topic for notifications, and the queue for events that could not be delivered.
+#   observability.tf  The dashboard and the alarms.
+#   vpc.tf            The security group of the functions in a VPC.
 
 data "aws_partition" "current" {}
 

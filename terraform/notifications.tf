@@ -10,7 +10,7 @@ locals {
   no_error = [null, { exists = false }]
 
   # Executions that end without publishing a notification. An event has an error only if the execution failed.
-  untold = {
+  unreported = {
     recycle-node = {
       machine     = aws_sfn_state_machine.recycle_node.arn
       description = "Executions of ${local.machine_name} that were aborted, timed out, or failed without a notification"
@@ -82,10 +82,10 @@ resource "aws_sns_topic_policy" "notifications" {
   })
 }
 
-resource "aws_cloudwatch_event_rule" "untold" {
-  for_each = local.untold
+resource "aws_cloudwatch_event_rule" "unreported" {
+  for_each = local.unreported
 
-  name        = "${var.name}-${each.key}-untold"
+  name        = "${var.name}-${each.key}-unreported"
   description = each.value.description
   tags        = var.tags
 
@@ -96,10 +96,10 @@ resource "aws_cloudwatch_event_rule" "untold" {
   })
 }
 
-resource "aws_cloudwatch_event_target" "untold" {
-  for_each = local.untold
+resource "aws_cloudwatch_event_target" "unreported" {
+  for_each = local.unreported
 
-  rule      = aws_cloudwatch_event_rule.untold[each.key].name
+  rule      = aws_cloudwatch_event_rule.unreported[each.key].name
   target_id = "notifications"
   arn       = local.notification_topic_arn
 

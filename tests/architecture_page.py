@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 END = "<!-- end of generated -->"
 RECYCLE = "crates/recycle/src"
 #: Folders of crates, from those that stand on the others down.
-FOLDERS = {"functions": "a Lambda each", "cli": "the command line", "adapters": "what is asked of AWS and Kubernetes"}
+FOLDERS = {"functions": "a Lambda each", "cli": "the command line", "adapters": "the calls of AWS and Kubernetes"}
 
 
 def with_rooms(page: str) -> str:

@@ -31,7 +31,7 @@ def with_permissions(page: str) -> str:
 
 
 def aws_table() -> Iterator[str]:
-    """A row for each function. What all functions may do, write their logs, is left out."""
+    """A row for each function. The logs, which all functions may write, are left out."""
     allowed = actions_of_functions()
     common = set.intersection(*map(set, allowed.values()))
     yield "| function | changes in AWS | reads in AWS |"

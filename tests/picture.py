@@ -22,7 +22,7 @@ Way = tuple[str, str]  # a label and the state it leads to
 #: The longest first sentence of a Comment that stands in a box, in characters: three lines. The table has the whole Comment.
 BOX_TEXT = 90
 
-#: Where the pictures stand.
+#: The page with the pictures.
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- picture: make generate -->", "<!-- end of picture -->"
 

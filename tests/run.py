@@ -198,16 +198,16 @@ class Run:
         for each in bad:
             print(f"\n== {each.step.name} has failed. Its output once more:\n")
             print("".join(without_progress(each.output)[-LINES_AGAIN:]))
-        told = json.loads(REPORT.read_text()) if REPORT.exists() else {"folders": {}, "slowest": []}
-        if told["slowest"]:
+        report = json.loads(REPORT.read_text()) if REPORT.exists() else {"folders": {}, "slowest": []}
+        if report["slowest"]:
             print("\nThe slowest tests")
-            for seconds, test in told["slowest"]:
+            for seconds, test in report["slowest"]:
                 print(f"  {seconds:6.1f} s  {test}")
         print("\nSummary")
         for each in self._results:
             print(f"  {each.step.name:28} {each.counted:24} {each.seconds:6.0f} s{'  <-- failed' if each.failed else ''}")
-            if progress.REPORT in each.step.environment and len(told["folders"]) > 1:
-                for folder, of in told["folders"].items():
+            if progress.REPORT in each.step.environment and len(report["folders"]) > 1:
+                for folder, of in report["folders"].items():
                     counted = f"{of['passed']} passed, {of['failed']} failed"
                     print(f"      {folder:24} {counted:24} {of['seconds']:6.0f} s, all its tests together")
         print(f"\n{sum(each.passed for each in self._results)} passed, {sum(each.failed for each in self._results)} failed")

@@ -203,7 +203,7 @@ run "the_settings_of_an_account_reach_every_function" {
         values(aws_sns_topic.notifications),
         [aws_sqs_queue.dead_letters],
         values(aws_cloudwatch_metric_alarm.this),
-        values(aws_cloudwatch_event_rule.untold),
+        values(aws_cloudwatch_event_rule.unreported),
         values(aws_iam_role.state_machine),
         values(aws_cloudwatch_log_group.state_machine),
         values(aws_cloudwatch_event_rule.sweep),

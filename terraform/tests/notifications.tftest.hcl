@@ -22,7 +22,7 @@ variables {
 run "rules_publish_the_end_of_executions_that_send_no_notification" {
   assert {
     condition = {
-      for name, rule in aws_cloudwatch_event_rule.untold : name => jsondecode(rule.event_pattern).detail
+      for name, rule in aws_cloudwatch_event_rule.unreported : name => jsondecode(rule.event_pattern).detail
       } == {
       recycle-node = {
         stateMachineArn = ["arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-recycle-node"]
@@ -47,13 +47,13 @@ run "rules_publish_the_end_of_executions_that_send_no_notification" {
   }
 
   assert {
-    condition     = alltrue([for target in aws_cloudwatch_event_target.untold : target.arn == aws_sns_topic.notifications["this"].arn])
+    condition     = alltrue([for target in aws_cloudwatch_event_target.unreported : target.arn == aws_sns_topic.notifications["this"].arn])
     error_message = "the rules publish to the module's topic"
   }
 
   assert {
     condition = alltrue([
-      for target in aws_cloudwatch_event_target.untold : toset(keys(jsondecode(target.input_transformer[0].input_template))) == toset([
+      for target in aws_cloudwatch_event_target.unreported : toset(keys(jsondecode(target.input_transformer[0].input_template))) == toset([
         "schema", "event", "severity", "outcome", "subject", "reason", "blocks", "what_to_do", "since", "until", "cluster", "group", "node",
         "instance_id", "execution",
       ])
@@ -63,7 +63,7 @@ run "rules_publish_the_end_of_executions_that_send_no_notification" {
 
   assert {
     condition = alltrue([
-      for target in aws_cloudwatch_event_target.untold :
+      for target in aws_cloudwatch_event_target.unreported :
       toset(flatten(regexall("<([a-z]+)>", target.input_transformer[0].input_template))) == toset(keys(target.input_transformer[0].input_paths))
     ])
     error_message = "the text uses exactly the values that are taken from the event"
@@ -95,7 +95,7 @@ run "rules_publish_the_end_of_executions_that_send_no_notification" {
 run "undelivered_events_are_kept" {
   assert {
     condition = alltrue([
-      for target in concat(values(aws_cloudwatch_event_target.untold), values(aws_cloudwatch_event_target.sweep)) :
+      for target in concat(values(aws_cloudwatch_event_target.unreported), values(aws_cloudwatch_event_target.sweep)) :
       target.dead_letter_config[0].arn == aws_sqs_queue.dead_letters.arn
     ])
     error_message = "every target has the dead-letter queue"
@@ -129,7 +129,7 @@ run "an_existing_topic_is_used_as_it_is" {
 
   assert {
     condition = alltrue(concat(
-      [for target in aws_cloudwatch_event_target.untold : target.arn == "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"],
+      [for target in aws_cloudwatch_event_target.unreported : target.arn == "arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"],
       [for alarm in aws_cloudwatch_metric_alarm.this : alarm.alarm_actions == toset(["arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"])],
     ))
     error_message = "every target and alarm publishes to the given topic"

@@ -331,7 +331,7 @@ def cpu_time(sandbox: Sandbox) -> float:
     return time.clock_gettime(clock_of_process) * 1e3 + sum(map(int, reaped)) * 1e3 / os.sysconf("SC_CLK_TCK")
 
 
-# -- telling -----------------------------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------------------------
 
 
 def say_now_and_then(what: str, number: int, of: int) -> None:

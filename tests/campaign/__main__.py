@@ -1,10 +1,10 @@
-"""Makes one thing go wrong at every place where something can, and judges the world that is left.
+"""Causes one fault at every place where one is possible, and checks the state of the local world afterwards.
 
-make campaign                                        all of it, in three processes; started again, it goes on where it was
-make campaign ARGS="--only 'before/seed 7'"          the runs whose names begin so, each time anew
-make campaign ARGS="--shard 2/4"                     the second quarter of it, for one of four machines
-make campaign ARGS="--every 30"                      each thirtieth run
-make campaign ARGS=--again                           from the beginning
+    make campaign                                        all of it, in three processes; goes on where it stopped before
+    make campaign ARGS="--only 'before/seed 7'"          the runs whose names begin with these words, from the beginning
+    make campaign ARGS="--shard 2/4"                     the second quarter of it, for one of four machines
+    make campaign ARGS="--every 30"                      each thirtieth run
+    make campaign ARGS=--again                           from the beginning
 
 It ends with 0 if nothing was violated, 1 if something was, 2 if no run has such a name, 130 or 143 if it was stopped.
 """
@@ -234,7 +234,7 @@ def sum_up(results: list[dict[str, Any]], known: int, seconds: float) -> int:
             scene, str(len(boundaries)), str(len(mine)), f"{goal} {good}", others, str(sum(each in bad for each in mine))
         )
     kinds = Counter(kind_of(each["name"]) for each in results)
-    by_kind = Table("what goes wrong", "runs", "too late to do anything", "violations")
+    by_kind = Table("fault", "runs", "too late to do anything", "violations")
     for kind, count in sorted(kinds.items()):
         idle = sum(kind_of(each["name"]) == kind and each["end"].endswith(IDLE) for each in results)
         by_kind.add_row(kind, str(count), str(idle or ""), str(sum(kind_of(each["name"]) == kind for each in bad)))

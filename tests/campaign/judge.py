@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from campaign.scenes import Stage, ends_of, told_by
+from campaign.scenes import Stage, end_and_reason, ends_of
 from world.kubernetes.sts import issued_secrets
 from world.scenario.cluster_autoscaler import DISABLED
 from world.scenario.executions import End
@@ -21,9 +21,9 @@ RESTORED = ("DrainTimedOut", "ReplacementTimedOut", "ServiceRefused", "ServiceUn
 UNTOUCHED = ("PreflightRefused", "QueueTimedOut", "InvalidInput", "planned")
 ANOTHERS = ("duplicate", "superseded", "ClaimLost", "already_gone", "released", "NodeLost")
 #: These records remain on an instance in Standby that an operator must restore.
-FOR_PEOPLE = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/record"}
+FOR_OPERATORS = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/record"}
 #: A lost node that was reported is not restored, so these records, taints and labels also remain on it.
-FOR_LOST = FOR_PEOPLE | {DISABLED, "recycle-eks/draining", "cordon", "node.kubernetes.io/exclude-from-external-load-balancers"}
+FOR_LOST = FOR_OPERATORS | {DISABLED, "recycle-eks/draining", "cordon", "node.kubernetes.io/exclude-from-external-load-balancers"}
 #: Tokens of EKS, presigned addresses, secrets of AWS as the local world issues them.
 SECRETS = re.compile(r"k8s-aws-v1\.|X-Amz-Signature|X-Amz-Security-Token|\b(AKIA|ASIA|LSIA)[0-9A-Z]{16}\b")
 
@@ -44,28 +44,29 @@ def violations(stage: Stage) -> list[str]:
 
 
 def _leftovers(stage: Stage) -> Iterator[str]:
-    held, standing, lost = _told_of(stage)
+    held, standing, lost = _reported_nodes(stage)
     for group in stage.groups:
         for where, what in stage.world.leftovers(group):
-            is_told = where in held or (where in standing and what in FOR_PEOPLE) or (where in lost and what in FOR_LOST)
+            is_reported = where in held or (where in standing and what in FOR_OPERATORS) or (where in lost and what in FOR_LOST)
             # A terminated instance has lost its tags.
-            if not is_told and not (where.startswith("i-") and stage.world.state_of(where) == "terminated"):
+            if not is_reported and not (where.startswith("i-") and stage.world.state_of(where) == "terminated"):
                 yield f"{what} is left on {where}"
 
 
-def _told_of(stage: Stage) -> tuple[set[str], set[str], set[str]]:
-    """Returns the nodes that were reported to operators, in three sets: held by a hook or detached as requested; left in Standby
-    because the group cannot take them back; lost because the kubelet is silent."""
+def _reported_nodes(stage: Stage) -> tuple[set[str], set[str], set[str]]:
+    """Returns the nodes that were reported to operators, in three sets. The nodes of the first are held by a hook, or detached as
+    requested. Those of the second are left in Standby. Those of the third are lost, because the kubelet is silent."""
     held, standing, lost = set(), set(), set()
-    told = [told_by(each) for each in ends_of(stage)] + [("", json.dumps(each)) for each in stage.world.told]
+    ends = [end_and_reason(each) for each in ends_of(stage)]
+    ends += [("", json.dumps(each)) for each in stage.world.all_notifications]
     for node in stage.nodes:
-        mine = [(outcome, reason) for outcome, reason in told if node.instance_id in reason]
+        mine = [(outcome, reason) for outcome, reason in ends if node.instance_id in reason]
         member, last = node.group.states.get(node.instance_id), [end for end, _ in _ends_about(stage, node)][-1:]
         # After DrainTimedOut no execution continues with a node that a hook holds. In every other case the sweep does.
         is_held = member == "Terminating:Wait" and last == ["DrainTimedOut"]
         is_detached = member is None and stage.dispose == "detach"
-        told_so = [(is_held, "Terminating:Wait in its group"), (is_detached, "is in no group")]
-        if any(is_so and words in reason for is_so, words in told_so for _, reason in mine):
+        reasons = [(is_held, "Terminating:Wait in its group"), (is_detached, "is in no group")]
+        if any(is_so and words in reason for is_so, words in reasons for _, reason in mine):
             held |= {node.instance_id, node.name}
         is_said = any(outcome == "LeftInStandby" or "Standby in its group" in reason for outcome, reason in mine)
         is_said |= node.instance_id in stage.unknown and any(f"{node.instance_id} is lost" in reason for _, reason in mine)
@@ -116,7 +117,7 @@ def _targets(stage: Stage) -> Iterator[str]:
 
 
 def _groups(stage: Stage) -> Iterator[str]:
-    theirs = set.union(*_told_of(stage))
+    theirs = set.union(*_reported_nodes(stage))
     for group in stage.groups:
         least, wanted, most = stage.sizes[group.name]
         wanted += stage.grown.get(group.name, 0)
@@ -137,28 +138,29 @@ def _groups(stage: Stage) -> Iterator[str]:
 
 
 def _is_said_larger(stage: Stage, node: Node) -> bool:
-    told = [reason for _, reason in _ends_about(stage, node)] + [json.dumps(each) for each in stage.world.told]
-    return any("is one larger than before" in text and node.instance_id in text for text in told)
+    texts = [reason for _, reason in _ends_about(stage, node)]
+    texts += [json.dumps(each) for each in stage.world.all_notifications]
+    return any("is one larger than before" in text and node.instance_id in text for text in texts)
 
 
 def _ends_about(stage: Stage, node: Node) -> list[tuple[str, str]]:
     """Returns the outcomes and reasons of its executions that describe the node, in order."""
     mine = [each for each in ends_of(stage) if node.instance_id in json.dumps(stage.world.engine.execution(each.arn).input)]
-    return [told for each in mine if (told := told_by(each))[0] not in ("duplicate", "superseded", "ClaimLost")]
+    return [end for each in mine if (end := end_and_reason(each))[0] not in ("duplicate", "superseded", "ClaimLost")]
 
 
 def _outcomes(stage: Stage) -> Iterator[str]:
     for node in stage.nodes:
         mine = [each for each in ends_of(stage) if node.instance_id in json.dumps(stage.world.engine.execution(each.arn).input)]
-        told = [told_by(each) for each in mine]
-        telling = _ends_about(stage, node)
-        for outcome, reason in told:
+        ends = [end_and_reason(each) for each in mine]
+        describing = _ends_about(stage, node)
+        for outcome, reason in ends:
             stopped = ["ABORTED"] if stage.is_stopped else []
             if outcome not in (*GONE, *RESTORED, *UNTOUCHED, *ANOTHERS, *stopped, "LeftInStandby"):
                 yield f"{outcome} is no outcome: {reason[:200]}"
             if outcome == "InternalError":
                 yield f"an internal error: {reason[:300]}"
-            if outcome in ("duplicate", "superseded") and not telling:
+            if outcome in ("duplicate", "superseded") and not describing:
                 yield f"{outcome} was reported, but no other execution worked on the node"
             if outcome == "ClaimLost" and not (stage.is_stopped or stage.is_unclaimed):
                 yield f"ClaimLost was reported, but the claim was not removed: {reason[:300]}"
@@ -172,9 +174,9 @@ def _outcomes(stage: Stage) -> Iterator[str]:
                 is_over or (outcome == "already_gone" and _has_gone(stage, node))
             ):
                 yield f"{outcome} was reported, but the instance is {_whereabouts(stage, node)}"
-        if not telling:
+        if not describing:
             continue
-        outcome, reason = ([each for each in telling if each[0] != "already_gone"] or telling)[-1]
+        outcome, reason = ([each for each in describing if each[0] != "already_gone"] or describing)[-1]
         member, power = node.group.states.get(node.instance_id), stage.world.state_of(node.instance_id)
         not_by_hand = node.instance_id not in stage.by_hand
         what_is_so = f"instance {node.instance_id} is gone" if power == "terminated" else "is in no "
@@ -216,7 +218,7 @@ def _others(stage: Stage) -> Iterator[str]:
     # A rotation, and the child executions of its map of groups.
     of_rotations = [each for arn, each in world.engine.executions.items() if "rotate-nodes" in arn]
     history = json.dumps([each.events for each in of_rotations], default=str)
-    doubles = [each.arn for each in ends_of(stage) if told_by(each)[0] == "duplicate" and each.arn in history]
+    doubles = [each.arn for each in ends_of(stage) if end_and_reason(each)[0] == "duplicate" and each.arn in history]
     if doubles and rotations and all(end.outcome == "rotated" for end in rotations):
         yield f"rotated was reported, but {', '.join(doubles)} found another execution at work"
     if sweeps and sweeps[-1].status != "SUCCEEDED":
@@ -230,18 +232,18 @@ def _others(stage: Stage) -> Iterator[str]:
 
 def _rotation(stage: Stage, end: End) -> Iterator[str]:
     """Checks the numbers that a rotation reports for each group, as `rotated` or as `RotationFailed`."""
-    told, output = end.outcome or end.error, end.output
-    if told == "RotationFailed" and (end.cause or "").startswith("{"):
+    ending, output = end.outcome or end.error, end.output
+    if ending == "RotationFailed" and (end.cause or "").startswith("{"):
         output = json.loads(end.cause)
     for group in (output or {}).get("groups", []):
         mine = [node for node in stage.nodes if node.group.name == group["group"]]
         there = [node for node in mine if not _has_gone(stage, node)]
         failed = [each["node"] for each in group.get("failed", [])]
         if "recycled" in group and group["recycled"] > len(mine) - len(there):
-            yield f"{told} says that {group['recycled']} are recycled, but {', '.join(map(str, there))} is there"
+            yield f"{ending} says that {group['recycled']} are recycled, but {', '.join(map(str, there))} is there"
         if "left" in group and len([node for node in there if node.instance_id not in failed]) > group["left"]:
-            yield f"{told} says that {group['left']} are left, but {', '.join(map(str, there))} is there"
-        if told == "rotated" and failed:
+            yield f"{ending} says that {group['left']} are left, but {', '.join(map(str, there))} is there"
+        if ending == "rotated" and failed:
             yield f"rotated was reported, but {', '.join(failed)} failed"
 
 
@@ -256,8 +258,8 @@ def _secrets(stage: Stage) -> Iterator[str]:
         texts[f"the Event {event['metadata']['name']}"] = json.dumps(event)
     for instance in {each for group in stage.groups for each in group.nodes_seen}:
         texts[f"tags of {instance}"] = json.dumps(stage.tags(instance))
-    texts["the notifications"] = json.dumps([*world.told, *world.notifications])
-    texts |= {f"what was written {number}": text for number, text in enumerate(stage.written)}
+    texts["the notifications"] = json.dumps([*world.all_notifications, *world.notifications])
+    texts |= {f"written text {number}": text for number, text in enumerate(stage.written)}
     issued = issued_secrets()
     for where, text in texts.items():
         if secret := SECRETS.search(text):

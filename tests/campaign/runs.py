@@ -16,7 +16,7 @@ from typing import Any
 
 from campaign.judge import violations
 from campaign.people import OF_ROTATIONS, PEOPLE, SECOND
-from campaign.scenes import SCENES, Scene, Stage, ends_of, told_by
+from campaign.scenes import SCENES, Scene, Stage, end_and_reason, ends_of
 from world.base.faults import INVOKE, NO_FUNCTION
 from world.world import World
 
@@ -150,7 +150,7 @@ class Known:
 
 def _ends(stage: Stage) -> list[str]:
     """Returns the outcomes of the executions that recycle, then those of rotations."""
-    return [told_by(each)[0] for each in [*ends_of(stage), *ends_of(stage, "rotate-nodes")]]
+    return [end_and_reason(each)[0] for each in [*ends_of(stage), *ends_of(stage, "rotate-nodes")]]
 
 
 def undisturbed(scene: Scene) -> Run:
@@ -190,7 +190,7 @@ def explore(world: World, scene: Scene) -> Known:
 
 
 def boundaries(calls: list[Any]) -> Iterator[Boundary]:
-    """Returns every call that writes. Of the calls that read, returns the first and the last of each kind and function."""
+    """Returns every call that writes, and the first and the last read of each kind and function."""
     counted: Counter[tuple[str, str]] = Counter()
     last: dict[tuple[str, str], Boundary] = {}
     for call in calls:
@@ -306,10 +306,10 @@ def throttle(stage: Stage, minute: int) -> None:
         stage.world.faults.refuse(action, **how, **TOO_MANY.get(action, {"code": "Throttling"}))
 
 
-def explored(world: World, tell: Callable[[str], None] = lambda name: None) -> list[Known]:
+def explored(world: World, show: Callable[[str], None] = lambda name: None) -> list[Known]:
     """Explores all scenes."""
     found = []
     for scene in SCENES:
-        tell(scene.name)
+        show(scene.name)
         found.append(explore(world, scene))
     return found

@@ -435,7 +435,7 @@ def ends_of(stage: Stage, machine: str = "recycle-node") -> list[Execution]:
     return sorted(ended, key=lambda each: stage.world.engine.execution(each.arn).stop)
 
 
-def told_by(execution: Execution) -> tuple[str, str]:
+def end_and_reason(execution: Execution) -> tuple[str, str]:
     """Returns the outcome and the reason of an ended execution."""
     end = execution.finishes()
     if end.status == "SUCCEEDED":

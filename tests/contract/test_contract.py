@@ -243,9 +243,9 @@ def test_the_notification_of_a_rotation_has_the_fields_of_every_notification(con
 
 
 def test_every_notification_has_the_attributes_of_the_contract(contract, machine, states):
-    telling = [state["Arguments"] for state in states.values() if state.get("Resource", "").endswith("sns:publish")]
-    assert telling
-    for arguments in telling:
+    publications = [state["Arguments"] for state in states.values() if state.get("Resource", "").endswith("sns:publish")]
+    assert publications
+    for arguments in publications:
         assert list(arguments["MessageAttributes"]) == contract["attributes"]
 
 

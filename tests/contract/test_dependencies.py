@@ -75,7 +75,7 @@ TABLE = [
     Row(
         "select-nodes",
         STEP_OF_THE_INSTANCE | {"aws-sdk-sfn"},
-        "looks for our marks on Nodes and instances, and asks what became of the executions that set them",
+        "looks for the marks of recycle-eks on Nodes and instances, and asks what became of the executions that set them",
     ),
     Row(
         "start-rotation",

@@ -152,15 +152,15 @@ def test_a_notification_is_published_and_a_topic_that_refuses_changes_nothing(an
     assert len(topic.published) == (0 if refuse else len(notifying))
 
 
-def test_a_message_is_json_for_machines_and_lines_of_text_for_people():
+def test_a_message_is_json_for_machines_and_lines_of_text_for_operators():
     topic = Topic()
     follow(Script(), rendered(), topic)
-    (told,) = topic.published
-    message = json.loads(told["Message"])
+    (sent,) = topic.published
+    message = json.loads(sent["Message"])
     assert json.loads(message["default"]) == NOTIFICATION
     assert message["email"] == "recycle-eks: a node\nit is so\nLook:\nkubectl get nodes"
-    assert (told["TopicArn"], told["Subject"], told["MessageStructure"]) == (TOPIC, NOTIFICATION["subject"], "json")
-    of = {name: attribute["StringValue"] for name, attribute in told["MessageAttributes"].items()}
+    assert (sent["TopicArn"], sent["Subject"], sent["MessageStructure"]) == (TOPIC, NOTIFICATION["subject"], "json")
+    of = {name: attribute["StringValue"] for name, attribute in sent["MessageAttributes"].items()}
     assert of == {"severity": "info", "event": "finished", "group": "workers", "cluster": "world"}
 
 

@@ -44,8 +44,8 @@ def test_a_restored_node_is_reported_once():
         "AllRestored", "Swept",
     ]  # fmt: skip
     assert end.output == {"nodes": [{"restored": NODE}]}
-    (told,) = services.published
-    assert json.loads(json.loads(told["Message"])["default"]) == NOTIFICATION
+    (notification,) = services.published
+    assert json.loads(json.loads(notification["Message"])["default"]) == NOTIFICATION
 
 
 def test_nothing_selected_is_nothing_done():

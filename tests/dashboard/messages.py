@@ -21,10 +21,10 @@ _RANDOM = [
 ]
 
 
-def write_page(told: Iterable[dict[str, Any]]) -> str:
+def write_page(notifications: Iterable[dict[str, Any]]) -> str:
     """The first message of each event, in the order in which they came; random names are the same in each run."""
     first: dict[str, dict[str, Any]] = {}
-    for message in told:
+    for message in notifications:
         first.setdefault(message["event"], message)
     parts = [INTRODUCTION]
     for event, message in first.items():

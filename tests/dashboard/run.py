@@ -16,7 +16,8 @@ DAYS = 1
 
 
 def live_through(world: World) -> None:
-    """A node is recycled, one waits ten hours for its job, one is blocked and goes back, one is refused, one has no way back."""
+    """One node is recycled, one waits ten hours for its job, one is blocked and restored, one is refused, one stays in
+    Standby."""
     workers = world.group("workers", size=4, minimum=2, maximum=8)
     plain, long, blocked, protected = workers.nodes
     fixed = world.group("reserved", size=2, minimum=2, maximum=2).nodes[0]
@@ -42,4 +43,4 @@ def pages(world: World) -> dict[Path, str]:
     body = json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
     began = world.clock.now() - world.clock.elapsed()
     picture = draw(read_widgets(body, world.metrics), began, began + DAYS * 86_400)
-    return {PICTURE: picture, MESSAGES: write_page(world.told)}
+    return {PICTURE: picture, MESSAGES: write_page(world.all_notifications)}

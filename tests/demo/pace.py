@@ -29,7 +29,7 @@ class Pace:
         """Waits until the condition holds, without passing virtual time."""
         while not is_over():
             self._world.clock.run(limit=self._world.clock.elapsed())
-            self._cli.tells_time()
+            self._cli.writes_time()
             time.sleep(RESTS)
 
     def goes_on(self, is_over: Callable[[], bool]) -> None:
@@ -54,7 +54,7 @@ class Pace:
             clock.run(limit=end)
             return False
         finally:
-            self._cli.tells_time()
+            self._cli.writes_time()
 
     def _has_changed(self) -> bool:
         before, self._seen = self._seen, self._read()

@@ -92,7 +92,7 @@ def anchor(heading: str) -> str:
 
 
 def masked(text: str) -> str:
-    """Without what differs from run to run."""
+    """Returns the text without the parts that differ from run to run."""
     for pattern, replacement in _DIFFERENT_EACH_TIME:
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     return text.strip()
@@ -151,7 +151,7 @@ class Shell:
         return done.stdout
 
 
-def tell(page: Path, shell: Shell, actions: Mapping[str, Callable[[str], str | None]]) -> None:
+def follow_page(page: Path, shell: Shell, actions: Mapping[str, Callable[[str], str | None]]) -> None:
     """Runs every command of a page, in order, and compares the output with the page. The first word of an action selects it, and
     its result is the content of the block below it."""
     different = []

@@ -42,7 +42,7 @@ def test_every_widget_of_the_module_shows_something_that_the_run_has_counted(sho
 def test_every_kind_of_message_is_shown(shown):
     world, _ = shown
     kinds = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "notifications.md").read_text().split("## Events")[1], re.MULTILINE)
-    assert {told["event"] for told in world.told} == set(kinds) - {"info", "warning", "critical"}
+    assert {notification["event"] for notification in world.all_notifications} == set(kinds) - {"info", "warning", "critical"}
 
 
 def test_a_line_has_one_value_for_each_period():

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from cli_page import BINARY
-from docs.pages import Shell, tell
+from docs.pages import Shell, follow_page
 from prepare import ROOT
 from world.aws.identity import ACCOUNT, PARTITION, REGION
 
@@ -41,7 +41,7 @@ def part(world, cli, tmp_path):
         page = tmp_path / PAGE.name
         page.write_text(rest.partition("\n## ")[0])
         shell = Watched(cli, tmp_path / "here", {**world.environment(), **environment})
-        tell(page, shell, {"until": world.run, "pace": lambda time: shell.goes_at(world.seconds(time)), **(actions or {})})
+        follow_page(page, shell, {"until": world.run, "pace": lambda time: shell.goes_at(world.seconds(time)), **(actions or {})})
 
     return run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.pages import Shell, blocks, tell
+from docs.pages import Shell, blocks, follow_page
 from prepare import ROOT, host_architecture
 from world.deployment import CLUSTER, ZIPS
 from world.process.terraform import copy_of_project, find_mirror
@@ -81,7 +81,7 @@ def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
         "notification": lambda _: world.events.notifications[-1].message,
         "repackage": package_another,
     }
-    tell(page, shell, actions)
+    follow_page(page, shell, actions)
 
     assert len(web.running_pods()) == 3
     assert world.aws.client("lambda").list_functions()["Functions"] == []

@@ -2,7 +2,7 @@
 
 import re
 
-from docs.pages import Shell, tell
+from docs.pages import Shell, follow_page
 from prepare import ROOT
 
 PAGE = ROOT / "docs" / "kept-instances.md"
@@ -59,4 +59,4 @@ def test_the_commands_of_the_page_do_what_it_says(world, tmp_path):
         "stop": lambda _: kept.keep("stop"),
         "detach": lambda _: kept.keep("detach"),
     }
-    tell(PAGE, kept.shell, actions)
+    follow_page(PAGE, kept.shell, actions)

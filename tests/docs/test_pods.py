@@ -2,7 +2,7 @@
 
 import pytest
 
-from docs.pages import Shell, tell
+from docs.pages import Shell, follow_page
 from prepare import ROOT
 
 PAGE = ROOT / "docs" / "pods.md"
@@ -150,7 +150,7 @@ def test_a_later_pod_that_tolerates_the_taint_is_evicted_when_nothing_else_holds
     assert (
         "tolerated its taint, came after it, and ended with it (" in end.output["reason"] and stays.name in end.output["reason"]
     )
-    assert [stays.name in told["reason"] for told in world.told if told["event"] == "finished"] == [True]
+    assert [stays.name in sent["reason"] for sent in world.all_notifications if sent["event"] == "finished"] == [True]
 
 
 def test_a_later_pod_that_tolerates_the_taint_is_awaited_if_it_is_selected(world, node):
@@ -188,6 +188,6 @@ def test_every_command_of_the_page_prints_what_it_says(world, node, tmp_path):
     variables = {"NODE": node.name, "POD": training.name, "EXECUTION": execution.arn}
     shell = Shell(tmp_path / "here", {**world.environment(), **variables})
 
-    tell(PAGE, shell, {"until": world.run})
+    follow_page(PAGE, shell, {"until": world.run})
 
     assert not training.exists

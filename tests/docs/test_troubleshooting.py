@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.pages import Block, Shell, assert_says, blocks, tell
+from docs.pages import Block, Shell, assert_says, blocks, follow_page
 from prepare import ROOT
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
@@ -192,7 +192,7 @@ def test_every_command_of_the_page_prints_what_it_says(world, node, tmp_path):
     variables = {"NODE": node.name, "INSTANCE": node.instance_id, "GROUP": "workers", "EXECUTION": execution.arn}
     shell = Shell(tmp_path / "here", {**world.environment(), **variables})
 
-    tell(PAGE, shell, {"until": world.run, "stop": lambda _: execution.stop()})
+    follow_page(PAGE, shell, {"until": world.run, "stop": lambda _: execution.stop()})
 
     world.run("30m")
     assert node.group.states[node.instance_id] == "InService"

@@ -170,6 +170,8 @@ def python_texts(path: str, source: str) -> Iterator[Text]:
     if Path(path).name.startswith("test_"):
         return
     parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    # A string that is split where it stands is a list of names.
+    parts |= {id(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == "split"}
     for node in nodes:
         if isinstance(node, ast.JoinedStr):
             text = "".join(part.value if isinstance(part, ast.Constant) else VALUE for part in node.values)

@@ -1,10 +1,10 @@
-"""Records what the functions are asked, call and answer in twenty scenario files, and compares it with what is checked in.
+"""Records requests, calls and answers of the functions in twenty scenario files, and compares them with the digests.
 
-make recordings                              records; ends with 1 if a test's recording is another than before
-make recordings ARGS=--accept                takes what was recorded as what it has to be
-make recordings ARGS="--against FOLDER"      shows the first difference of each test to an earlier recording
+    make recordings                              records; ends with 1 if the recording of a test has changed
+    make recordings ARGS=--accept                records, and writes the digests that were found
+    make recordings ARGS="--against FOLDER"      shows the first difference of each test to an earlier recording
 
-The recordings are in target/recordings, one file per test: a checkout of an earlier commit records into its own.
+The recordings are in target/recordings, one file per test. A checkout of an earlier commit has a folder of its own.
 """
 
 from __future__ import annotations

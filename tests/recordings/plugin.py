@@ -53,7 +53,7 @@ class Recorder:
     def answered(self, sandbox: Sandbox, payload: bytes, answer: Invocation, calls_before: int) -> None:
         calls = self._world.aws.calls
         since = calls[calls_before if calls_before <= len(calls) else 0 :]
-        made = sorted(line_of(call) for call in since if call.access_key == sandbox.access_key and is_told(call))
+        made = sorted(line_of(call) for call in since if call.access_key == sandbox.access_key and is_recorded(call))
         lines = [
             sandbox.function,
             f"  asked    {canonical(payload)}",
@@ -66,11 +66,11 @@ class Recorder:
     def text(self) -> str:
         """Returns all entries, with the calls of the state machines themselves."""
         machines = [call for call in self._world.aws.calls if call.access_key.startswith("step-functions")]
-        told = [(round(call.at), f"state machine\n  called   {line_of(call)}") for call in machines]
-        return "".join(f"{block}\n" for _, block in sorted([*self._blocks, *told]))
+        asked = [(round(call.at), f"state machine\n  called   {line_of(call)}") for call in machines]
+        return "".join(f"{block}\n" for _, block in sorted([*self._blocks, *asked]))
 
 
-def is_told(call: Any) -> bool:
+def is_recorded(call: Any) -> bool:
     return call.action not in ONCE_IN_A_PROCESS
 
 

@@ -34,12 +34,12 @@ def main() -> int:
         with Progress(*columns, console=console) as progress:
             tasks: dict[str, int] = {}
 
-            def tell(what: str, done: int, of: int) -> None:
+            def show(what: str, done: int, of: int) -> None:
                 if what not in tasks:
                     tasks[what] = progress.add_task(what, total=of)
                 progress.update(tasks[what], completed=done)
 
-            figures = measure(world, plan, tell)
+            figures = measure(world, plan, show)
     finally:
         world.stop()
     print("\n".join(lines(figures)))

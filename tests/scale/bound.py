@@ -1,17 +1,19 @@
 """The least time of a rotation, whatever controls it.
 
-Executions that ran alone in the same world give each node's own times: `slot` is the time for which it holds one of its group's
-parallel slots (from its start until it is replaced and has nothing left to evict), and `alone` is the time from its start to its
-end. The order of the nodes is given, and so are `at_once` (the limit of executions in the group), `max_parallel_per_group` (the
-limit of slots), and the canary: no other node starts before the first node has its replacement.
+Executions that ran alone in the same world give each node's own times. `alone` is the time from its start to its end. `slot` is
+the time for which it holds one of its group's parallel slots, from its start until it is replaced and has nothing left to
+evict.
 
-Start each node, in order, as early as these limits allow. No schedule with this order ends earlier. A node that starts later than
-it could never frees a place or a slot sooner (the sorted list of the times at which places become free is, node by node, at least
-as late), so neither the next node nor the end comes sooner. Groups are independent: the fleet's bound is that of its slowest
-group.
+The order of the nodes is given. Three limits hold: `at_once` executions in the group, `max_parallel_per_group` slots, and the
+canary, because no other node starts before the first node has its replacement.
 
-The rotation itself causes any time above the bound: checks that come later than the event they wait for, slots that are noticed
-late, the steps between two nodes. Each node's own checks are part of its own times.
+Start each node, in order, as early as these limits allow. No schedule with this order ends earlier. A node that starts later
+than it could never frees a place or a slot sooner, so neither the next node nor the end comes sooner. (The sorted list of the
+times at which places become free is, node by node, at least as late.) Groups are independent, so the fleet's bound is that of
+its slowest group.
+
+The rotation itself causes any time above the bound. Its checks come later than the events they wait for, it notices free slots
+late, and there are steps between two nodes. Each node's own checks are part of its own times.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A fleet whose nodes are all outdated, and what runs on them.
+"""A fleet whose nodes are all outdated, and its pods.
 
-Each node has one workload, kind after kind, so that every group has the same mixture: Jobs that are waited for and end so many
-minutes after their node was tainted, and the pod of a Deployment, which is evicted.
+Each node has one workload. The kinds alternate, so that every group has the same mixture. A Job is awaited, and ends a fixed
+time after its node was tainted. The pod of a Deployment is evicted.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from world.world import World
 LOOK = 60
 #: A rotation that takes longer than this has hung: virtual seconds.
 PATIENCE = 14 * 86_400
-Tell = Callable[[str, int, int], None]
+Show = Callable[[str, int, int], None]
 """Called with the name of a step, its progress and its total."""
 
 
@@ -43,44 +43,44 @@ MEDIUM = Plan(groups=3, nodes_each=20, alone=2)
 SMALL = Plan(groups=3, nodes_each=10, alone=2)
 
 
-def measure(world: World, plan: Plan, tell: Tell) -> Figures:
+def measure(world: World, plan: Plan, show: Show) -> Figures:
     """Measures each kind alone, then the fleet."""
-    own = own_times(world, plan.alone, tell)
+    own = own_times(world, plan.alone, show)
     world.reset()
     world.host.variables["recycle-eks-claim-node"] = {"MAX_PARALLEL_PER_GROUP": str(plan.max_parallel)}
-    tell("launching the fleet", 0, 1)
+    show("launching the fleet", 0, 1)
     fleet = Fleet(world, plan.groups, plan.nodes_each)
-    tell("launching the fleet", 1, 1)
+    show("launching the fleet", 1, 1)
     began = time.monotonic()
     with fleet.jobs_end():
         rotation = world.rotate(at_once=plan.at_once, recycle={"label_selector": SELECTOR})
-        follow(world, rotation, plan.groups * plan.nodes_each, tell)
+        follow(world, rotation, plan.groups * plan.nodes_each, show)
     return figures_of(world, fleet, plan, rotation, own, time.monotonic() - began)
 
 
-def follow(world: World, rotation: Execution, nodes: int, tell: Tell) -> None:
+def follow(world: World, rotation: Execution, nodes: int, show: Show) -> None:
     """Lets time pass until it has ended."""
     while rotation.status == "RUNNING":
         if world.clock.elapsed() > PATIENCE:
             raise TimeoutError(f"the rotation runs for {PATIENCE / 86_400:.0f} days")
         world.run(world.clock.elapsed() + LOOK)
-        tell("recycling", sum(each.status != "RUNNING" for each in world.executions()), nodes)
+        show("recycling", sum(each.status != "RUNNING" for each in world.executions()), nodes)
 
 
 # -- each node's own times ---------------------------------------------------------------------------------------------
 
 
-def own_times(world: World, nodes: int, tell: Tell) -> dict[str, OwnTimes]:
+def own_times(world: World, nodes: int, show: Show) -> dict[str, OwnTimes]:
     """Returns the mean times of each kind of workload, by its name. The nodes are recycled one after the other, alone in the
     world."""
     found = {}
     for number, kind in enumerate(KINDS):
-        tell("recycling each kind alone", number, len(KINDS))
+        show("recycling each kind alone", number, len(KINDS))
         world.reset()
         fleet = Fleet(world, groups=1, size=nodes, mixture=[kind])
         with fleet.jobs_end():
             found[kind.name] = mean([_alone(world, node) for node in fleet.nodes])
-    tell("recycling each kind alone", len(KINDS), len(KINDS))
+    show("recycling each kind alone", len(KINDS), len(KINDS))
     return found
 
 

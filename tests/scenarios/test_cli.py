@@ -28,26 +28,26 @@ def test_a_node_is_recycled_and_watched_to_its_end(world, cli, node):
     node.deployment("web", replicas=2)
     world.at("2h", job.finishes)
 
-    told = cli("recycle", node.name, "--label-selector", "app=train", pace=300)
+    printed = cli("recycle", node.name, "--label-selector", "app=train", pace=300)
 
-    assert told.code == 0, told
-    lines = told.text.splitlines()
+    assert printed.code == 0, printed
+    lines = printed.text.splitlines()
     assert lines[0].startswith("started arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:")
     assert any(line.endswith(f"node                     {node.name} ({node.instance_id}) of group workers") for line in lines)
     assert any("pod default/train" in line and line.endswith("waited for") for line in lines)
     assert any("pod default/train" in line and line.endswith("gone") for line in lines)
     assert lines[-1].startswith("recycled: ")
     assert [each.status for each in world.executions()] == ["SUCCEEDED"]
-    assert told.errors == "" and "\x1b" not in told.text
+    assert printed.errors == "" and "\x1b" not in printed.text
 
 
 def test_a_pipeline_reads_documents(world, cli, node):
-    told = cli("recycle", node.instance_id, "--output", "json")
+    printed = cli("recycle", node.instance_id, "--output", "json")
 
-    assert told.code == 0
-    end = told.document
+    assert printed.code == 0
+    end = printed.document
     assert (end["outcome"], end["status"], end["node"], end["exit"]) == ("recycled", "SUCCEEDED", node.name, 0)
-    assert {json.loads(line)["execution_arn"] for line in told.text.splitlines()} == {end["execution_arn"]}
+    assert {json.loads(line)["execution_arn"] for line in printed.text.splitlines()} == {end["execution_arn"]}
 
 
 def test_a_terminal_gets_a_picture(world, cli, node):
@@ -55,18 +55,18 @@ def test_a_terminal_gets_a_picture(world, cli, node):
     world.at("1h", job.finishes)
 
     watching = cli.start("recycle", node.name, "--label-selector", "app=train", terminal=True, pace=300)
-    told = watching.ends()
+    printed = watching.ends()
 
-    assert told.code == 0
-    assert "✔ ClaimNode ─ ✔ StandbyNode ─ ✔ TaintNode ─ ● CheckPods" in told.text
-    assert "drain ░" in told.text and "of 2d, until 2027-01-0" in told.text
+    assert printed.code == 0
+    assert "✔ ClaimNode ─ ✔ StandbyNode ─ ✔ TaintNode ─ ● CheckPods" in printed.text
+    assert "drain ░" in printed.text and "of 2d, until 2027-01-0" in printed.text
     assert "\x1b[" in watching.raw
 
 
 def test_with_no_wait_it_returns_at_once_and_ctrl_c_leaves_the_execution_running(world, cli, node):
     job = node.job("train", labels={"app": "train"})
-    told = cli("recycle", node.name, "--label-selector", "app=train", "--no-wait")
-    assert told.code == 0 and f"recycle-eks status --watch {node.instance_id}" in told.text
+    printed = cli("recycle", node.name, "--label-selector", "app=train", "--no-wait")
+    assert printed.code == 0 and f"recycle-eks status --watch {node.instance_id}" in printed.text
     (execution,) = world.executions()
 
     watching = cli.start("status", "--watch", node.name)
@@ -102,8 +102,8 @@ def test_status_shows_awaited_pods_the_deadline_and_blockers(world, cli, node):
 
     execution = world.recycle(node, label_selector="app=train")
     world.run("30m")
-    told = cli("status", "--output", "json").document
-    (row,) = told["nodes"]
+    printed = cli("status", "--output", "json").document
+    (row,) = printed["nodes"]
     assert (row["instance_id"], row["node"], row["group"], row["step"]) == (node.instance_id, node.name, "workers", "draining")
     assert row["execution_arn"] == execution.arn and row["until"].startswith("2027-01-03T00:")
     assert "budget default/web" in row["what"] and row["then"] == "the node is restored"
@@ -134,8 +134,8 @@ def test_the_end_of_a_drain_is_moved_and_then_set_to_now(world, cli, node, drain
     assert cut.code == 0 and "ends at 2027-01-31 00:0" in cut.text and "30 days after it began" in cut.text, cut
     assert node.annotations["recycle-eks/drain-until"].startswith("2027-01-31T00:0")
 
-    told = cli("finish", node.name)
-    assert told.code == 0 and "ends now" in told.text
+    printed = cli("finish", node.name)
+    assert printed.code == 0 and "ends now" in printed.text
     assert execution.finishes().error == "DrainTimedOut"
 
 
@@ -143,11 +143,11 @@ def test_an_aborted_node_is_restored(world, cli, node, draining):
     execution, _ = draining
     world.let_sweep()
 
-    told = cli("abort", node.name, pace=60)
+    printed = cli("abort", node.name, pace=60)
 
-    assert told.code == 0, told
+    assert printed.code == 0, printed
     assert execution.status == "ABORTED"
-    assert told.text.splitlines()[-1].endswith("restored: it carries no mark of recycle-eks")
+    assert printed.text.splitlines()[-1].endswith("restored: it carries no mark of recycle-eks")
     assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
     assert sorted(node.group.states.values()) == ["InService", "InService"]
 
@@ -160,9 +160,9 @@ def test_restore_restores_a_stopped_node_and_refuses_a_claimed_one(world, cli, n
     assert nothing.code == 2 and "carries no mark of recycle-eks" in nothing.errors
 
     execution.stop()
-    told = cli("restore", node.name)
+    printed = cli("restore", node.name)
 
-    assert told.code == 0, told
+    assert printed.code == 0, printed
     assert not node.unschedulable and "recycle-eks/claim" not in node.annotations
     every = cli("restore", "--all")
     assert every.code == 0, every
@@ -187,15 +187,15 @@ def test_a_plan_says_everything_and_touches_nothing(world, cli, node):
     world.run("5m")
     world.forget_calls()
 
-    told = cli("plan", node.name, "--label-selector", "app=train")
+    printed = cli("plan", node.name, "--label-selector", "app=train")
 
-    assert told.code == 0, told
+    assert printed.code == 0, printed
     assert [call for call in world.writes() if call.function] == []
-    rows = {line.split()[0]: line.split()[1:] for line in told.text.splitlines() if line.startswith("default/")}
+    rows = {line.split()[0]: line.split()[1:] for line in printed.text.splitlines() if line.startswith("default/")}
     (web,) = [row for name, row in rows.items() if name.startswith("default/web")]
     (train,) = [row for name, row in rows.items() if name.startswith("default/train")]
     assert (train, web[:2]) == (["wait", "label_selector"], ["evict", "its"])
-    assert "if it fails: with an empty replacement: back in service, the group has 2 as before" in told.text
+    assert "if it fails: with an empty replacement: back in service, the group has 2 as before" in printed.text
 
 
 @pytest.mark.parametrize(
@@ -221,9 +221,9 @@ def test_a_plan_says_everything_and_touches_nothing(world, cli, node):
 )
 def test_bad_arguments_are_refused_in_one_sentence_before_anything_is_touched(world, cli, node, arguments, words):
     world.forget_calls()
-    told = cli(*arguments)
-    assert told.code == 2 and words in told.errors, told
-    assert told.text == ""
+    printed = cli(*arguments)
+    assert printed.code == 2 and words in printed.errors, printed
+    assert printed.text == ""
     assert world.writes() == []
 
 
@@ -234,8 +234,8 @@ def test_an_unclaimed_node_has_no_drain_to_move_and_nothing_to_abort(cli, node):
         (["extend", node.name, "--by", "1h"], "has none yet"),
         (["abort", node.name], "no execution works on node"),
     ]:
-        told = cli(*arguments)
-        assert told.code == 2 and words in told.errors, told
+        printed = cli(*arguments)
+        assert printed.code == 2 and words in printed.errors, printed
 
 
 def test_the_exit_code_reports_a_failed_execution(world, cli, node):
@@ -247,8 +247,8 @@ def test_the_exit_code_reports_a_failed_execution(world, cli, node):
 
 
 def test_missing_credentials_and_a_missing_region_are_reported_with_a_remedy(cli, node):
-    nobody = cli("status", AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None)
-    assert nobody.code == 1 and "there are no AWS credentials" in nobody.errors, nobody
+    printed = cli("status", AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None)
+    assert printed.code == 1 and "there are no AWS credentials" in printed.errors, printed
     nowhere = cli("status", AWS_REGION=None, AWS_DEFAULT_REGION=None)
     assert nowhere.code == 2 and "there is no region: use --region" in nowhere.errors, nowhere
 
@@ -264,8 +264,8 @@ def test_a_closed_pipe_during_a_watch_is_no_success(world, cli, node):
     watching = cli.in_a_shell(f"recycle-eks recycle {node.name} --label-selector app=train | head -1", pace=0)
     watching.sees("started arn:")
     # Its other lines come once head has gone.
-    told = watching.ends(pace=60)
-    assert (told.code, told.errors) == (130, "") and told.text.startswith("started arn:"), told
+    printed = watching.ends(pace=60)
+    assert (printed.code, printed.errors) == (130, "") and printed.text.startswith("started arn:"), printed
     assert [execution.status for execution in world.executions()] == ["RUNNING"]
 
 
@@ -285,10 +285,10 @@ def test_status_shows_the_wait_reason_of_a_rotation_and_its_begin(world, cli):
     rotation = world.rotate({"outdated": {"all": True}}, at_once=1)
     world.run("10m")
 
-    told = cli("status")
-    assert told.code == 0 and "\n  0 of 3 done\n" in told.text, told
-    assert f"rotation {rotation.arn}: 3 nodes to recycle, in 1 of 1 groups\n" in told.text
-    (line,) = [line for line in told.text.splitlines() if line.startswith("  group workers: ")]
+    printed = cli("status")
+    assert printed.code == 0 and "\n  0 of 3 done\n" in printed.text, printed
+    assert f"rotation {rotation.arn}: 3 nodes to recycle, in 1 of 1 groups\n" in printed.text
+    (line,) = [line for line in printed.text.splitlines() if line.startswith("  group workers: ")]
     assert " waits since 2027-01-01 00:0" in line and line.endswith("Z: group workers has the tag recycle-eks:paused")
     (group,) = cli("status", "--output", "json").document["rotations"][0]["groups"]
     assert [wait["instance_id"] for wait in group["waits"]] == [min(workers.instances)]
@@ -309,21 +309,21 @@ def test_a_plan_of_a_rotation_names_the_criterion_of_each_node(world, cli):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     workers.gets_a_new_template()
 
-    told = cli("plan", "--launch-template", "--all")
-    assert told.code == 0, told
-    chosen = [line for line in told.text.splitlines() if "selected by: " in line]
+    printed = cli("plan", "--launch-template", "--all")
+    assert printed.code == 0, printed
+    chosen = [line for line in printed.text.splitlines() if "selected by: " in line]
     expected = [f"{instance} of group workers, selected by: all, launch_template" for instance in workers.instances]
     assert sorted(chosen) == sorted(expected)
-    assert told.text.count("if it fails: with an empty replacement: ") == 2
+    assert printed.text.count("if it fails: with an empty replacement: ") == 2
     nodes = cli("plan", "--launch-template", "--output", "json").document["nodes"]
     assert [(each["group"], each["criteria"]) for each in nodes] == [("workers", ["launch_template"])] * 2
 
 
 def test_a_rotation_is_watched_with_a_row_for_each_node(world, cli):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
-    told = cli("rotate", *(word for node in workers.nodes for word in ("--instance", node.instance_id)))
-    assert told.code == 0, told
-    assert "rotate-nodes" in told.text.splitlines()[0]
+    printed = cli("rotate", *(word for node in workers.nodes for word in ("--instance", node.instance_id)))
+    assert printed.code == 0, printed
+    assert "rotate-nodes" in printed.text.splitlines()[0]
 
 
 def test_a_profile_that_is_written_counts_more_than_credentials_in_the_environment(cli, node, tmp_path):
@@ -337,13 +337,13 @@ def test_a_profile_that_is_written_counts_more_than_credentials_in_the_environme
 
 def test_a_rotation_reports_each_group_and_remaining_nodes_are_no_success(world, cli):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
-    told = cli("rotate", "--all", "--start-no-new-node-after", "2026-12-31T00:00:00Z")
+    printed = cli("rotate", "--all", "--start-no-new-node-after", "2026-12-31T00:00:00Z")
 
-    assert told.code == 3, told
-    assert "in account 123456789012, region eu-west-1, cluster world" in told.text
-    *_while_it_ran, line = [line for line in told.text.splitlines() if "group workers" in line]
+    assert printed.code == 3, printed
+    assert "in account 123456789012, region eu-west-1, cluster world" in printed.text
+    *_while_it_ran, line = [line for line in printed.text.splitlines() if "group workers" in line]
     assert "0 recycled, 2 skipped: " in line
-    assert "rotated: 0 recycled, 0 failed, 2 skipped" in told.text
+    assert "rotated: 0 recycled, 0 failed, 2 skipped" in printed.text
     assert len(workers.nodes) == 2
 
 
@@ -356,9 +356,9 @@ def test_an_aborted_rotation_aborts_its_executions_and_their_nodes_are_restored(
     world.run("20m")
     (held,) = [node for node in workers.nodes if "recycle-eks/claim" in node.annotations]
 
-    told = cli("abort", rotation.arn)
+    printed = cli("abort", rotation.arn)
 
-    assert told.code == 0 and "starts no other node" in told.text and "restores those nodes" in told.text, told
+    assert printed.code == 0 and "begins no other node" in printed.text and "restores those nodes" in printed.text, printed
     world.run("30m")
     assert "recycle-eks/claim" not in held.annotations and not held.unschedulable
     foreign = rotation.arn.replace("recycle-eks-rotate-nodes", "payments")
@@ -369,10 +369,10 @@ def test_an_execution_of_a_node_is_aborted_by_its_arn(world, cli, node, draining
     execution, _ = draining
     world.let_sweep()
 
-    told = cli("abort", execution.arn, pace=60)
+    printed = cli("abort", execution.arn, pace=60)
 
-    assert told.code == 0, told
-    assert told.text.splitlines()[-1].endswith("restored: it carries no mark of recycle-eks")
+    assert printed.code == 0, printed
+    assert printed.text.splitlines()[-1].endswith("restored: it carries no mark of recycle-eks")
     assert "recycle-eks/claim" not in node.annotations
 
 
@@ -388,5 +388,5 @@ def test_watching_a_node_ends_with_it_and_a_rotation_is_watched_by_its_arn(world
     quiet = cli("status", "--watch", first.name)
     assert quiet.code == 0 and quiet.text.splitlines()[-1] == f"{first.name} carries no mark of recycle-eks", quiet
     rotation = world.rotate({"outdated": {"all": True}})
-    told = cli("status", "--watch", rotation.arn, pace=300)
-    assert told.code == 0 and "rotated: 2 recycled" in told.text, told
+    printed = cli("status", "--watch", rotation.arn, pace=300)
+    assert printed.code == 0 and "rotated: 2 recycled" in printed.text, printed

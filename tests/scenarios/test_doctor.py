@@ -44,9 +44,9 @@ def without_entry(world, step):
 
 def examine(cli, *arguments):
     """The exit code, and what is not as it should be: level, check, of what, text."""
-    told = cli("doctor", "--output", "json", *arguments, pace=0)
-    findings = told.document["findings"]
-    return told.code, [
+    printed = cli("doctor", "--output", "json", *arguments, pace=0)
+    findings = printed.document["findings"]
+    return printed.code, [
         (finding["level"], finding["check"], finding["of"], finding["found"]) for finding in findings if finding["level"] != "ok"
     ]
 
@@ -60,9 +60,9 @@ def the_only_one(cli, level, check, of, words):
 
 def test_a_healthy_installation_is_ok_and_nothing_is_written(healthy, cli):
     healthy.forget_calls()
-    told = cli("doctor", "--all", pace=0)
-    assert told.code == 0, told.text
-    assert "0 problem, 0 warning, 0 unknown" in told.text
+    printed = cli("doctor", "--all", pace=0)
+    assert printed.code == 0, printed.text
+    assert "0 problem, 0 warning, 0 unknown" in printed.text
     for check in (
         "API server",
         ROLE,
@@ -76,17 +76,17 @@ def test_a_healthy_installation_is_ok_and_nothing_is_written(healthy, cli):
         "logs",
         "retained",
     ):
-        assert check in told.text, told.text
+        assert check in printed.text, printed.text
     assert healthy.writes() == []
     assert examine(cli) == (0, [])
 
 
 def test_without_a_terminal_only_problems_are_shown_with_their_remedies(healthy, cli):
     healthy.groups["retained"].suspend("Launch")
-    told = cli("doctor", pace=0)
-    assert told.code == 6
-    assert "Launch is suspended" in told.text and "resume-processes" in told.text
-    assert "access entry" not in told.text
+    printed = cli("doctor", pace=0)
+    assert printed.code == 6
+    assert "Launch is suspended" in printed.text and "resume-processes" in printed.text
+    assert "access entry" not in printed.text
 
 
 def test_a_role_without_an_access_entry_is_named(healthy, cli):

@@ -51,8 +51,8 @@ def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_
     done = node.job("done", labels={"app": "train"}, grace=9 * HOUR)
     execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=10 * HOUR)
     world.run("10m")
-    told = progress_of(node)
-    assert (told["until"], told["then"]) == (
+    progress = progress_of(node)
+    assert (progress["until"], progress["then"]) == (
         "2027-01-01T10:01:00Z",
         "awaited pods are evicted, the first at 2027-01-01T01:00:00Z",
     )

@@ -15,8 +15,8 @@ def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(wor
     world.budget(web, min_available=2)
     world.at("6h", short.finishes)
     world.at("20h10m", long.finishes)
-    told = {}
-    world.at("5h", lambda: told.update(json.loads(node.annotations["recycle-eks/progress"])))
+    progress = {}
+    world.at("5h", lambda: progress.update(json.loads(node.annotations["recycle-eks/progress"])))
 
     execution = world.recycle({"instance_id": node.instance_id, "cluster_name": "world", "label_selector": "app=train"})
     end = execution.finishes()
@@ -29,8 +29,8 @@ def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(wor
     # no awaited pod was evicted
     assert {call.parameters["name"].rsplit("-", 2)[0] for call in world.calls("kubernetes:POST pods/eviction")} == {"web"}
     # the progress has the awaited pods, since when and until when, and there are Events for the pods and each phase
-    assert told["names"]["awaited"] == sorted(f"default/{pod.name}" for pod in (short, long))
-    assert (told["since"], told["until"]) == ("2027-01-01T00:01:00Z", "2027-01-03T00:01:00Z")
+    assert progress["names"]["awaited"] == sorted(f"default/{pod.name}" for pod in (short, long))
+    assert (progress["since"], progress["until"]) == ("2027-01-01T00:01:00Z", "2027-01-03T00:01:00Z")
     events = [event["reason"] for event in world.kubernetes.events(node.name) if event["reason"].startswith("Recycle")]
     assert events == ["RecycleClaimed", "RecycleStandby", "RecycleDraining", "RecyclePods", "RecycleWaiting", "RecycleDisposing"]
     # the end was noticed within 1 % of the drain's length

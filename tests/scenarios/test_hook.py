@@ -97,10 +97,10 @@ def test_without_retain_the_end_of_the_hook_is_reported_beforehand_and_the_pods_
 
     workers.terminate(node)
     world.run("1h")
-    told = json.loads(node.annotations["recycle-eks/progress"])["then"]
-    assert "the hook ends at 2027-01-03T00:00:0" in told and "does not retain" in told
+    then = json.loads(node.annotations["recycle-eks/progress"])["then"]
+    assert "the hook ends at 2027-01-03T00:00:0" in then and "does not retain" in then
     (row,) = cli("status", "--output", "json").document["nodes"]
-    assert row["then"] == told and "  group terminates  pods: 1 to wait for" in cli("status").text
+    assert row["then"] == then and "  group terminates  pods: 1 to wait for" in cli("status").text
     events = [event["message"] for event in world.kubernetes.events(node.name)]
     assert any("the hook ends at 2027-01-03" in message for message in events), events
     assert any("the hook ends at 2027-01-03" in text for text in world.notifications), world.notifications
@@ -200,10 +200,10 @@ def test_a_node_whose_time_is_over_keeps_its_taint_and_is_left_to_an_operator_if
     assert node.has_taint("recycle-eks/draining") and "recycle-eks/claim" not in node.annotations
     assert "recycle-eks:gave-up" in world.instance(node.instance_id).tags
     world.run(world.clock.elapsed() + 60)
-    told = len(world.notifications)
+    sent = len(world.notifications)
     world.run("3h")
 
-    assert len(world.executions()) == 1 and len(world.notifications) == told
+    assert len(world.executions()) == 1 and len(world.notifications) == sent
     if retains:
         assert workers.states[node.instance_id] == "Terminating:Retained" and job.phase == "Running"
         world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": "recycle-eks:gave-up"}])

@@ -109,15 +109,15 @@ def test_a_pod_that_cannot_be_read_is_named_and_holds_its_node_to_the_end_of_the
     status = {"status": {"startTime": END_OF_TIME}}
     world.kubernetes.must("PATCH", f"{pod.path}/status", status, STRATEGIC_MERGE_PATCH)
     world.at("10m", job.finishes)
-    told = {}
-    world.at("30m", lambda: told.update(progress_of(node)))
+    progress = {}
+    world.at("30m", lambda: progress.update(progress_of(node)))
 
     execution = world.recycle(node, drain_timeout=3600)
     end = execution.finishes()
 
     assert execution.answers("CheckPods")[0]["counts"] == {"unreadable": 1, "awaited": 1, "to_completion": 1, "evictable": 2}
-    assert told["names"] == {"unreadable": ["tenant/odd"]}
-    assert told["held"][0].startswith("cannot read pod tenant/odd: status.startTime: ")
+    assert progress["names"] == {"unreadable": ["tenant/odd"]}
+    assert progress["held"][0].startswith("cannot read pod tenant/odd: status.startTime: ")
     assert end.error == "DrainTimedOut" and "it cannot read 1 pod (tenant/odd)" in end.cause
     assert asked_to_go(world) == {"web"}
     assert pod.exists and world.leftovers() == []

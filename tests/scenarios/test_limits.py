@@ -10,10 +10,10 @@ TASKS = ["ClaimNode", "StandbyNode", "TaintNode", "CheckPods", "EvictPods", "Det
 ROOM = 23_100
 HOUR = 3_600
 #: The most checks of an execution, from the crate that counts a drain of 30 days, and its most notifications in 30 days.
-LOOKS = int(re.search(r"POLL_BUDGET: u32 = ([\d_]+);", (ROOT / "crates/recycle/src/base/poll.rs").read_text())[1])
-TOLD = 33
-#: Events, as in the tests of the poll rule: of a check (nine, and five more with an eviction), of a notification, of all else.
-LOOK, TELL, REST = 14, 7, 200
+CHECKS = int(re.search(r"POLL_BUDGET: u32 = ([\d_]+);", (ROOT / "crates/recycle/src/base/poll.rs").read_text())[1])
+NOTIFICATIONS = 33
+#: Events, as in the tests of the poll law: of a check (nine, and five more with an eviction), of a notification, of all else.
+CHECK, NOTIFICATION, REST = 14, 7, 200
 
 
 def test_the_history_has_room_for_30_days_of_evictions_at_every_check_and_a_restore(world):
@@ -27,13 +27,13 @@ def test_the_history_has_room_for_30_days_of_evictions_at_every_check_and_a_rest
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end
     assert "The node was restored" in end.cause
-    polls = len(execution.entered("CheckPods"))
-    assert len(execution.entered("EvictPods")) >= polls - 1 > 250
+    checks = len(execution.entered("CheckPods"))
+    assert len(execution.entered("EvictPods")) >= checks - 1 > 250
     # Its start, that it is blocked, its end; each further day, that it is blocked.
-    told = len([name for name in execution.path if name.startswith("Notify")])
-    assert 3 <= told <= 4 and len(world.told) == told
-    assert end.history_events - LOOK * polls - TELL * told < REST
-    assert LOOK * LOOKS + TELL * TOLD + REST < ROOM
+    sent = len([name for name in execution.path if name.startswith("Notify")])
+    assert 3 <= sent <= 4 and len(world.all_notifications) == sent
+    assert end.history_events - CHECK * checks - NOTIFICATION * sent < REST
+    assert CHECK * CHECKS + NOTIFICATION * NOTIFICATIONS + REST < ROOM
 
 
 def test_every_answer_stays_below_8_kb_with_200_pods_of_the_longest_names(world):

@@ -8,7 +8,7 @@ DAY = 86_400
 
 
 def events(world) -> list[str]:
-    return [told["event"] for told in world.told]
+    return [sent["event"] for sent in world.all_notifications]
 
 
 @pytest.fixture
@@ -20,14 +20,14 @@ def test_a_recycled_node_has_two_notifications(world, node):
     execution = world.recycle(node)
     end = execution.finishes()
 
-    started, finished = world.told
+    started, finished = world.all_notifications
     assert (started["event"], finished["event"]) == ("started", "finished")
     assert finished["outcome"] == "recycled" and started["outcome"] is None
     assert finished["reason"] == end.output["reason"]
-    for told in (started, finished):
-        assert (told["severity"], told["cluster"], told["group"]) == ("info", "world", "workers")
-        assert (told["node"], told["instance_id"], told["execution"]) == (node.name, node.instance_id, execution.arn)
-        assert told["since"] == "2027-01-01T00:00:00Z"
+    for sent in (started, finished):
+        assert (sent["severity"], sent["cluster"], sent["group"]) == ("info", "world", "workers")
+        assert (sent["node"], sent["instance_id"], sent["execution"]) == (node.name, node.instance_id, execution.arn)
+        assert sent["since"] == "2027-01-01T00:00:00Z"
 
 
 def test_an_email_is_text_and_a_filter_finds_severity_event_group_and_cluster(world, node):
@@ -49,10 +49,10 @@ def test_a_blocked_drain_is_reported_after_five_minutes_and_then_daily(world, no
     execution.stop()
 
     assert events(world) == ["started", "blocked", "blocked", "blocked"]
-    blocked = world.told[1]
+    blocked = world.all_notifications[1]
     assert blocked["severity"] == "warning"
     assert blocked["blocks"] and blocked["blocks"][0].startswith("budget default/web has blocked 1 pod since")
-    moments = [told.moment for told in world.events.notifications[1:]]
+    moments = [sent.moment for sent in world.events.notifications[1:]]
     (began,) = execution.entered("TaintNode")[:1]
     assert 300 <= moments[0] - began < 420
     assert all(DAY <= later - earlier < DAY + 1_000 for earlier, later in zip(moments, moments[1:], strict=False))
@@ -63,9 +63,9 @@ def test_a_restored_node_is_reported_with_the_first_error(world, node):
 
     end = world.recycle(node, label_selector="app=train", drain_timeout=600).finishes()
 
-    told = world.told[-1]
-    assert (told["event"], told["severity"], told["outcome"]) == ("restored", "warning", "DrainTimedOut")
-    assert "train" in told["reason"] and told["reason"] == end.cause
+    sent = world.all_notifications[-1]
+    assert (sent["event"], sent["severity"], sent["outcome"]) == ("restored", "warning", "DrainTimedOut")
+    assert "train" in sent["reason"] and sent["reason"] == end.cause
 
 
 def test_a_node_left_in_standby_is_reported_with_the_manual_commands(world):
@@ -74,10 +74,10 @@ def test_a_node_left_in_standby_is_reported_with_the_manual_commands(world):
 
     end = world.recycle(node, label_selector="app=train", drain_timeout=600).finishes()
 
-    told = world.told[-1]
-    assert (told["event"], told["severity"], told["outcome"]) == ("left_in_standby", "critical", end.error)
-    assert told["what_to_do"][0].endswith(":") and "exit-standby" in " ".join(told["what_to_do"])
-    assert end.cause.endswith("\n".join(told["what_to_do"]))
+    sent = world.all_notifications[-1]
+    assert (sent["event"], sent["severity"], sent["outcome"]) == ("left_in_standby", "critical", end.error)
+    assert sent["what_to_do"][0].endswith(":") and "exit-standby" in " ".join(sent["what_to_do"])
+    assert end.cause.endswith("\n".join(sent["what_to_do"]))
 
 
 def test_a_refused_node_is_reported_as_a_failure(world, node):
@@ -85,7 +85,7 @@ def test_a_refused_node_is_reported_as_a_failure(world, node):
     world.recycle(node).finishes()
     world.recycle({"instance_id": "nonsense"}).finishes()
 
-    refused, invalid = world.told
+    refused, invalid = world.all_notifications
     assert (refused["event"], refused["outcome"], refused["group"]) == ("failed", "PreflightRefused", "unknown")
     assert (invalid["outcome"], invalid["cluster"], invalid["instance_id"]) == ("InvalidInput", None, None)
 
@@ -97,10 +97,10 @@ def test_a_rule_reports_an_aborted_execution(world, node):
     execution.stop()
     world.run("31m")
 
-    told = world.told[-1]
-    assert (told["event"], told["outcome"], told["severity"]) == ("failed", "ABORTED", "warning")
-    assert execution.arn in told["what_to_do"][1]
-    assert set(told) == set(world.told[0])
+    sent = world.all_notifications[-1]
+    assert (sent["event"], sent["outcome"], sent["severity"]) == ("failed", "ABORTED", "warning")
+    assert execution.arn in sent["what_to_do"][1]
+    assert set(sent) == set(world.all_notifications[0])
 
 
 @pytest.mark.parametrize("code", ["AuthorizationError", "InternalError"])
@@ -109,7 +109,7 @@ def test_a_topic_that_refuses_neither_fails_nor_holds_up_a_node(world, node, cod
 
     end = world.recycle(node).finishes()
 
-    assert end.outcome == "recycled" and not world.told
+    assert end.outcome == "recycled" and not world.all_notifications
     assert end.at < 3_600
 
 
@@ -143,5 +143,5 @@ def test_cloudwatch_has_the_metrics(world, node):
 
 def test_the_message_is_json_in_one_line(world, node):
     world.recycle(node).finishes()
-    for told in world.events.notifications:
-        assert "\n" not in told.message and json.loads(told.message)["schema"] == 1
+    for sent in world.events.notifications:
+        assert "\n" not in sent.message and json.loads(sent.message)["schema"] == 1

@@ -197,8 +197,8 @@ def a_rotation_that_is_aborted(world, cli):
     workers.nodes[0].job("train", labels={"app": "train"})
     rotation = world.rotate({"outdated": {"all": True}}, at_once=1, recycle={"label_selector": "app=train"})
     world.run("20m")
-    told = cli("abort", rotation.arn)
-    assert told.code == 0, told
+    printed = cli("abort", rotation.arn)
+    assert printed.code == 0, printed
     everything_ends(world)
 
 

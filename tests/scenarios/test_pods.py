@@ -66,7 +66,7 @@ def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_ev
     execution = world.recycle(node, label_selector="app=train")
     world.run("90s")
 
-    first, told = execution.answers("CheckPods")[0], progress_of(node)
+    first, progress = execution.answers("CheckPods")[0], progress_of(node)
     classes = kinds(first["names"])
     assert classes == {
         "awaited": ["endless", "queued", "script", "train"],
@@ -87,8 +87,8 @@ def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_ev
         assert all(pod in event["message"] for pod in pods)
     # The annotation is from the newest check, when some pods are terminating.
     newest = execution.answers("CheckPods")[-1]
-    assert (told["counts"], told["names"]) == (newest["counts"], newest["names"])
-    assert kinds(told["names"])["terminating"] == ["slow"]
+    assert (progress["counts"], progress["names"]) == (newest["counts"], newest["names"])
+    assert kinds(progress["names"])["terminating"] == ["slow"]
     assert set(asked_to_go(world)) == {"held", "shell", "left", "misspelt", "slow"}
     assert train.phase == "Running"
 
@@ -242,8 +242,8 @@ def test_three_refusals_are_distinguished_and_none_delays_the_other_pods(world, 
         "several_budgets": ["twice"],
         "evicted": ["free"],
     }
-    told = {blocker["what"]: blocker["says"] for blocker in progress_of(node)["blocked"]}
-    assert told == {
+    said = {blocker["what"]: blocker["says"] for blocker in progress_of(node)["blocked"]}
+    assert said == {
         "budget default/full": "The disruption budget full needs 1 healthy pods and has 1 currently",
         "budget default/fresh": "The disruption budget fresh is still being processed by the server.",
         "more than one budget in default": SEVERAL,
@@ -285,8 +285,8 @@ def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
     first = Counter(call.parameters["name"].split("-")[0] for call in evictions[:20])
     assert len(first) == 10 and max(first.values()) <= 4, first
     answers = [Counter(answer["counts"]) for answer in execution.answers("EvictPods")]
-    told = sum(answers, Counter())
-    assert told.pop("evicted") == 110 and told.total() == len(refused), (answers, refused)
+    answered = sum(answers, Counter())
+    assert answered.pop("evicted") == 110 and answered.total() == len(refused), (answers, refused)
     assert len(answers) == 1 or refused, answers
     assert len(execution.answers("CheckPods")) == len(answers) + 1
     assert sum(len(team.running_pods()) for team in teams) == 110

@@ -271,8 +271,8 @@ def test_a_disruption_of_the_drain_is_reported_at_the_next_check_and_the_drain_g
     execution = world.recycle(node, label_selector="app=train")
     world.at("8m", lambda: MEANWHILE[name](world, node))
     world.run("12m")
-    told = [answer["reason"] for answer in execution.answers("CheckPods")]
-    assert name not in told[0] and name in told[-1]
+    reasons = [answer["reason"] for answer in execution.answers("CheckPods")]
+    assert name not in reasons[0] and name in reasons[-1]
     assert name in node.annotations["recycle-eks/progress"]
     world.at("15m", job.finishes)
 
@@ -316,8 +316,8 @@ def test_a_group_that_cannot_be_read_does_not_delay_a_drain(world, node, job, ac
     world.run("10m")
     world.faults.refuse(f"autoscaling:{action}", code="AccessDenied", status=403, times=None, function="check-pods")
     world.run("15m")
-    told = [answer["reason"] for answer in execution.answers("CheckPods")]
-    assert [reason for reason in told if "cannot read the state of its Auto Scaling group" in reason]
+    reasons = [answer["reason"] for answer in execution.answers("CheckPods")]
+    assert [reason for reason in reasons if "cannot read the state of its Auto Scaling group" in reason]
     world.at("20m", job.finishes)
 
     end = execution.finishes()

@@ -35,12 +35,12 @@ def test_every_function_writes_a_line_for_each_decision(world, node):
     sweep.finishes()
 
     for function in LAMBDAS:
-        told = decisions(world, function)
+        logged = decisions(world, function)
         state = "".join(part.capitalize() for part in function.split("-"))
         answers = [answer for each in (execution, failed, sweep) for answer in each.answers(state)]
-        assert [line["verdict"] for line in told if "verdict" in line] == [answer["verdict"] for answer in answers], function
-        assert [line["counts"] for line in told if "verdict" in line] == [answer["counts"] for answer in answers], function
-        for line in told:
+        assert [line["verdict"] for line in logged if "verdict" in line] == [answer["verdict"] for answer in answers], function
+        assert [line["counts"] for line in logged if "verdict" in line] == [answer["counts"] for answer in answers], function
+        for line in logged:
             assert line["execution"] in (execution.arn, failed.arn, sweep.arn) and line["state"] == state
     checks = [line for line in decisions(world, "check-pods") if line["execution"] == execution.arn]
     assert {(line["instance"], line["node"], line["phase"]) for line in checks} == {(node.instance_id, node.name, "draining")}

@@ -249,14 +249,14 @@ def test_a_queued_node_records_the_node_ahead_and_is_not_written_at_every_check(
     waiting = recycle(world, third)
     world.run("3m")
 
-    told = progress_of(third)
+    progress = progress_of(third)
     who = f"node {first.name} ({first.instance_id}) is being recycled"
-    assert told["summary"] == f"it waits in the queue of group workers: {who}; 1 node is ahead"
-    assert (told["since"], told["until"]) == ("2027-01-01T00:02:00Z", "2027-01-02T00:02:00Z")
+    assert progress["summary"] == f"it waits in the queue of group workers: {who}; 1 node is ahead"
+    assert (progress["since"], progress["until"]) == ("2027-01-01T00:02:00Z", "2027-01-02T00:02:00Z")
     assert progress_of(second)["summary"] == f"it waits in the queue of group workers: {who}"
     events = [event for event in world.kubernetes.events(third.name) if event["reason"].startswith("Recycle")]
     assert [event["reason"] for event in events] == ["RecycleClaimed"]
-    assert told["summary"] in events[0]["message"]
+    assert progress["summary"] in events[0]["message"]
 
     world.forget_calls()
     looks = len(waiting.answers("ClaimNode"))

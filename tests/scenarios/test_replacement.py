@@ -145,8 +145,8 @@ def test_a_replacement_that_dies_in_the_drain_is_awaited_again_before_the_end(wo
     assert execution.finishes(within="1d").outcome == "recycled"
     (end,) = [end for end in world.ends if end.instance_id == node.instance_id]
     assert end.at >= world.seconds("5h20m") and end.pods == ()
-    told = [event["reason"] for event in world.kubernetes.events(node.name)]
-    assert "RecycleDisturbed" in told, told
+    events = [event["reason"] for event in world.kubernetes.events(node.name)]
+    assert "RecycleDisturbed" in events, events
     assert any(
         "its replacement can no longer be used, and 1 of 2 members are usable" in each["reason"]
         for each in execution.answers("DetachTerminate")

@@ -23,9 +23,9 @@ def finished(world):
 
 def test_a_report_has_the_history_of_the_execution(world, cli, finished):
     node, execution = finished
-    told = cli("report", execution.arn, "--output", "json", pace=0)
-    assert told.code == 0, told.errors
-    report = told.document["node"]
+    printed = cli("report", execution.arn, "--output", "json", pace=0)
+    assert printed.code == 0, printed.errors
+    report = printed.document["node"]
 
     summary = report["summary"]
     assert (summary["outcome"], summary["execution"]) == ("recycled", execution.arn)
@@ -45,8 +45,8 @@ def test_a_report_has_the_history_of_the_execution(world, cli, finished):
 def test_the_page_is_whole_on_a_phone_and_on_a_desk_by_day_and_by_night(cli, finished, tmp_path):
     node, execution = finished
     page = tmp_path / "report.html"
-    told = cli("report", execution.arn.rpartition(":")[2], "--file", str(page), pace=0)
-    assert (told.code, told.text) == (0, ""), told.errors
+    printed = cli("report", execution.arn.rpartition(":")[2], "--file", str(page), pace=0)
+    assert (printed.code, printed.text) == (0, ""), printed.errors
 
     for width, scheme, background in ((400, "light", "rgb(255, 255, 255)"), (1400, "dark", "rgb(16, 21, 27)")):
         seen = look(page, width, scheme)
@@ -73,8 +73,8 @@ def test_a_rotation_has_a_row_for_each_node_that_links_to_its_history(world, cli
     for execution in world.executions():
         assert execution.finishes().outcome == "recycled"
 
-    told = cli("report", rotation.arn, "--output", "json", pace=0)
-    nodes = told.document["rotation"]["nodes"]
+    printed = cli("report", rotation.arn, "--output", "json", pace=0)
+    nodes = printed.document["rotation"]["nodes"]
     assert {node["instance"] for node in nodes} == set(instances)
     assert [node["summary"]["outcome"] for node in nodes] == ["recycled"] * 2
     page = tmp_path / "rotation.html"
@@ -122,12 +122,12 @@ def test_a_report_of_a_running_execution_has_its_history_so_far(world, cli):
 
 def test_an_argument_that_is_no_execution_is_refused_by_name(world, cli, tmp_path):
     for wanted in ("nobody", "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-sweep:one"):
-        told = cli("report", wanted, pace=0)
-        assert told.code == 2 and "EXECUTION must be" in told.errors and wanted in told.errors
+        printed = cli("report", wanted, pace=0)
+        assert printed.code == 2 and "EXECUTION must be" in printed.errors and wanted in printed.errors
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     execution = world.recycle(node, dry_run=True)
     execution.finishes()
-    told = cli("report", execution.arn, "--file", str(tmp_path / "nowhere" / "page.html"), pace=0)
-    assert told.code == 2 and "--file must be" in told.errors
+    printed = cli("report", execution.arn, "--file", str(tmp_path / "nowhere" / "page.html"), pace=0)
+    assert printed.code == 2 and "--file must be" in printed.errors
     plan = json.loads(cli("report", execution.arn, "--output", "json", pace=0).text)["node"]["plan"]
     assert any("Standby" in step for step in plan)

@@ -204,8 +204,8 @@ def test_if_aws_refuses_a_restore_the_cause_and_the_notification_describe_the_no
     assert "The node is not restored: " in end.cause and "ec2:DeleteTags" in end.cause
     assert f"aws ec2 delete-tags --resources {node.instance_id} --tags" in end.cause
     assert "errorMessage" not in end.cause
-    told = [text for text in world.notifications if subject in text]
-    assert len(told) == 1 and left in told[0] and "delete-tags" in told[0]
+    sent = [text for text in world.notifications if subject in text]
+    assert len(sent) == 1 and left in sent[0] and "delete-tags" in sent[0]
     assert node.group.states[node.instance_id] == "InService" and not node.unschedulable
     assert "recycle-eks/claim" not in node.annotations and "recycle-eks/group" not in node.labels, "it would delay its group"
     # A refused restore is tried again after six hours.

@@ -98,10 +98,10 @@ def groups_of(end):
 def reports_are_true(fleet, *ends):
     """The reports of rotations about groups that still exist are true. Another execution has recycled a duplicate."""
     for group in fleet.living:
-        told = [groups_of(end)[group.name] for end in ends if group.name in groups_of(end)]
+        results = [groups_of(end)[group.name] for end in ends if group.name in groups_of(end)]
         gone = set(fleet.old[group.name]) - set(group.instances) - set(fleet.by_hand)
-        assert sum(each["recycled"] for each in told) == len(gone), told
-        failed = {failed["node"] for each in told for failed in each["failed"] if not failed["why"].startswith("duplicate: ")}
+        assert sum(each["recycled"] for each in results) == len(gone), results
+        failed = {failed["node"] for each in results for failed in each["failed"] if not failed["why"].startswith("duplicate: ")}
         assert not failed & gone
 
 
@@ -155,8 +155,8 @@ def test_a_rotation_stopped_at_any_moment_in_any_order_is_restored(world, seed, 
 def test_the_nodes_of_a_rotation_aborted_from_the_command_line_are_restored(world, cli, fleet):
     rotation = world.rotate(**WAITED)
     world.run("10m")
-    told = cli("abort", rotation.arn)
-    assert told.code == 0 and rotation.status == "ABORTED", told
+    printed = cli("abort", rotation.arn)
+    assert printed.code == 0 and rotation.status == "ABORTED", printed
     assert {each.status for each in world.executions()} == {"ABORTED", "SUCCEEDED"}
     fleet.is_whole()
     fleet.is_finished_by_another()
@@ -189,7 +189,7 @@ def test_a_rotation_whose_function_is_gone_for_good_begins_no_node_and_says_so(w
     world.faults.clear()
 
     assert end.error == "RotationFailed", end
-    assert {name: (told["recycled"], [each["why"] for each in told["failed"]]) for name, told in groups_of(end).items()} == {
+    assert {name: (group["recycled"], [each["why"] for each in group["failed"]]) for name, group in groups_of(end).items()} == {
         name: (1, ["Lambda.ServiceException"]) for name in ("api", "batch")
     }
     reports_are_true(fleet, end)
@@ -205,7 +205,7 @@ def test_two_rotations_started_at_once_recycle_each_node_once(world, seed):
     ends = [rotation.finishes() for rotation in rotations]
     reports_are_true(fleet, *ends)
     for end in ends:
-        failed = [failed["why"] for told in groups_of(end).values() for failed in told["failed"]]
+        failed = [failed["why"] for result in groups_of(end).values() for failed in result["failed"]]
         assert all(why.startswith("duplicate: ") for why in failed), failed
         assert end.error == ("RotationFailed" if failed else None), end
     assert not any(fleet.left(group) for group in fleet.groups)
@@ -218,8 +218,8 @@ def test_a_rotation_started_ten_minutes_later_leaves_the_groups_to_the_first(wor
     second = world.rotate(**WAITED)
     ends = [first.finishes(), second.finishes()]
     assert [end.outcome for end in ends] == ["rotated", "rotated"], ends
-    assert [(told["recycled"], told["why"]) for told in groups_of(ends[1]).values()] == [
-        (0, [f"{first.arn} works on it"])
+    assert [(group["recycled"], group["why"]) for group in groups_of(ends[1]).values()] == [
+        (0, [f"{first.arn} is at work on it"])
     ] * 2
     reports_are_true(fleet, *ends)
     fleet.is_whole()
@@ -282,8 +282,8 @@ def test_a_node_that_fails_in_the_middle_is_restored_and_stops_the_others_or_not
     end = world.rotate(at_once=1, **WAITED, **terms).finishes()
 
     assert end.error == "RotationFailed"
-    told = groups_of(end)["api"]
-    assert (told["recycled"], [each["node"] for each in told["failed"]], told["left"]) == (recycled, [second], left)
+    result = groups_of(end)["api"]
+    assert (result["recycled"], [each["node"] for each in result["failed"]], result["left"]) == (recycled, [second], left)
     reports_are_true(three, end)
     world.run(max(world.clock.elapsed(), world.seconds("4h5m")))
     three.is_whole()
@@ -313,9 +313,9 @@ def test_a_node_that_is_lost_has_failed_although_it_is_gone(world, three, terms,
     world.at("20m", its_job_is_done_elsewhere)
     world.at("10m", is_lost)
     end = world.rotate(at_once=1, **WAITED, **terms).finishes()
-    told = groups_of(end)["api"]
-    assert told["failed"] == [{"node": node.instance_id, "why": "NodeLost"}]
-    assert (end.error, told["recycled"], told["left"]) == ("RotationFailed", recycled, 2 - recycled)
+    result = groups_of(end)["api"]
+    assert result["failed"] == [{"node": node.instance_id, "why": "NodeLost"}]
+    assert (end.error, result["recycled"], result["left"]) == ("RotationFailed", recycled, 2 - recycled)
     three.is_whole()
     three.is_finished_by_another()
 
@@ -353,10 +353,10 @@ def test_an_operator_pauses_terminates_brings_back_and_resumes(world, three):
 
     end = world.rotate(at_once=1, on_failure="continue", **WAITED).finishes()
 
-    told = groups_of(end)["api"]
-    assert [each["node"] for each in told["failed"]] == [first.instance_id]
-    assert (end.error, told["recycled"], told["left"]) == ("RotationFailed", 1, 1)
-    assert told["why"] == ["is no longer a member of its group"]
+    result = groups_of(end)["api"]
+    assert [each["node"] for each in result["failed"]] == [first.instance_id]
+    assert (end.error, result["recycled"], result["left"]) == ("RotationFailed", 1, 1)
+    assert result["why"] == ["is no longer a member of its group"]
     began = [each.entered("ClaimNode")[0] for each in world.executions()]
     assert len(began) == 2 and began[1] > world.seconds("2h")
     reports_are_true(three, end)

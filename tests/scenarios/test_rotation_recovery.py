@@ -85,10 +85,10 @@ def test_a_group_whose_execution_broke_is_not_rotated_however_aws_lists_it(world
     end = rotation.finishes()
     assert (end.status, end.error) == ("FAILED", "RotationFailed")
     assert only(end) == {"group": "workers", "error": ["GroupBroken"], "why": ["its execution broke: see the Map Run"]}
-    (told,) = [each for each in world.told if each["execution"] == rotation.arn]
-    assert (told["event"], told["outcome"]) == ("failed", "RotationFailed")
-    assert told["reason"] == "workers: GroupBroken, its execution broke: see the Map Run"
-    assert told["what_to_do"][1].endswith(rotation.arn)
+    (notification,) = [each for each in world.all_notifications if each["execution"] == rotation.arn]
+    assert (notification["event"], notification["outcome"]) == ("failed", "RotationFailed")
+    assert notification["reason"] == "workers: GroupBroken, its execution broke: see the Map Run"
+    assert notification["what_to_do"][1].endswith(rotation.arn)
 
 
 def test_a_failed_admission_is_a_failure(world):

@@ -144,9 +144,9 @@ def test_after_a_stop_between_the_calls_the_sweep_leaves_no_member_protected(wor
         assert not left and node.group.states[node.instance_id] == "InService"
     else:
         # An operator has to remove the marks of an instance that is in no group.
-        told = world.told[-1]
+        sent = world.all_notifications[-1]
         assert left == {node.name, node.instance_id}
-        assert told["severity"] == "critical" and f"({node.instance_id}) is in no group" in told["reason"] and told["what_to_do"]
+        assert sent["severity"] == "critical" and f"({node.instance_id}) is in no group" in sent["reason"] and sent["what_to_do"]
 
 
 def test_an_instance_that_dies_while_it_is_detached_leaves_no_member_protected(world, node):

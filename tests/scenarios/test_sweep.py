@@ -109,8 +109,8 @@ def test_a_stopped_execution_is_swept_at_once_and_reported_once(world, node):
     assert 300 <= world.clock.elapsed() - stopped_at < 900
     wait(world, "3h")
 
-    told = [text for text in world.notifications if "was restored" in text]
-    assert len(told) == 1 and execution.arn in told[0] and node.instance_id in told[0]
+    sent = [text for text in world.notifications if "was restored" in text]
+    assert len(sent) == 1 and execution.arn in sent[0] and node.instance_id in sent[0]
 
 
 @pytest.mark.parametrize(("status", "error"), [("TIMED_OUT", None), ("FAILED", "States.Runtime")])
@@ -283,8 +283,8 @@ def test_an_unreadable_claim_is_reported_once_and_delays_no_other_node(world, no
     for _ in range(3):
         assert world.sweep().finishes().status == "SUCCEEDED"
 
-    told = [text for text in world.notifications if "mine!" in text]
-    assert len(told) == 1 and other.name in told[0]
+    sent = [text for text in world.notifications if "mine!" in text]
+    assert len(sent) == 1 and other.name in sent[0]
     assert [key for name, key in world.leftovers(node.group) if name == node.name] == []
 
 

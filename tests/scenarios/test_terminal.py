@@ -72,9 +72,9 @@ def test_a_rotation_is_watched_in_a_narrow_window_too_and_goes_on_when_the_watch
     assert f"{rotation.arn} goes on. To watch it again: recycle-eks status --watch" in terminal.written
     assert rotation.status == "RUNNING"
 
-    told = cli("status", "--output", "json").document
-    assert [each["execution_arn"] for each in told["rotations"]] == [rotation.arn]
-    assert [row["step"] for row in told["nodes"]] == ["waiting"] * 6
+    printed = cli("status", "--output", "json").document
+    assert [each["execution_arn"] for each in printed["rotations"]] == [rotation.arn]
+    assert [row["step"] for row in printed["nodes"]] == ["waiting"] * 6
     for job in jobs:
         job.finishes()
     assert rotation.finishes().outcome == "rotated"

@@ -98,9 +98,9 @@ def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_failures_abort_no_o
     end = world.rotate(selection, **terms).finishes()
 
     assert end.error == "RotationFailed"
-    failed = {name: [each["node"] for each in told["failed"]] for name, told in report(end).items()}
+    failed = {name: [each["node"] for each in result["failed"]] for name, result in report(end).items()}
     assert failed == {"utilities": [first.instance_id], "workers": [third.instance_id]}
-    assert [told["recycled"] for told in report(end).values()] == [1, 1]
+    assert [result["recycled"] for result in report(end).values()] == [1, 1]
     assert sorted(began(world)) == sorted([*old, first.instance_id, third.instance_id]), "each failed node had two attempts"
     assert not second.exists and not fourth.exists and end.at < world.seconds("2h"), "60 seconds of grace, not two hours"
     for node in (first, third):
@@ -112,7 +112,7 @@ def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_failures_abort_no_o
     again = world.rotate(selection, **terms).finishes()
 
     assert again.outcome == "rotated", again
-    assert [told["recycled"] for told in report(again).values()] == [1, 1]
+    assert [result["recycled"] for result in report(again).values()] == [1, 1]
     assert not any(node.exists for node in old.values()) and untouched.instances == masters
 
 
@@ -124,13 +124,13 @@ def test_rotatorctl_waits_for_the_end_and_its_exit_code_serves_a_pipeline(world,
     bare = first.bare_pod("debug")
     command = ["rotate", "--launched-before", THERE, "--group", "workers", "--at-once", "1", "--on-failure", "continue"]
 
-    told = cli(*command, "--drain-timeout", "900", "--output", "json")
-    assert told.code == 3, told
+    printed = cli(*command, "--drain-timeout", "900", "--output", "json")
+    assert printed.code == 3, printed
     assert workers.states[first.instance_id] == "InService" and len(world.executions("rotate-nodes")) == 1
 
     bare.deleted()
-    told = cli(*command, "--output", "json")
-    assert (told.code, told.document["outcome"]) == (0, "rotated"), told
+    printed = cli(*command, "--output", "json")
+    assert (printed.code, printed.document["outcome"]) == (0, "rotated"), printed
     assert not first.exists
     assert cli(*command).code == 0, "there is nothing left to do"
 

@@ -58,9 +58,9 @@ def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, 
     assert progress["summary"] == "pods: 1 held back by zone_mismatch"
     assert progress["names"]["zone_mismatch"] == ["default/db-0"] and progress["held"][0].startswith(sentence)
 
-    told = {event["reason"]: event["message"] for event in world.kubernetes.events(setup.node.name)}
-    assert told["RecycleWaiting"].startswith(
-        "Only waits, and holds back 1 pod (default/db-0) until another node can use"
+    events = {event["reason"]: event["message"] for event in world.kubernetes.events(setup.node.name)}
+    assert events["RecycleWaiting"].startswith(
+        "Holds back 1 pod (default/db-0) because of zone_mismatch until another node can use"
     )
 
     setup.workers.grow(2)

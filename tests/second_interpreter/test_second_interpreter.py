@@ -138,9 +138,9 @@ def test_ministack_listens_on_loopback_only_and_leaves_nothing_behind():
 
 
 def test_ministack_ignores_the_output_of_a_succeed_and_of_a_parallel(ministack):
-    untold = {"claim_node": ["duplicate"]}
-    assert ministack.follow(Script(**untold), rendered()).output == [{}]
-    assert follow(Script(**untold), rendered()).output["outcome"] == "duplicate"
+    as_duplicate = {"claim_node": ["duplicate"]}
+    assert ministack.follow(Script(**as_duplicate), rendered()).output == [{}]
+    assert follow(Script(**as_duplicate), rendered()).output["outcome"] == "duplicate"
 
 
 def test_ministack_writes_no_history_of_a_branch(ministack):
@@ -157,9 +157,9 @@ def test_ministack_names_an_unknown_execution_without_exception(ministack):
     own, other = Script(**answers), Script(**answers)
     follow(own, rendered())
     ministack.follow(other, rendered())
-    told = [script.calls()[1][2]["owner"] for script in (own, other)]
-    assert told[0] == {"execution": OTHER, "status": "Sfn.ExecutionDoesNotExistException"}
-    assert told[1] == {"execution": OTHER, "status": "Sfn.ExecutionDoesNotExist"}
+    arguments = [script.calls()[1][2]["owner"] for script in (own, other)]
+    assert arguments[0] == {"execution": OTHER, "status": "Sfn.ExecutionDoesNotExistException"}
+    assert arguments[1] == {"execution": OTHER, "status": "Sfn.ExecutionDoesNotExist"}
 
 
 def test_ministack_has_no_limit_of_sizes(ministack):

@@ -54,7 +54,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @dataclass(frozen=True)
-class Told:
+class Printed:
     """The result of an invocation."""
 
     code: int
@@ -83,7 +83,7 @@ class Cli:
         settings = {"RECYCLE_EKS_CLOCK": str(self._clock), "RECYCLE_EKS_CHECK_AGAIN_SECONDS": str(self._look_again)}
         return {"PATH": os.environ["PATH"], "HOME": str(self._folder), **self._world.operators_environment(), **settings}
 
-    def __call__(self, *arguments: str, **options: Any) -> Told:
+    def __call__(self, *arguments: str, **options: Any) -> Printed:
         return self.start(*arguments, **options).ends()
 
     def start(self, *arguments: str, pace: float = 60, terminal: bool = False, **environment: str | None) -> Running:
@@ -103,7 +103,7 @@ class Cli:
 
     def opens(self, *arguments: str, columns: int = 104, rows: int = 40) -> Terminal:
         """Starts the command line in a real terminal. Only `lets_pass` lets time pass."""
-        self.tells_time()
+        self.writes_time()
         folder = self._folder / f"terminal-{len(self._running)}"
         folder.mkdir()
         terminal = Terminal([str(BINARY), *arguments], self.environment(), folder, columns, rows)
@@ -114,10 +114,10 @@ class Cli:
         """Lets so much virtual time pass, and waits a moment for every running command line."""
         clock = self._world.clock
         clock.run(limit=clock.elapsed() + seconds)
-        self.tells_time()
+        self.writes_time()
         self._wait_for_a_look(by_others)
 
-    def tells_time(self) -> None:
+    def writes_time(self) -> None:
         """Writes the virtual time into the file that the command line reads."""
         now = datetime.datetime.fromtimestamp(self._world.clock.now(), datetime.UTC)
         fresh = self._clock.with_suffix(".fresh")
@@ -192,16 +192,16 @@ class Running:
                 return
         raise AssertionError(f"it has ended without showing {text!r}:\n{self.text}\n{''.join(self._err)}")
 
-    def ends(self, pace: float | None = None) -> Told:
+    def ends(self, pace: float | None = None) -> Printed:
         """Lets time pass until it has ended, from here on at a pace of its own if one is given."""
         self._pace = self._pace if pace is None else pace
         for _ in self._while_it_runs():
             pass
         for reader in self._readers:
             reader.join(PATIENCE)
-        return Told(self._process.returncode, self.text, "".join(self._err))
+        return Printed(self._process.returncode, self.text, "".join(self._err))
 
-    def is_interrupted(self) -> Told:
+    def is_interrupted(self) -> Printed:
         """Ctrl-C."""
         self._process.send_signal(signal.SIGINT)
         return self.ends()

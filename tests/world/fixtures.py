@@ -18,9 +18,9 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the deployed world come last: moto has room for one account in a process, so whatever starts an account of its own
-    ends that world, and it would have to start again. Of each kind the long ones come first, so that none is left when all others
-    are done and their processes idle."""
+    """Tests of the deployed world come last. Moto has room for one account in a process, so a test that starts an account of
+    its own ends that world, and it would have to start again. Long tests come first in each kind, so that none still runs when
+    all others are done and their processes idle."""
     items.sort(key=lambda item: (_uses_deployed_world(item), item.get_closest_marker("long") is None))
 
 

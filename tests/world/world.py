@@ -210,8 +210,9 @@ class World:
         return self.autoscaling.timings
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment for ordinary clients while the scenario stands still: endpoint, region and root's credentials
-        for the AWS CLI and every SDK, and an administrator's KUBECONFIG (directly to the API server, whose times are real)."""
+        """Returns the environment for ordinary clients while the scenario stands still. It has endpoint, region and root's
+        credentials for the AWS CLI and every SDK. Its KUBECONFIG is an administrator's, directly to the API server, whose times
+        are real."""
         return {
             **environment(self.aws.endpoint),
             # boto3 and the AWS CLI read this one, the other SDKs and Terraform AWS_REGION.
@@ -363,15 +364,15 @@ class World:
         self.schedules.run()
 
     @property
-    def told(self) -> list[dict[str, Any]]:
+    def notification(self) -> list[dict[str, Any]]:
         """The notifications that the module's topic received. All have one schema."""
         topic = self.deployment.outputs["notification_topic_arn"]
-        return [json.loads(told.message) for told in self.events.notifications if told.topic == topic]
+        return [json.loads(notification.message) for notification in self.events.notifications if notification.topic == topic]
 
     @property
     def notifications(self) -> list[str]:
         """The notifications that need attention, without those for information only."""
-        return [json.dumps(told) for told in self.told if told["severity"] != "info"]
+        return [json.dumps(notification) for notification in self.all_notifications if notification["severity"] != "info"]
 
     def queued(self, queue: str) -> list[dict[str, Any]]:
         """Returns the messages in a queue of the module, such as `dead-letters`."""

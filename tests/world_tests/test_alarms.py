@@ -50,12 +50,12 @@ METRIC = {
 }
 
 
-def told(world: World, **options) -> list[dict]:
+def messages_of(world: World, **options) -> list[dict]:
     """Returns the messages to the topic `t` for an alarm that goes to ALARM and back to OK."""
     topic = world.aws.client("sns").create_topic(Name="t")["TopicArn"]
     client = world.aws.client("cloudwatch")
     client.put_metric_alarm(
-        AlarmName="told",
+        AlarmName="busy",
         AlarmActions=[topic, "arn:aws:automate:eu-west-1:ec2:reboot"],
         EvaluationPeriods=1,
         Threshold=90,
@@ -63,27 +63,27 @@ def told(world: World, **options) -> list[dict]:
         **options,
     )
     for state in ("ALARM", "OK"):
-        client.set_alarm_state(AlarmName="told", StateValue=state, StateReason="because")
+        client.set_alarm_state(AlarmName="busy", StateValue=state, StateReason="because")
     return [json.loads(each.message) for each in world.events.notifications if each.topic == topic]
 
 
 def test_the_topic_of_an_action_gets_the_states_of_that_action(world):
-    (message,) = told(world, **METRIC, Statistic="Average", Period=60)
-    assert (message["AlarmName"], message["OldStateValue"], message["NewStateValue"]) == ("told", "OK", "ALARM")
+    (message,) = messages_of(world, **METRIC, Statistic="Average", Period=60)
+    assert (message["AlarmName"], message["OldStateValue"], message["NewStateValue"]) == ("busy", "OK", "ALARM")
     assert message["Trigger"]["Dimensions"] == [{"value": "workers", "name": "AutoScalingGroupName"}]
     (event,) = [detail for detail in emitted(world) if detail["state"]["value"] == "ALARM"]
     assert message["StateChangeTime"] == event["state"]["timestamp"]
-    assert world.events.notifications[-1].subject == 'ALARM: "told" in eu-west-1'
+    assert world.events.notifications[-1].subject == 'ALARM: "busy" in eu-west-1'
 
 
 def test_metric_math_is_published_query_by_query(world):
     stat = {"Metric": METRIC, "Period": 60, "Stat": "Average"}
     queries = [{"Id": "m", "MetricStat": stat, "ReturnData": False}, {"Id": "e", "Expression": "m * 2", "ReturnData": True}]
-    (message,) = told(world, Metrics=queries)
+    (message,) = messages_of(world, Metrics=queries)
     measured, computed = message["Trigger"]["Metrics"]
     assert measured["MetricStat"]["Metric"]["Dimensions"] == [{"value": "workers", "name": "AutoScalingGroupName"}]
     assert computed["Expression"] == "m * 2" and "MetricStat" not in computed
 
 
 def test_an_alarm_whose_actions_are_switched_off_publishes_nothing(world):
-    assert told(world, **METRIC, Statistic="Average", Period=60, ActionsEnabled=False) == []
+    assert messages_of(world, **METRIC, Statistic="Average", Period=60, ActionsEnabled=False) == []

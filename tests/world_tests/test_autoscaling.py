@@ -921,10 +921,10 @@ def test_a_refresh_and_a_lifetime_end_every_member_through_its_hooks(account, wh
 
 
 def test_actors_are_notified_of_every_change_of_a_member(account):
-    told = []
-    account.autoscaling.on_launching.append(lambda member: told.append("launching"))
-    account.autoscaling.on_in_service.append(lambda member: told.append("in service"))
-    account.autoscaling.on_terminated.append(lambda member: told.append("terminated"))
+    seen = []
+    account.autoscaling.on_launching.append(lambda member: seen.append("launching"))
+    account.autoscaling.on_in_service.append(lambda member: seen.append("in service"))
+    account.autoscaling.on_terminated.append(lambda member: seen.append("terminated"))
     changes = []
     account.autoscaling.on_state_change.append(lambda member, old, new: changes.append(f"{old} -> {new}"))
     account.group(desired=1, minimum=0)
@@ -933,7 +933,7 @@ def test_actors_are_notified_of_every_change_of_a_member(account):
     account.terminate(only, decrement=True)
     account.complete(only)
     account.settle()
-    assert told == ["launching", "in service", "terminated"]
+    assert seen == ["launching", "in service", "terminated"]
     assert changes == [
         "Pending -> InService",
         "InService -> Terminating",
@@ -1017,12 +1017,12 @@ def test_tags_at_the_limit_are_taken_and_deleted(account):
 
 
 def test_the_same_calls_give_the_same_identifiers_after_a_reset(account):
-    told = []
+    seen = []
     for _ in range(2):
         account.reset()
         account.group()
-        told.append((account.standby(), account.activities()))
-    assert told[0] == told[1]
+        seen.append((account.standby(), account.activities()))
+    assert seen[0] == seen[1]
 
 
 def test_every_combination_of_what_standby_may_do_leaves_a_whole_group(account):

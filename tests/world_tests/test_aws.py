@@ -291,13 +291,13 @@ def test_a_recorded_deployment_can_be_replayed_into_an_empty_account(account, tm
     account.aws.wipe()
     # Other tests may have drawn identifiers in this process before.
     account.client("ec2").create_vpc(CidrBlock="10.9.0.0/16")
-    told = []
-    account.eks.on_access_entries = told.append
+    seen = []
+    account.eks.on_access_entries = seen.append
     account.eks.create_cluster("world", "https://127.0.0.1:1", "PEM")
     account.aws.replay(load_requests(tmp_path / "deployment.json"))
     assert account.versions() == ["$LATEST", "1", "2"]
     assert account.client("lambda").get_function(FunctionName="claim-node", Qualifier="2")["Configuration"]["Timeout"] == 30
-    assert told[-1] == [(ROLE, "arn:aws:sts::123456789012:assumed-role/claim-node/{{SessionName}}", ["recycle-eks"])]
+    assert seen[-1] == [(ROLE, "arn:aws:sts::123456789012:assumed-role/claim-node/{{SessionName}}", ["recycle-eks"])]
     assert account.client("sqs").list_queues()["QueueUrls"]
 
 
@@ -376,8 +376,8 @@ def test_the_authentication_mode_is_the_one_asked_for(account, asked, mode):
 
 def test_access_entries_come_change_and_go_and_listeners_are_called(account):
     account.eks.create_cluster("world", "https://127.0.0.1:1", "PEM")
-    told = []
-    account.eks.on_access_entries = told.append
+    seen = []
+    account.eks.on_access_entries = seen.append
     client, arn = account.client("eks"), "arn:aws:iam::123456789012:role/path/of/it/claim-node"
     created = client.create_access_entry(
         clusterName="world", principalArn=arn, kubernetesGroups=["recycle-eks"], tags={"a": "b"}
@@ -392,7 +392,7 @@ def test_access_entries_come_change_and_go_and_listeners_are_called(account):
     with pytest.raises(ClientError, match="ResourceNotFoundException"):
         client.describe_access_entry(clusterName="world", principalArn=arn)
     user = "arn:aws:sts::123456789012:assumed-role/claim-node/{{SessionName}}"
-    assert told == [[(arn, user, ["recycle-eks"])], [(arn, user, ["others"])], []]
+    assert seen == [[(arn, user, ["recycle-eks"])], [(arn, user, ["others"])], []]
 
 
 # Lambda

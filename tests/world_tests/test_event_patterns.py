@@ -153,15 +153,15 @@ def _value_of(expected: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "published"),
     [
-        ("recycle-eks-recycle-node-untold", [{}, None, "States.Timeout", "ClaimLost"]),
-        ("recycle-eks-rotate-nodes-untold", [{}, None, "States.Timeout", "ClaimLost", "InvalidInput"]),
-        ("recycle-eks-sweep-untold", [{}, None, "States.Timeout", "ClaimLost", "RotationFailed", "InvalidInput"]),
+        ("recycle-eks-recycle-node-unreported", [{}, None, "States.Timeout", "ClaimLost"]),
+        ("recycle-eks-rotate-nodes-unreported", [{}, None, "States.Timeout", "ClaimLost", "InvalidInput"]),
+        ("recycle-eks-sweep-unreported", [{}, None, "States.Timeout", "ClaimLost", "RotationFailed", "InvalidInput"]),
     ],
 )
-def test_a_rule_publishes_a_failed_execution_if_its_own_states_cannot(patterns, rule, told):
+def test_a_rule_publishes_a_failed_execution_if_its_own_states_cannot(patterns, rule, published):
     """AWS does not document whether an event without an error has null or no such field."""
     (machine,) = patterns[rule]["detail"]["stateMachineArn"]
     matching = [error for error in ERRORS if event_patterns.matches(patterns[rule], status_change(machine, "FAILED", **error))]
-    assert [error.get("error", error) for error in matching] == told
+    assert [error.get("error", error) for error in matching] == published

@@ -86,9 +86,9 @@ def test_failures_are_printed_again_at_the_end_and_counted(capfd, monkeypatch, t
     good = run.Step("Good", [sys.executable, "-c", "print('3 passed, 0 failed')"], "1 s", run.count_terraform)
     bad = run.Step("Bad", [sys.executable, "-c", "print('the reason'); raise SystemExit(1)"], "1 s")
     assert run.Run([good], [bad]).result() == 1
-    told = capfd.readouterr().out
-    assert "Bad has failed. Its output once more:\n\nthe reason" in told
-    assert told.endswith("\n3 passed, 1 failed\n")
+    printed = capfd.readouterr().out
+    assert "Bad has failed. Its output once more:\n\nthe reason" in printed
+    assert printed.endswith("\n3 passed, 1 failed\n")
 
 
 def test_a_step_that_prints_nothing_is_said_to_be_at_work_and_ended_when_it_hangs(capfd, monkeypatch, tmp_path):
@@ -97,8 +97,8 @@ def test_a_step_that_prints_nothing_is_said_to_be_at_work_and_ended_when_it_hang
     monkeypatch.setattr(run, "PATIENCE", 3)
     silent = run.Step("Silent", [sys.executable, "-c", "import time; time.sleep(600)"], "1 s")
     assert run.Run([silent]).result() == 1
-    told = capfd.readouterr().out
-    assert re.search(r"Silent: at work for \d+ s", told) and "has printed nothing for 3 s: it hangs and is ended" in told
+    printed = capfd.readouterr().out
+    assert re.search(r"Silent: at work for \d+ s", printed) and "has printed nothing for 3 s: it hangs and is ended" in printed
 
 
 def test_pytests_dots_are_not_printed_again():
@@ -126,6 +126,6 @@ def test_a_warning_of_clippy_fails_the_step_of_the_rust_tests_each_time(capfd, m
     step.cwd = tmp_path
     for _ in range(2):
         assert run.Run([step]).result() == 1
-        told = capfd.readouterr().out
-        assert f"clippy::{lint}" in told.replace("-", "_"), told
-        assert re.search(r"^0 passed, 1 failed$", told, re.MULTILINE), told
+        printed = capfd.readouterr().out
+        assert f"clippy::{lint}" in printed.replace("-", "_"), printed
+        assert re.search(r"^0 passed, 1 failed$", printed, re.MULTILINE), printed

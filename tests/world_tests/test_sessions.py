@@ -1,4 +1,4 @@
-"""Whole sessions from outside: several at once, and what they leave behind however they end."""
+"""Whole sessions from outside: several at once, and none leaves a process or a file, however it ends."""
 
 from __future__ import annotations
 

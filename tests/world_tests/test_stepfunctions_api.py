@@ -279,10 +279,10 @@ def test_an_endpoint_that_does_not_answer_is_an_sdk_client_exception(region: Mot
 def test_a_machine_may_stop_and_start_executions_by_sdk_integrations(region: MotoRegion):
     victim = region.create("victim", wait(5000))
     arn = region.sfn.start_execution(stateMachineArn=victim)["executionArn"]
-    stop = sdk("aws-sdk:sfn:stopExecution", {"ExecutionArn": arn, "Error": "Told"}, Output={})
+    stop = sdk("aws-sdk:sfn:stopExecution", {"ExecutionArn": arn, "Error": "Stopped"}, Output={})
     region.sfn.start_execution(stateMachineArn=region.create("stopper", stop))
     region.clock.run(limit=10)
-    assert region.engine.execution(arn).error == "Told"
+    assert region.engine.execution(arn).error == "Stopped"
     start = region.run(sdk("aws-sdk:sfn:startExecution", {"StateMachineArn": victim, "Name": "again"}))
     assert region.engine.execution(start.output["ExecutionArn"]).status == "SUCCEEDED"
 

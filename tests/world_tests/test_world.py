@@ -64,8 +64,8 @@ def history(world: World, scenario: Any, seed: int | None = None) -> dict[str, A
     calls: dict[tuple[float, str], Counter[str]] = {}
     # A function's process asks for its cluster once: the first test of a session finds it cold.
     for call in (each for each in world.calls() if each.action != "eks:DescribeCluster"):
-        told = json.dumps([call.action, call.principal, call.parameters, call.status], sort_keys=True, default=str)
-        calls.setdefault((call.at, call.function), Counter())[masked(told)] += 1
+        text = json.dumps([call.action, call.principal, call.parameters, call.status], sort_keys=True, default=str)
+        calls.setdefault((call.at, call.function), Counter())[masked(text)] += 1
     return {
         "steps": [execution.steps for execution in executions],
         "answers": [masked(event_texts(world, execution)) for execution in executions],

@@ -57,7 +57,7 @@ use crate::report::event::{End, Event, EventKind, Execution};
 use crate::report::history::{report_node, report_rotation};
 use crate::report::reader::find_started;
 use crate::restore::step::RestoreStep;
-use crate::restore::sweep::{find_cause, find_leftovers, take_turns};
+use crate::restore::sweep::{choose_instances, find_cause, find_leftovers};
 use crate::rotation::admission::check_waiting_node;
 use crate::rotation::alarm::{Alarmed, read_alarm};
 use crate::rotation::outdated::Release;
@@ -143,7 +143,7 @@ fn whole_run() -> Value {
         "polls": 3,
         "last_eviction": at(600),
         "ended_pods": {"count": 1, "names": ["default/a"]},
-        "blockage": {"since": at(300), "told_at": at(400)},
+        "blockage": {"since": at(300), "reported_at": at(400)},
         "disposing_since": at(900),
         "holders": {"count": 1, "names": ["default/a"], "seen_at": at(200)},
         "lost": {"why": "its Node object is gone", "at": at(700)},
@@ -234,7 +234,7 @@ fn progress() -> Value {
         "since": at(0),
         "until": at(3_600),
         "then": "the node is restored",
-        "blocked": [{"what": "budget default/web", "says": "no", "since": at(60), "count": 2, "names": ["default/a"], "told": true}],
+        "blocked": [{"what": "budget default/web", "says": "no", "since": at(60), "count": 2, "names": ["default/a"], "reported": true}],
         "disruptions": ["a refresh"],
         "held": ["a volume"],
         "counts": {"awaited": 1},
@@ -411,7 +411,7 @@ proptest! {
         let nodes = [annotated(CLAIM_ANNOTATION, &text)];
         let _ = measure_claims(&nodes, now);
         let leftovers = find_leftovers(&nodes, &[]);
-        let _ = take_turns(leftovers.clone(), &leftovers, now);
+        let _ = choose_instances(leftovers.clone(), &leftovers, now);
         for asked in [DrainEnd::Now, DrainEnd::At(now)] {
             if let Err(refused) = judge_drain_end(&id(OLD), nodes.first(), asked) {
                 check_refusal(&refused.0)?;

@@ -85,6 +85,6 @@ mock_resource "aws_security_group" {
 
 mock_resource "aws_cloudwatch_event_rule" {
   defaults = {
-    arn = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-recycle-node-untold"
+    arn = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-recycle-node-unreported"
   }
 }

@@ -1,8 +1,8 @@
 """Evicts the pods of a node, except awaited ones, one after the other.
 
-Written for the comparison after what amazon-k8s-node-drainer does in `k8s_utils.py`: the pods of all namespaces with the node's
-name as field selector (and a label selector here, because some pods are awaited), then an Eviction for each. A budget's refusal
-is counted.
+Written for the comparison after `k8s_utils.py` of amazon-k8s-node-drainer. It lists the pods of all namespaces with the node's
+name as field selector, and posts an Eviction for each. Here it also has a label selector, because some pods are awaited. A
+budget's refusal is counted.
 """
 
 import cluster

@@ -82,12 +82,12 @@ def message_of(alarm: Alarm, before: str, moment: str) -> dict[str, Any]:
                 "Id": query.id,
                 "ReturnData": query.return_data == "true",
                 **({"Expression": query.expression} if query.expression else {}),
-                **({"MetricStat": _told_stat(query.metric_stat)} if query.metric_stat else {}),
+                **({"MetricStat": _stat_of(query.metric_stat)} if query.metric_stat else {}),
             }
             for query in alarm.metric_data_queries
         ]
     else:
-        trigger |= {"MetricName": alarm.metric_name, "Namespace": alarm.namespace, "Dimensions": _told_pairs(alarm.dimensions)}
+        trigger |= {"MetricName": alarm.metric_name, "Namespace": alarm.namespace, "Dimensions": _dimensions_of(alarm.dimensions)}
     return {
         "AlarmName": alarm.name,
         "AlarmDescription": alarm.description,
@@ -105,13 +105,13 @@ def message_of(alarm: Alarm, before: str, moment: str) -> dict[str, Any]:
     }
 
 
-def _told_stat(stat: Any) -> dict[str, Any]:
+def _stat_of(stat: Any) -> dict[str, Any]:
     metric = stat.metric
-    told = {"Namespace": metric.namespace, "MetricName": metric.metric_name, "Dimensions": _told_pairs(metric.dimensions)}
-    return {"Metric": told, "Period": stat.period, "Stat": stat.stat}
+    written = {"Namespace": metric.namespace, "MetricName": metric.metric_name, "Dimensions": _dimensions_of(metric.dimensions)}
+    return {"Metric": written, "Period": stat.period, "Stat": stat.stat}
 
 
-def _told_pairs(dimensions: list[Any]) -> list[dict[str, str]]:
+def _dimensions_of(dimensions: list[Any]) -> list[dict[str, str]]:
     return [{"value": dimension.value, "name": dimension.name} for dimension in dimensions]
 
 

@@ -1,14 +1,14 @@
 """Target groups of load balancers: which targets get traffic, and in which time, on the virtual clock.
 
-Two kinds. One is attached to Auto Scaling groups, which register and deregister their members (`autoscaling/targets.py`).
-The other has the nodes of the cluster as its targets, as the AWS Load Balancer Controller registers them (instance mode,
-kubernetes-sigs/aws-load-balancer-controller, `pkg/backend/endpoint_utils.go`): every Node but those with the label
-`node.kubernetes.io/exclude-from-external-load-balancers`, the taint `ToBeDeletedByClusterAutoscaler` or
-`karpenter.sh/disrupted`; a cordon does not matter.
+There are two kinds. One is attached to Auto Scaling groups, which register and deregister their members
+(`autoscaling/targets.py`). The other has the nodes of the cluster as its targets, as the AWS Load Balancer Controller registers
+them in instance mode (kubernetes-sigs/aws-load-balancer-controller, `pkg/backend/endpoint_utils.go`). It has every Node but
+those with the label `node.kubernetes.io/exclude-from-external-load-balancers`, the taint `ToBeDeletedByClusterAutoscaler` or
+`karpenter.sh/disrupted`. A cordon does not matter.
 
-A target is `initial` until its health checks have passed, then `healthy`; deregistered it is `draining` for the target
-group's delay, in which it still serves what it has begun, and then gone. Not supported: traffic, listeners, health
-that changes.
+A target is `initial` until its health checks have passed, then `healthy`. After it is deregistered, it is `draining` for the
+target group's delay, in which it finishes its requests, and then it is gone. Not supported: traffic, listeners, health that
+changes.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class _Suitable:
 
 
 def _install(balancers: Balancers) -> None:
-    """Keeps the book of what anybody registers and deregisters; a second world replaces the first."""
+    """Keeps a book of all registered and deregistered targets. A second world replaces the first."""
     register = moto_original(FakeTargetGroup, "register")
     deregister = moto_original(FakeTargetGroup, "deregister")
     describe = moto_original(ELBv2Backend, "describe_target_health")

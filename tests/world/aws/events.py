@@ -58,7 +58,7 @@ _CALLS = {
 }
 _MOTO_SEND = Rule.send_to_targets
 _MOTO_PUBLISH = Topic.publish
-_MOTO_TELL = Subscription.publish
+_MOTO_DELIVER = Subscription.publish
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Events:
         self._ids = 0
 
     def install(self) -> Callable[[], None]:
-        """Lets moto's PutEvents, and every Publish to a topic, arrive here too. The answer puts back what was before."""
+        """Lets moto's PutEvents, and every Publish to a topic, arrive here too. The returned function undoes this."""
         events = self
         before = Rule.send_to_targets, Topic.publish, Subscription.publish
 
@@ -142,15 +142,15 @@ class Events:
             events._published(topic, message, *arguments, **options)
             return _MOTO_PUBLISH(topic, message, *arguments, **options)
 
-        def tell(subscription: Subscription, message: str, message_id: str, **options: Any) -> None:
+        def deliver(subscription: Subscription, message: str, message_id: str, **options: Any) -> None:
             if subscription.protocol == "lambda":
-                events._tell(subscription, message, message_id, options)
+                events._deliver_to_function(subscription, message, message_id, options)
             else:
-                _MOTO_TELL(subscription, message, message_id, **options)
+                _MOTO_DELIVER(subscription, message, message_id, **options)
 
         Rule.send_to_targets = send_to_targets
         Topic.publish = publish
-        Subscription.publish = tell
+        Subscription.publish = deliver
         uninstall_patterns = event_patterns.install()
 
         def uninstall() -> None:
@@ -299,14 +299,14 @@ class Events:
             backend: SNSBackend = sns_backends[self._account][self._region]
             backend.publish(message, arn=topic, subject=subject)
 
-    def _tell(self, subscription: Subscription, message: str, message_id: str, options: dict[str, Any]) -> None:
+    def _deliver_to_function(self, subscription: Subscription, message: str, message_id: str, options: dict[str, Any]) -> None:
         """SNS developer guide, "Fanout to Lambda functions": one record for each delivery."""
         attributes, matcher = options.get("message_attributes"), subscription._filter_policy_matcher
         if matcher is not None and not matcher.matches(attributes, message):
             return
         if options.get("message_structure") == "json":
             message = subscription._parse_message_structure(message, "lambda")
-        told = {
+        notification = {
             "Type": "Notification",
             "MessageId": message_id,
             "TopicArn": subscription.topic_arn,
@@ -315,7 +315,7 @@ class Events:
             "Timestamp": self._time(),
             "MessageAttributes": attributes or {},
         }
-        record = {"EventSource": "aws:sns", "EventVersion": "1.0", "EventSubscriptionArn": subscription.arn, "Sns": told}
+        record = {"EventSource": "aws:sns", "EventVersion": "1.0", "EventSubscriptionArn": subscription.arn, "Sns": notification}
         payload = json.dumps({"Records": [record]})
         self._clock.after(self.latency, lambda: self.send(subscription.topic_arn, subscription.endpoint, payload))
 

@@ -15,7 +15,7 @@ ATTACHED = 10
 
 
 def install() -> Callable[[], None]:
-    """Lets moto refuse what exceeds a quota. The answer puts back what was before."""
+    """Lets moto refuse calls that exceed a quota. The returned function undoes this."""
     changed = ("put_role_policy", "create_policy", "create_policy_version", "attach_role_policy")
     before = {name: getattr(IAMBackend, name) for name in changed}
 

@@ -47,9 +47,8 @@ from world.base.faults import INVOKE, Plan
 from world.process.folders import temporary_folder
 from world.stepfunctions.state_errors import ServiceError
 
-# Asynchronous invocation: "Lambda attempts to run the function two more times, with a one-minute wait before the first
-# retry and two minutes before the second" (developer guide, "How Lambda handles errors and retries with asynchronous
-# invocation").
+# Developer guide, "How Lambda handles errors and retries with asynchronous invocation": "Lambda attempts to run the function
+# two more times, with a one-minute wait before the first retry and two minutes before the second".
 ASYNC_RETRY_AFTER = (60.0, 120.0)
 
 # The time for which a function in a VPC is Pending: AWS's blog "Announcing improved VPC networking for AWS Lambda functions"
@@ -233,8 +232,8 @@ class LambdaHost:
                 sandbox.close()
                 error, answer = "Unhandled", timed_out(request_id, blueprint.timeout)
             answered = Invocation(answer, error, blueprint.version, request_id)
-            for tell in self.on_answered:
-                tell(sandbox, payload, answered, calls_before)
+            for report in self.on_answered:
+                report(sandbox, payload, answered, calls_before)
         finally:
             self.at_work.remove(work)
             sandbox.call = None

@@ -23,7 +23,7 @@ from world.base.clock import Clock
 # Every internal of moto that this package reaches was read in this version.
 MOTO_VERSION = "5.2.5"
 
-# Held while moto handles a request, and by everybody who touches its backends from this process.
+# Held while moto handles a request, and while other code of this process uses its backends.
 LOCK = threading.RLock()
 
 # The request id of every answer.

@@ -150,7 +150,7 @@ def entries_of(cluster: Cluster) -> dict[str, Entry]:
 
 
 def default_username(principal_arn: str) -> str:
-    """Access entry of a role: the session's ARN, of which the authenticator fills in the name; of a user: its ARN."""
+    """Returns the ARN of a user, or for a role the ARN of a session, whose name the authenticator fills in."""
     if ":role/" not in principal_arn:
         return principal_arn
     account = principal_arn.split(":")[4]

@@ -1,9 +1,9 @@
 """The present content of the cluster, followed in etcd itself.
 
-One watch over the whole key space gives every change of every object, in order, each with the revision of the store it
-made. So "have I seen everything?" has an exact answer, which a watch through the API server cannot give: ask etcd for its
-revision, wait until the watch has come that far. Reading costs the API server nothing. (Objects are readable because the
-API server is told to store JSON.)
+One watch over the whole key space gives every change of every object, in order, each with the revision of the store. So a
+reader can know that it has seen everything, which a watch through the API server does not allow: it asks etcd for its revision,
+and waits until the watch has come that far. Reading costs the API server nothing. (Objects are readable because the API server
+is set to store JSON.)
 
 A cluster of a thousand nodes changes in a few objects at a time. A reader that checks again and again calls `changes` for the
 changed objects, and uses the indexes (`pods_on`, `controlled_by`, `unplaced_pods`) for related ones, instead of reading

@@ -97,7 +97,7 @@ class ControlPlane:
     # -- start and stop ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Returns when the API server is ready. Leaves nothing behind if it fails; the error quotes the guilty log."""
+        """Returns when the API server is ready. If it fails, every process is stopped, and the error quotes the guilty log."""
         for attempt in range(1, _START_ATTEMPTS + 1):
             try:
                 self._start_once()

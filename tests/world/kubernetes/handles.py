@@ -74,7 +74,7 @@ class Node:
         self.report({"conditions": [ready_condition(NOT_READY)]})
 
     def stops_reporting(self) -> None:
-        """The kubelet has not been heard of: the machine hangs, or is gone."""
+        """The kubelet reports nothing any more, because the machine hangs or is gone."""
         self.report({"conditions": [ready_condition(SILENT)]})
 
     def cordon(self) -> None:

@@ -201,8 +201,8 @@ class _Intruder:
             return
         with self._lock:
             self._still_to_come -= 1
-            is_his_turn = self._still_to_come == 0
-        if is_his_turn:
+            is_due = self._still_to_come == 0
+        if is_due:
             self._do()
 
 

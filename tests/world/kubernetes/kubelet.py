@@ -9,9 +9,13 @@ annotations, so that the replacement pods of a Deployment inherit it from the te
     world/stuck: "true"             it never stops, as on a kubelet that hangs
 
 By default a pod starts and stops at once. Pods on a node that is not Ready do nothing at all, and are not Ready. A static pod is
-created again as long as its node lives. This module also simulates pod garbage collection (pods without a Node vanish after a
-minute, terminating pods of an out-of-service node at once), eviction by NoExecute taints (after the pod's toleration), and the
-attachment of volumes: a node's status lists the volumes of its bound pods until the pods are gone.
+created again as long as its node lives.
+
+This module also simulates
+
+- pod garbage collection: pods without a Node vanish after a minute, terminating pods of an out-of-service node at once,
+- eviction by NoExecute taints, after the pod's toleration,
+- the attachment of volumes: a node's status lists the volumes of its bound pods until the pods are gone.
 """
 
 from __future__ import annotations
@@ -38,8 +42,8 @@ ORPHAN_LIFE = 60.0
 pkg/controller/podgc; measured 57-59 s."""
 
 _LONG_AGO = datetime.timedelta(hours=1)
-"""A container's end is dated that far back, so that the Job controller does not wait ten real seconds (at most ten minutes, were
-it to fail again and again) before it starts the next pod. `virtual_times.py` sets the times that callers see."""
+"""A container's end is dated that far back. Otherwise the Job controller would wait ten real seconds before it starts the next
+pod, and up to ten minutes if pods fail again and again. `virtual_times.py` sets the times that callers see."""
 
 _PARALLEL_WRITES = 4
 """Enough to keep the API server busy while Python works on the next request."""
@@ -195,9 +199,9 @@ class Kubelet:
     def _is_awaited_by_a_budget(self, pod: Json) -> bool:
         """Checks whether the disruption controller has not seen yet that an evicted pod terminates.
 
-        A real pod needs longer to end than the controller needs to see it. If it were gone before, and a StatefulSet had created
-        the next pod of its name, the controller would take that one for the evicted one, and block the budget for two real
-        minutes (buildDisruptedPodMap in pkg/controller/disruption).
+        A real pod needs longer to end than the controller needs to see it. Here it could be gone before, and a StatefulSet
+        could have created the next pod of its name. The controller would take that one for the evicted one, and block the
+        budget for two real minutes (buildDisruptedPodMap in pkg/controller/disruption).
         """
         return any(_key(pod) in _awaited_by(budget) for budget in self._state.all("poddisruptionbudgets"))
 

@@ -121,7 +121,7 @@ class RunningCluster:
         self.reset()
 
     def stop(self) -> None:
-        """Stops everything and leaves nothing behind."""
+        """Stops everything. No process keeps running."""
         self._undo.close()
 
     def reset(self) -> None:

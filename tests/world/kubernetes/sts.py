@@ -1,10 +1,11 @@
 """The way from aws-iam-authenticator to the local world's STS.
 
-The authenticator insists on https://sts.<region>.amazonaws.com/. It is started with HTTPS_PROXY pointing here and
-SSL_CERT_FILE naming this proxy's authority, so it sends `CONNECT sts.<region>.amazonaws.com:443`; the proxy answers, ends
-the TLS connection itself, and does what STS does and moto does not: it checks the signature of the presigned request (over
-the x-k8s-aws-id header that the authenticator adds, which is what ties a token to one cluster) and the request's age.
-Secrets and identities are moto's, read in process.
+The authenticator insists on https://sts.<region>.amazonaws.com/. Its HTTPS_PROXY is this proxy, and its SSL_CERT_FILE has this
+proxy's authority, so it sends `CONNECT sts.<region>.amazonaws.com:443`. The proxy answers, and ends the TLS connection itself.
+
+It checks two things that STS checks and moto does not: the signature of the presigned request, and the request's age. The
+signature includes the x-k8s-aws-id header, which the authenticator adds, and which ties a token to one cluster. Secrets and
+identities are moto's, read in process.
 
 The real clock rules here, because tokens are signed with it. For the same reason sessions do not expire: their life is counted
 in moto's time, which is virtual.

@@ -25,8 +25,8 @@ linker's, is never released in the child, and the start hangs. Without it, Pytho
 
 
 def never_outlives(parent: int, command: Sequence[str]) -> list[str]:
-    """The command, which the kernel kills with its parent. It does not begin if its parent has gone: one that was killed
-    before `setpriv` had asked the kernel would leave it behind."""
+    """Returns the command, wrapped so that the kernel kills it with its parent. It does not begin if its parent is gone,
+    because a parent may be killed before `setpriv` has asked the kernel."""
     return [*DIES_WITH_ITS_PARENT, "sh", "-c", f'[ "$PPID" = {parent} ] && exec "$@"', "sh", *command]
 
 

@@ -36,7 +36,7 @@ class Server(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A process that was killed leaves broken connections behind; that is no news."""
+        """Ignores the error. A process that was killed breaks its connections."""
 
 
 def read_body(request: BaseHTTPRequestHandler) -> bytes:

@@ -61,12 +61,12 @@ class Terminal:
     @property
     def pid(self) -> int:
         """The process that has started the program."""
-        return int(self._tell("pane_pid"))
+        return int(self._read("pane_pid"))
 
     @property
     def is_under_way(self) -> bool:
         """Whether it still runs, or some of its output is not on the screen yet."""
-        return not self._code.exists() or self._tell("pane_dead") == "0"
+        return not self._code.exists() or self._read("pane_dead") == "0"
 
     def shows(self, *texts: str) -> str:
         """Waits until the screen has all of these, and answers it."""
@@ -110,7 +110,7 @@ class Terminal:
         """Closes it, with what still runs in it; a second time, too."""
         subprocess.run([*self._tmux, "kill-server"], env=self._environment, capture_output=True, check=False)
 
-    def _tell(self, what: str) -> str:
+    def _read(self, what: str) -> str:
         return self._ask("display-message", "-p", f"#{{{what}}}").strip()
 
     def _ask(self, *arguments: str) -> str:

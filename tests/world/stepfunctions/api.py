@@ -91,7 +91,7 @@ def _as_version(version: StateMachineVersion, alias_arn: str | None = None) -> M
 
 
 def install(engine: Engine) -> Callable[[], None]:
-    """Puts the engine behind moto's Step Functions endpoint. The answer puts back what was there before."""
+    """Puts the engine behind moto's Step Functions endpoint. The returned function undoes this."""
     before = {name: StepFunctionResponse.__dict__.get(name) for name in _HANDLERS}
     for name, handler in _HANDLERS.items():
         setattr(StepFunctionResponse, name, _served(handler, engine))

@@ -1,10 +1,11 @@
 """AWS SDK integrations (`aws-sdk:<service>:<action>`) of the Step Functions world, through boto3 against an endpoint.
 
-Step Functions writes names in PascalCase whatever the API's own spelling, times as ISO 8601, and names an error as the AWS SDK
-for Java does, prefixed with the service. Sources: AWS docs, "Learning to use AWS service SDK integrations in Step Functions";
-the names of exceptions: the Java SDK's code generator (Fault becomes Exception; an unmodelled error is <Service>Exception).
+Step Functions writes names in PascalCase, however the API spells them, and times as ISO 8601. It names an error as the AWS SDK
+for Java does, prefixed with the service. Source: AWS docs, "Learning to use AWS service SDK integrations in Step Functions".
+The names of exceptions come from the Java SDK's code generator (Fault becomes Exception, and an unmodelled error is
+<Service>Exception).
 
-A call runs in its own thread, as a clock Call: the answering server may let virtual time pass.
+A call runs in its own thread, as a clock Call, because the answering server may let virtual time pass.
 """
 
 from __future__ import annotations

@@ -42,9 +42,9 @@ class ApiError(Exception):
 def matches(error_equals: list[str], error: str) -> bool:
     """Checks whether a retrier or catcher with this ErrorEquals takes the error.
 
-    AWS docs, "Handling errors in Step Functions workflows": States.Runtime always fails the execution; States.ALL and
-    States.TaskFailed do not match States.DataLimitExceeded; States.TaskFailed does not match States.Timeout; a missed
-    heartbeat is a kind of States.Timeout.
+    Source: AWS docs, "Handling errors in Step Functions workflows". States.Runtime always fails the execution. States.ALL and
+    States.TaskFailed do not match States.DataLimitExceeded. States.TaskFailed does not match States.Timeout. A missed heartbeat
+    is a kind of States.Timeout.
     """
     if error == "States.Runtime":
         return False

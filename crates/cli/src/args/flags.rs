@@ -61,8 +61,8 @@ pub(crate) enum Command {
     Rotate(Rotate),
     /// Show what recycling would do, without changing anything
     ///
-    /// Shows the plan of one node, or of every node of a selection: the steps, the treatment of each pod and the rule for it, the result of
-    /// the pre-flight, and how the node would be restored.
+    /// Shows the plan of one node, or of every node of a selection. A plan has the steps, the treatment of each pod and the rule for it, the
+    /// result of the pre-flight, and how the node would be restored.
     Plan(Plan),
     /// Show every claim and every rotation: what it waits for, since when, until when, what happens then, and what blocks it
     Status(Status),

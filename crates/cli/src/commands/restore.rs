@@ -72,8 +72,8 @@ fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
     }
     match claim.urgency {
         Urgency::Hook => refuse!(
-            "{named} is being terminated by its group, and waits in a lifecycle hook: it cannot be restored, and after an abort the sweep \
-             would start another execution. The present execution waits for its pods as long as the hook lasts"
+            "{named} waits in a lifecycle hook, because its group is terminating it. An abort cannot restore it, and the sweep would \
+             start another execution. The pods keep running until they end or the hook ends"
         ),
         Urgency::Planned | Urgency::Spot | Urgency::Interruption => Ok(()),
     }

@@ -117,7 +117,7 @@ pub(crate) async fn find_rule(events: &aws_sdk_eventbridge::Client, rule: &Event
 pub(crate) fn is_of_module(rule: &str, name: &str) -> bool {
     let rest = rule.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
     let kinds = ["sweep-", "hook-", "rotate-nodes-"];
-    rest.is_some_and(|rest| rest.ends_with("-untold") || kinds.iter().any(|kind| rest.starts_with(kind)))
+    rest.is_some_and(|rest| rest.ends_with("-unreported") || kinds.iter().any(|kind| rest.starts_with(kind)))
 }
 
 /// Values of `InstanceRefreshStatus` for an instance refresh that has not ended.

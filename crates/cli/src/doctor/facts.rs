@@ -310,7 +310,7 @@ mod tests {
     fn rules_of_an_installation_with_a_longer_name_are_skipped() {
         for (rule, expected) in [
             ("r-sweep-clock", true),
-            ("r-recycle-node-untold", true),
+            ("r-recycle-node-unreported", true),
             ("r-hook-workers", true),
             ("r-rotate-nodes-spot", true),
             ("r-eu-sweep-clock", false),

@@ -226,9 +226,8 @@ impl FetchedFacts {
     pub(crate) fn foreign_claim(&self, what: &str) -> Error {
         let (place, removal) = self.locate_claim();
         let text = format!(
-            "{place} is a claim {what}, which this installation has not written; if no other installation or version of recycle-eks works \
-             on \
-             the node, remove it: {removal}"
+            "{place} is a claim {what}, which this installation has not written; if no other installation or version of recycle-eks \
+             works on the node, remove it: {removal}"
         );
         Error::refused(Obstacle::ForeignClaim, text)
     }

@@ -119,11 +119,11 @@ async fn write_blockers(
     context: &Context,
 ) -> Result<(), Error> {
     let (now, me) = (context.now(), context.fence());
-    let is_due = |blocker: &&mut Blocker| blocker.is_long_enough(now) && !blocker.told;
+    let is_due = |blocker: &&mut Blocker| blocker.is_long_enough(now) && !blocker.reported;
     for blocker in blockers.iter_mut().filter(is_due) {
         let (occasion, text) = (Occasion::Blocked(&blocker.what), blocker.describe());
         record_event(client, &node.name, occasion, &text, now, &me).await;
-        blocker.told = true;
+        blocker.reported = true;
     }
     if let Some(progress) = read_progress(node) {
         write_progress(client, node, &add_blockers(progress, survey, blockers)).await?;

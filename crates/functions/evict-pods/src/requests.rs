@@ -10,7 +10,7 @@ use recycle::base::failure::with_causes;
 use recycle::cluster::pod::PodFacts;
 use recycle::contract::verdicts::EvictVerdict;
 use recycle::drain::blocked::{Refusal, RefusalKind};
-use recycle::drain::survey::{NAMES_BUDGET, name_lists, take_turns};
+use recycle::drain::survey::{NAMES_BUDGET, alternate_controllers, name_lists};
 use recycle::drain::terms::Terms;
 
 /// The number of evictions that are under way at once.
@@ -32,7 +32,7 @@ pub(crate) struct Requests {
 /// Requests the eviction of every one of these pods, as long as there is time.
 pub(crate) async fn send_all(client: &kube::Client, pods: Vec<PodFacts>, terms: &Terms<'_>) -> Requests {
     let end = Instant::now() + ASKING;
-    let mut answers = futures::stream::iter(take_turns(pods))
+    let mut answers = futures::stream::iter(alternate_controllers(pods))
         .take_while(|_| future::ready(Instant::now() < end))
         .map(|pod| async move {
             let eviction = evict_pod(client, &pod, terms.asked_grace(&pod)).await;

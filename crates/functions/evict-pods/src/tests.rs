@@ -135,8 +135,8 @@ fn evicted(kube: &ScriptedKube) -> Vec<String> {
 }
 
 /// Returns a budget as a blocker that has kept a pod since then.
-fn blocker(since: &str, told: bool) -> Value {
-    json!({"what": "budget shop/web", "says": "?", "since": since, "count": 1, "names": ["shop/web"], "told": told})
+fn blocker(since: &str, reported: bool) -> Value {
+    json!({"what": "budget shop/web", "says": "?", "since": since, "count": 1, "names": ["shop/web"], "reported": reported})
 }
 
 /// Returns the blockers that were written; None if no progress was written.
@@ -317,7 +317,7 @@ async fn the_answer_for_one_pod_does_not_affect_the_others() {
     assert!(
         blockers
             .iter()
-            .all(|blocker| !blocker.told && blocker.since == "2027-01-01T07:00:00Z".parse().unwrap())
+            .all(|blocker| !blocker.reported && blocker.since == "2027-01-01T07:00:00Z".parse().unwrap())
     );
     assert!(events(&kube).is_empty(), "the blockers are too recent");
     assert_eq!(
@@ -355,7 +355,7 @@ async fn a_blocker_that_lasts_five_minutes_gets_one_event_and_is_in_the_answer()
         );
         let blockers = blockers_written(&kube).unwrap();
         assert_eq!(
-            (blockers[0].told, blockers[0].since),
+            (blockers[0].reported, blockers[0].since),
             (is_long_enough, since.parse().unwrap())
         );
     }

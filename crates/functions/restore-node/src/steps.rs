@@ -243,8 +243,8 @@ impl RestoreNode {
 }
 
 impl FetchedFacts {
-    /// Writes on the Node since when it is being restored. If two nodes of a group are being restored, the one with the earlier time goes
-    /// first.
+    /// Writes on the Node since when it is being restored.
+    /// If two nodes of a group are being restored, the one with the earlier time goes first.
     async fn queue(&self) -> Result<(), Error> {
         let now = self.now().to_string();
         self.amend_node(|node| {

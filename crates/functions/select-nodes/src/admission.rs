@@ -6,7 +6,7 @@ use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::{Members, SelectRequest};
 use recycle::rotation::admission::{
     Admission, Stop, WaitReason, WaitingNode, check_group, check_waiting_node, comes_after_others,
-    find_machine, judge_end_before, name_try,
+    find_machine, judge_end_before, name_attempt,
 };
 use recycle::rotation::attempts::{
     AttemptOutcome, check_failures, check_outcomes, find_begun, find_doubtful, find_gone, is_in_service,
@@ -161,8 +161,9 @@ impl SelectNodes {
         if !lost.is_empty() {
             let (machine, since) = (find_machine(&group_request.part), group_request.part.began_at);
             let ended_badly = self.executions.list_ended_badly(&machine, since).await?;
-            let name =
-                |node: &InstanceId| name_try(&group_request.part, group_request.rotation.trigger, node, 1);
+            let name = |node: &InstanceId| {
+                name_attempt(&group_request.part, group_request.rotation.trigger, node, 1)
+            };
             lost.retain(|node| ended_badly.contains(&name(node)));
         }
         Ok(lost)

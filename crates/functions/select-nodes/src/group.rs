@@ -179,7 +179,7 @@ fn answer_ended(ended: Ended) -> Answer<SelectVerdict> {
 mod tests {
     use recycle::base::failure::{Failure, NamedFailure as _};
     use recycle::base::poll::spread;
-    use recycle::rotation::admission::name_try;
+    use recycle::rotation::admission::name_attempt;
     use recycle::rotation::fleet::Fleet;
     use scripted_aws::ScriptedAws;
     use serde_json::{Value, json};
@@ -377,7 +377,7 @@ mod tests {
             .iter()
             .zip(["FAILED", "TIMED_OUT", "ABORTED", "SUCCEEDED"])
             .map(|(node, status)| {
-                let name = name_try(&group_request.part, group_request.rotation.trigger, node, 1);
+                let name = name_attempt(&group_request.part, group_request.rotation.trigger, node, 1);
                 json!({"executionArn": "arn:e", "stateMachineArn": "arn:m", "name": name, "status": status, "startDate": 2_000_000_000})
             })
             .collect();

@@ -29,7 +29,7 @@ use recycle::cluster::node::{NodeFacts, NodeList};
 use recycle::contract::requests::{Asked, Question, SelectRequest, Selection};
 use recycle::contract::verdicts::SelectVerdict;
 use recycle::notify::metrics::measure_claims;
-use recycle::restore::sweep::{OWN_TAGS, find_leftovers, take_turns};
+use recycle::restore::sweep::{OWN_TAGS, choose_instances, find_leftovers};
 use recycle::rotation::marks::{find_rotations, machine_of, rotations_beside};
 use serde_json::json;
 
@@ -120,7 +120,7 @@ impl SelectNodes {
             reason = format!("{reason}; {unread}");
         }
         let leftovers = SelectBody::Leftovers {
-            nodes: take_turns(leftovers, &held, now),
+            nodes: choose_instances(leftovers, &held, now),
             ended_rotations,
         };
         Ok(Answer::new(SelectVerdict::EachNode, reason)

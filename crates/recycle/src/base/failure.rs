@@ -105,8 +105,8 @@ impl Failure {
                 "restored as far as possible, because AWS or Kubernetes could not be reached for too long"
             }
             Self::ServiceRefused => {
-                "restored. AWS or Kubernetes refused a call that should have been allowed, or an operator or another tool removed the \
-                 taint or took the instance out of its group. If the restore was also refused, the cause describes the node"
+                "restored, because AWS or Kubernetes refused a call that should have been allowed, or because an operator or another tool \
+                 removed the taint or took the instance out of its group. If the restore was also refused, the cause describes the node"
             }
             Self::InternalError => "restored, because recycle-eks has a defect",
         }

@@ -9,18 +9,18 @@ pub const SHORTEST_WAIT: u32 = 30;
 /// The longest wait in seconds for time-outs up to 7.5 days. A failure is noticed within 15 minutes.
 pub const LONGEST_WAIT: u32 = 900;
 /// The number of times that one execution may check its pods.
-/// A drain of 30 days takes 1,203 polls by the rule below; the rest is for a drain whose end an operator moved.
+/// A drain of 30 days takes 1,203 checks by the law below. The rest is for a drain whose end an operator moved.
 /// The budget leaves 1,700 of Step Functions' 25,000 history events for retries (the tests below count them).
-/// The count includes an eviction in every check, a day in the queue, and an hour of waiting for the replacement. It also includes another
-/// hour for the next replacement, a slow disposal, a restore, and a notification each day.
+/// The count includes an eviction in every check, a day in the queue, two hours of waiting for replacements, a slow disposal, a restore,
+/// and a notification each day.
 pub const POLL_BUDGET: u32 = 1_206;
 
-/// The poll budget for a member that the lifecycle hook of recycle-eks holds. Such a member waits for no queue and no replacement.
-/// Checks are more frequent while the hook can be kept alive: a drain of 30 days takes 1,293 polls with the shortest time-out that the
+/// The number of checks for a member that the lifecycle hook of recycle-eks holds. Such a member waits for no queue and no replacement.
+/// Checks are more frequent while the hook can be kept alive: a drain of 30 days takes 1,293 checks with the shortest time-out that the
 /// module allows.
 pub const HOOK_POLL_BUDGET: u32 = 1_300;
-/// First waits under a hook and in a rotation are longer by less than this many seconds. So fifty nodes whose executions start at once, for
-/// example because a group terminates them together, do not all poll at the same moment.
+/// The range, in seconds, by which first waits under a hook and in a rotation are longer.
+/// Fifty nodes that begin at once, for example because a group terminates them together, then do not all check at the same moment.
 const SPREAD: u64 = 30;
 
 /// Returns the seconds by which the first wait of this node is longer. They depend only on the instance id.
@@ -183,7 +183,7 @@ mod tests {
         assert!(is_heartbeat_due(901, 300, 3_600));
     }
 
-    /// Counts the polls of a wait of `length` seconds in which nothing happens, by the poll rule alone.
+    /// Counts the checks of a wait of `length` seconds in which nothing happens, by the law alone.
     fn count_polls(length: i64, mut wait: impl FnMut(i64) -> u32) -> u32 {
         let (mut now, mut polls) = (0, 0);
         while now < length {
@@ -207,8 +207,8 @@ mod tests {
         }
     }
 
-    /// Drains a node whose eviction is always refused. `moved` is the time at which an operator writes a deadline, and the deadline.
-    /// Returns the number of polls and the time of the end.
+    /// Drains a node whose eviction is refused for ever. `moved` is the time at which an operator writes a deadline, and the deadline.
+    /// Returns the number of checks and the time of the end.
     fn drain(drain_timeout: u32, moved: Option<(i64, i64)>) -> (u32, i64) {
         let (mut now, mut polls, mut last_eviction_tried) = (0, 0, false);
         loop {
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    /// Counts the polls of a disposal in which everything takes as long as it may: balancers, volumes, and an instance that does not go.
+    /// Counts the checks of a disposal in which everything takes as long as it may: balancers, volumes, and an instance that does not go.
     fn count_disposal_polls(dispose: Dispose, grace: u32) -> u32 {
         use crate::disposal::next_step::{DisposalFacts, DisposalStep, next_disposal_step};
         let old = id(OLD);

@@ -15,8 +15,8 @@ pub(crate) fn check_updates(facts: &PreflightFacts<'_>, group: &Group) -> Vec<Re
     let name = &group.name;
     let refresh = state.refresh.as_ref().map(|status| {
         Obstacle::InstanceRefresh.because(format!(
-            "an instance refresh of group {name} is {status} and replaces the nodes itself; members in Standby make it fail, or it \
-             terminates them with their pods (preference StandbyInstances); wait until it ends, or cancel it"
+            "an instance refresh of group {name} is {status} and replaces the nodes itself. Its preference StandbyInstances decides \
+             whether members in Standby make it fail, or it terminates them with their pods. Wait for its end, or cancel it"
         ))
     });
     let busy = state.node_group_status.as_ref().filter(|status| is_busy(status));

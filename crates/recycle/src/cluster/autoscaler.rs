@@ -112,8 +112,8 @@ pub fn describe_removal(group: &Group, record: &Record, staying: usize) -> Optio
     let is_complete = group.in_service() + group.pending() >= group.desired;
     (staying == 0 && group.desired < before && is_complete).then(|| {
         format!(
-            "the replacement is gone, and with it its place in group {} (desired capacity {} instead of {before}); Cluster Autoscaler \
-             removes a node like that if it does not register within 15 minutes, or is not needed",
+            "the replacement was removed from group {}, which now has the desired capacity {} instead of {before}. Cluster Autoscaler \
+             does this if a node does not register within 15 minutes, or is not needed",
             group.name, group.desired
         )
     })

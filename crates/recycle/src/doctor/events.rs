@@ -31,9 +31,9 @@ pub(crate) fn examine_sweeps(seen: &Installation) -> Finding {
 pub(crate) const RULES: [&str; 5] = [
     "sweep-clock",
     "sweep-ended-badly",
-    "recycle-node-untold",
-    "rotate-nodes-untold",
-    "sweep-untold",
+    "recycle-node-unreported",
+    "rotate-nodes-unreported",
+    "sweep-unreported",
 ];
 
 pub(crate) fn examine_rules(seen: &Installation) -> Vec<Finding> {

@@ -119,7 +119,7 @@ fn sum_up(mut what: String, mut refusals: Vec<&Refusal>, before: &[Blocker], now
     fit_names(&mut names.iter_mut().collect::<Vec<_>>(), NAMES_BUDGET);
     Blocker {
         since: known.map_or(now, |blocker| blocker.since),
-        told: known.is_some_and(|blocker| blocker.told),
+        reported: known.is_some_and(|blocker| blocker.reported),
         count: u32::try_from(refusals.len()).unwrap_or(u32::MAX),
         what,
         says,
@@ -168,7 +168,7 @@ mod tests {
             since: at(0),
             count,
             names: Vec::new(),
-            told: false,
+            reported: false,
         };
         for (counts, all) in [(vec![], 0), (vec![1, 2], 3), (vec![u32::MAX, 1], u32::MAX)] {
             let blockers: Vec<Blocker> = counts.iter().copied().map(blocks).collect();
@@ -261,9 +261,9 @@ mod tests {
     #[test]
     fn a_reported_blocker_stays_reported() {
         let mut before = find_blockers(&[full("a")], &[], at(0));
-        before[0].told = true;
-        assert!(find_blockers(&[full("a")], &before, at(600))[0].told);
-        assert!(!find_blockers(&[full("a")], &[], at(600))[0].told);
+        before[0].reported = true;
+        assert!(find_blockers(&[full("a")], &before, at(600))[0].reported);
+        assert!(!find_blockers(&[full("a")], &[], at(600))[0].reported);
     }
 
     #[test]

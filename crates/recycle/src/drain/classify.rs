@@ -120,7 +120,7 @@ impl PodFacts {
     }
 
     /// Checks whether the pod's annotation `recycle-eks/drain` is `evict`.
-    pub(crate) fn is_told_to_go(&self) -> bool {
+    pub(crate) fn is_marked_evict(&self) -> bool {
         self.annotated_class() == Ok(Some(PodClass::Evict))
     }
 
@@ -142,9 +142,9 @@ mod tests {
     use crate::base::text::NAMES_PER_CLASS;
     use crate::base::text::fit_names;
     use crate::cluster::pod::{Controller, PodContainers, PodVolumes, Toleration};
+    use crate::drain::survey::alternate_controllers;
     use crate::drain::survey::first_names;
     use crate::drain::survey::survey_pods;
-    use crate::drain::survey::take_turns;
     use crate::drain::terms::Terms;
     use proptest::prelude::*;
     use serde_json::json;
@@ -889,8 +889,11 @@ mod tests {
             bare("c"),
             bare("d"),
         ];
-        assert_eq!(names(&take_turns(pods)), ["a1", "b1", "c", "a2", "d", "a3"]);
-        assert!(take_turns(Vec::new()).is_empty());
+        assert_eq!(
+            names(&alternate_controllers(pods)),
+            ["a1", "b1", "c", "a2", "d", "a3"]
+        );
+        assert!(alternate_controllers(Vec::new()).is_empty());
     }
 
     #[test]
@@ -1081,7 +1084,7 @@ mod tests {
                 serde_json::to_string(&answer.run).unwrap().len());
             // An answer with a notification about blockers carries neither the names nor the whole progress.
             let mut run = longest_run();
-            run.drain.blockage = Some(Blockage { since: Some(at(0)), told_at: None });
+            run.drain.blockage = Some(Blockage { since: Some(at(0)), reported_at: None });
             let execution = format!("{}{}", ARN.trim_end_matches("run-1"), "x".repeat(80)).parse().unwrap();
             let blocks = list_blocks(&survey, &build_progress(&survey, blockers, &terms));
             let notification = update_blockage(&mut run, &blocks, &execution, terms.now, terms.now, &answer.reason);

@@ -102,8 +102,8 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
     }
     if member.is_some_and(|member| member.protected_from_scale_in) {
         remarks.push(Obstacle::ScaleInProtection.because(
-            "it is protected from scale-in now, perhaps only during the restore of another node of its group; if an operator wants to \
-             keep it, stop the execution, or end the drain with recycle-eks/drain-until",
+            "it is protected from scale-in now. The restore of another node of its group may have protected it for a while. If an operator \
+             wants to keep it, stop the execution, or end the drain with recycle-eks/drain-until",
         ));
     }
     let suspended: Vec<&str> = ["Launch", "Terminate"]

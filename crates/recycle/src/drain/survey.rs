@@ -273,7 +273,7 @@ pub fn name_lists<'a>(
 /// Orders pods so that their controllers alternate. The API server works on evictions under one budget one after the other,
 /// and on evictions under several budgets at the same time.
 #[must_use]
-pub fn take_turns(pods: Vec<PodFacts>) -> Vec<PodFacts> {
+pub fn alternate_controllers(pods: Vec<PodFacts>) -> Vec<PodFacts> {
     let mut seen: BTreeMap<(String, Option<String>), usize> = BTreeMap::new();
     let mut rounds: Vec<(usize, PodFacts)> = pods
         .into_iter()

@@ -115,7 +115,7 @@ pub fn claims_to_ask_for(evictable: &[PodFacts]) -> BTreeSet<VolumeClaim> {
 
 /// Returns the claims of a pod. A pod that is annotated `evict` has none here, because it is evicted in any case.
 fn claims_of(pod: &PodFacts) -> impl Iterator<Item = VolumeClaim> {
-    let claims = pod.volumes.claims.iter().filter(|_| !pod.is_told_to_go());
+    let claims = pod.volumes.claims.iter().filter(|_| !pod.is_marked_evict());
     claims.map(|claim| (pod.namespace.clone(), claim.clone()))
 }
 

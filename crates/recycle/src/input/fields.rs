@@ -194,7 +194,7 @@ pub(crate) const NODE_LOST_AFTER: Field = setting(
      extend this time. A node whose machine is off counts as lost at once",
 );
 
-/// The minimum is a minute, which is two polls. The maximum is 30 days, which is what 25,000 history events allow
+/// The least value is a minute, which is two checks. The greatest is 30 days, which is what 25,000 history events allow
 /// ([`crate::base::poll`]).
 pub(crate) const DRAIN_TIMEOUT: Field = setting(
     "drain_timeout",

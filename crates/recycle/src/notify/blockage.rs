@@ -30,21 +30,21 @@ pub(crate) fn note_blockage(
     is_blocked: bool,
     now: Timestamp,
 ) -> (Option<Blockage>, Option<Timestamp>) {
-    let told_at = before.and_then(|before| before.told_at);
+    let reported_at = before.and_then(|before| before.reported_at);
     if !is_blocked {
-        let quiet = told_at.map(|told_at| Blockage {
+        let quiet = reported_at.map(|reported_at| Blockage {
             since: None,
-            told_at: Some(told_at),
+            reported_at: Some(reported_at),
         });
         return (quiet, None);
     }
     let since = before.and_then(|before| before.since).unwrap_or(now);
     let seconds_from = |moment: Timestamp| now.duration_since(moment).as_secs();
     let is_due = seconds_from(since) >= REPORTED_AFTER
-        && told_at.is_none_or(|told_at| seconds_from(told_at) >= REMINDER);
+        && reported_at.is_none_or(|reported_at| seconds_from(reported_at) >= REMINDER);
     let noted = Blockage {
         since: Some(since),
-        told_at: if is_due { Some(now) } else { told_at },
+        reported_at: if is_due { Some(now) } else { reported_at },
     };
     (Some(noted), is_due.then_some(since))
 }

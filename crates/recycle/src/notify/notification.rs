@@ -155,7 +155,7 @@ pub const FIELDS: [(&str, bool, &str); 15] = [
     (
         "what_to_do",
         false,
-        "instructions for an operator, line by line: sentences end with a colon or a full stop, all other lines are shell commands",
+        "the next steps for an operator, line by line: sentences end with a colon or a full stop, all other lines are shell commands",
     ),
     (
         "since",
@@ -470,13 +470,13 @@ mod tests {
         let since = |since, reported: Option<i64>| {
             Some(Blockage {
                 since: Some(at(since)),
-                told_at: reported.map(at),
+                reported_at: reported.map(at),
             })
         };
         let quiet = |reported| {
             Some(Blockage {
                 since: None,
-                told_at: Some(at(reported)),
+                reported_at: Some(at(reported)),
             })
         };
         let day = REMINDER;

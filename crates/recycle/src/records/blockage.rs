@@ -12,5 +12,5 @@ pub struct Blockage {
     pub since: Option<Timestamp>,
     /// The time of the last report to operators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told_at: Option<Timestamp>,
+    pub reported_at: Option<Timestamp>,
 }

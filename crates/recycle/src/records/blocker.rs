@@ -27,7 +27,7 @@ pub struct Blocker {
     pub names: Vec<String>,
     /// Whether there is an Event about it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub told: bool,
+    pub reported: bool,
 }
 
 /// Adds up the pods that the blockers block. The sum saturates, because an operator may have written any number.

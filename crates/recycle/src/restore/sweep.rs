@@ -114,7 +114,7 @@ pub fn is_result(node: Option<&NodeFacts>, instance: &Instance, lifecycle_state:
 /// Unclaimed members that this installation's hook holds come first, because heartbeats are due.
 /// If there are too many instances, the next sweep begins where this one ends.
 #[must_use]
-pub fn take_turns(
+pub fn choose_instances(
     leftovers: BTreeSet<InstanceId>,
     held: &BTreeSet<InstanceId>,
     now: Timestamp,
@@ -354,14 +354,14 @@ mod tests {
         let ids: BTreeSet<InstanceId> = (0..100).map(|n| id(&format!("i-{n:017x}"))).collect();
         let mut seen = BTreeSet::new();
         for sweep in 0..3 {
-            let chosen = take_turns(ids.clone(), &BTreeSet::new(), at(sweep * INTERVAL));
+            let chosen = choose_instances(ids.clone(), &BTreeSet::new(), at(sweep * INTERVAL));
             assert_eq!(chosen.len(), MOST_NODES);
             seen.extend(chosen);
         }
         assert_eq!(seen, ids);
         let few: BTreeSet<InstanceId> = ids.into_iter().take(3).collect();
         assert_eq!(
-            take_turns(few.clone(), &BTreeSet::new(), at(INTERVAL)),
+            choose_instances(few.clone(), &BTreeSet::new(), at(INTERVAL)),
             few.into_iter().collect::<Vec<_>>()
         );
     }
@@ -372,14 +372,14 @@ mod tests {
             (from..to).map(|n| id(&format!("i-{n:017x}"))).collect()
         };
         let (leftovers, held) = (ids(0, 100), ids(90, 130));
-        let chosen = take_turns(leftovers, &held, at(0));
+        let chosen = choose_instances(leftovers, &held, at(0));
         assert_eq!(chosen.len(), MOST_NODES);
         let unclaimed = ids(100, 130);
         assert!(
             chosen.iter().take(30).all(|id| unclaimed.contains(id)),
             "{chosen:?}"
         );
-        let chosen = take_turns(ids(0, 3), &ids(1, 5), at(0));
+        let chosen = choose_instances(ids(0, 3), &ids(1, 5), at(0));
         assert_eq!(chosen.into_iter().collect::<BTreeSet<_>>(), ids(0, 5));
     }
 

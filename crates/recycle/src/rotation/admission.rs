@@ -241,12 +241,12 @@ pub fn find_execution(
     instance: &InstanceId,
     attempt: u32,
 ) -> Result<ExecutionArn, InvalidId> {
-    let name = name_try(part, trigger, instance, attempt);
+    let name = name_attempt(part, trigger, instance, attempt);
     format!("{}:{name}", name_machine(part)).parse()
 }
 
 #[must_use]
-pub fn name_try(part: &Part, trigger: Trigger, instance: &InstanceId, attempt: u32) -> String {
+pub fn name_attempt(part: &Part, trigger: Trigger, instance: &InstanceId, attempt: u32) -> String {
     Start::new(trigger.name(), instance, &name_cause(&part.execution, attempt)).name
 }
 

@@ -309,7 +309,7 @@ const LONGEST_REASON: usize = 1_200;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Groups {
     pub groups: Vec<GroupName>,
-    /// The number of nodes, and the nodes and groups that are left out.
+    /// The numbers of nodes and groups, and those that this rotation does not recycle.
     pub reason: String,
 }
 

@@ -71,7 +71,7 @@ class Hooks:
             wait = Wait(hook, self._clock.now())
             member.waits[hook.name] = wait
             self._expect_heartbeat(member, wait)
-            self._tell(member, wait)
+            self._send_event(member, wait)
 
     def _expect_heartbeat(self, member: Member, wait: Wait) -> None:
         """(Re)starts the heartbeat, never beyond the hook's global time-out."""
@@ -99,7 +99,7 @@ class Hooks:
         elif not member.waits:
             member.proceed(member, False)
 
-    def _tell(self, member: Member, wait: Wait) -> None:
+    def _send_event(self, member: Member, wait: Wait) -> None:
         terminating = wait.hook.lifecycle_transition == TERMINATING
         detail = {
             "LifecycleActionToken": wait.token,

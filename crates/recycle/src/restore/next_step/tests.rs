@@ -46,7 +46,7 @@ struct World {
 }
 
 impl World {
-    /// Puts the node into Standby by an execution, with another member in service, m/d/M as given, and no replacement.
+    /// Returns a state with the node in Standby by an execution, another member in service, m/d/M as given, and no replacement.
     pub(crate) fn new((min, desired, max): (u32, u32, u32)) -> Self {
         Self {
             group: Group {
