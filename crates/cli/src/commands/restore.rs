@@ -73,7 +73,7 @@ fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
     match claim.urgency {
         Urgency::Hook => refuse!(
             "{named} waits in a lifecycle hook, because its group is terminating it. An abort cannot restore it, and the sweep would \
-             start another execution. The pods keep running until they end or the hook ends"
+             start another execution. Without an abort, its pods keep running until they end or the hook ends"
         ),
         Urgency::Planned | Urgency::Spot | Urgency::Interruption => Ok(()),
     }

@@ -120,7 +120,7 @@ fn check_cluster(facts: &PreflightFacts<'_>) -> Option<Refusal> {
     let cluster = &facts.input.cluster_name;
     if let Some(endpoint) = facts.unreachable {
         return Some(Obstacle::UnreachableEndpoint.because(format!(
-            "the endpoint {endpoint} of cluster {cluster} does not answer; if it is private, set the module's variable vpc and allow the \
+            "the endpoint {endpoint} of cluster {cluster} does not answer. If it is private, set the module's variable vpc and allow the \
              functions' security group at port 443. If it is public with a list of CIDR blocks, add the functions' addresses to the list"
         )));
     }

@@ -131,8 +131,8 @@ pub fn judge_replacement(
     let full = group.filter(|group| !is_launched && group.desired >= group.max);
     ReplacementVerdict::TimedOut(match full {
         Some(Group { name, max, .. }) => format!(
-            "no instance was launched in {waited} seconds; group {name} is at its maximum of {max}, and AWS may launch no replacement for a \
-             member in Standby there. If the group's scaling activities show no other cause, raise its maximum by one. For other nodes of \
+            "no instance was launched in {waited} seconds; group {name} is at its maximum of {max}, where AWS may launch no replacement for a \
+             member in Standby. If the group's scaling activities show no other cause, raise its maximum by one. For other nodes of \
              this group, set replacement \"after\""
         ),
         None => format!("no usable replacement after {waited} seconds: {reason}"),

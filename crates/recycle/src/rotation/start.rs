@@ -423,7 +423,10 @@ mod tests {
         let wrong = json!({"trigger": "apply", "selection": {"outdated": {}}});
         for action in ["create", "update"] {
             let error = applied(action, &Value::Null, &wrong).unwrap_err().to_string();
-            assert!(error.contains("outdated needs launch_template"), "{error}");
+            assert!(
+                error.contains("outdated needs at least one of launch_template"),
+                "{error}"
+            );
         }
         assert!(applied("delete", &Value::Null, &wrong).is_ok());
     }
