@@ -115,7 +115,7 @@ def test_without_a_terminal_each_change_is_a_line():
     assert done.returncode == 0, done.stdout + done.stderr
     assert "\x1b" not in done.stdout
     for line in (
-        r"^default/training-\w+ +wait +label_selector$",
+        r"^default/training-\w+ +wait +label_selector matches it$",
         r"^ +0:01:00  pod default/training-\w+ +waited for$",
         r"^ +\d:\d\d:\d\d  CheckPods +.*budget.*lonely",
         r"^ +2:\d\d:\d\d  pod default/lonely-\S+ +gone$",

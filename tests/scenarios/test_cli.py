@@ -194,7 +194,7 @@ def test_a_plan_says_everything_and_touches_nothing(world, cli, node):
     rows = {line.split()[0]: line.split()[1:] for line in printed.text.splitlines() if line.startswith("default/")}
     (web,) = [row for name, row in rows.items() if name.startswith("default/web")]
     (train,) = [row for name, row in rows.items() if name.startswith("default/train")]
-    assert (train, web[:2]) == (["wait", "label_selector"], ["evict", "its"])
+    assert (train, web[:2]) == (["wait", "label_selector", "matches", "it"], ["evict", "its"])
     assert "if it fails: with an empty replacement: back in service, the group has 2 as before" in printed.text
 
 

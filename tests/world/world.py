@@ -364,7 +364,7 @@ class World:
         self.schedules.run()
 
     @property
-    def notification(self) -> list[dict[str, Any]]:
+    def all_notifications(self) -> list[dict[str, Any]]:
         """The notifications that the module's topic received. All have one schema."""
         topic = self.deployment.outputs["notification_topic_arn"]
         return [json.loads(notification.message) for notification in self.events.notifications if notification.topic == topic]

@@ -99,7 +99,7 @@ fn nodes(client: &kube::Client) -> Objects<'_> {
 impl Item for Result<NodeFacts, UnreadableNode> {
     fn read(object: &Value) -> Self {
         read_node(object).map_err(|gap| UnreadableNode {
-            name: text_at(object, "/metadata/name"),
+            name: call::cut(&text_at(object, "/metadata/name")),
             instance: read_provider_id(&text_at(object, "/spec/providerID")),
             why: gap.to_string(),
         })

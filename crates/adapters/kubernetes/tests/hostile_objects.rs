@@ -254,6 +254,17 @@ async fn fetching_an_unreadable_node_is_an_error() {
     let error = get_node(&kube.client(), &"b".parse().unwrap()).await.unwrap_err();
     assert!(with_causes(&error).contains(text), "{}", with_causes(&error));
 
+    let named_at_length = [unreadable_node(&"x".repeat(2_000), INSTANCE)];
+    let kube = ScriptedKube::new().on("GET", "/nodes?", 200, page(&named_at_length));
+    let error = find_node(&kube.client(), &INSTANCE.parse().unwrap(), None)
+        .await
+        .unwrap_err();
+    assert!(
+        with_causes(&error).chars().count() < 1_300,
+        "{}",
+        with_causes(&error)
+    );
+
     let items = [unreadable_node("b", INSTANCE), node("a", "i-00000000")];
     let find = async |instance: &str| {
         let kube = ScriptedKube::new()

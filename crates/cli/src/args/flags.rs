@@ -3,7 +3,8 @@
 use clap::{Arg, Args, Id, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use recycle::base::duration::{Duration, DurationRange, InvalidDuration};
-use recycle::rotation::terms::End;
+use recycle::rotation::outdated::AGES;
+use recycle::rotation::terms::{End, PAUSES};
 use serde::Serialize;
 
 use crate::args::fields::{NodeFields, RotationFields};
@@ -172,7 +173,7 @@ pub(crate) struct Selection {
     #[arg(long)]
     pub kubelet: bool,
     /// Nodes older than this duration, such as 14d
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = |text: &str| AGES.parse(text))]
     pub older_than: Option<Duration>,
     /// Nodes launched before this time, such as 2027-01-31T18:00:00Z
     #[arg(long, value_name = "TIME")]
@@ -218,7 +219,7 @@ pub(crate) struct Pace {
     #[arg(long, value_name = "NUMBER|PERCENT")]
     pub at_once: Option<String>,
     /// Pause between two nodes of a group, such as 10m [default: none]
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = |text: &str| PAUSES.parse(text))]
     pub wait_between_nodes: Option<Duration>,
     /// Start no node after this time (2027-01-31T18:00:00Z), or this long after the rotation began (4h)
     #[arg(long, value_name = "TIME|DURATION", value_parser = parse_end)]

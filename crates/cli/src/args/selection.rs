@@ -158,8 +158,16 @@ mod tests {
             ("--ami --at-once 101%", "but is \"101%\""),
             ("--launched-before friday", "--launched-before must be a time"),
             (
+                "--older-than 336",
+                "must be a duration of at least 1h, such as 20h, 10d or a number of seconds, but is",
+            ),
+            (
+                "--ami --wait-between-nodes 2d",
+                "must be a duration from 0s to 1d",
+            ),
+            (
                 "--older-than two-weeks",
-                "'--older-than <DURATION>': must be a duration such as 20h, 10d or a number of seconds, but is \"two-weeks\"",
+                "'--older-than <DURATION>': must be a duration of at least 1h, such as 20h, 10d or a number of seconds, but is \"two-weeks\"",
             ),
             (
                 "--ami --start-no-new-node-after PT4H",

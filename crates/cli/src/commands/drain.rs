@@ -2,8 +2,8 @@
 
 use std::io::IsTerminal as _;
 
-use jiff::{SignedDuration, Timestamp};
-use recycle::base::duration::Duration;
+use jiff::Timestamp;
+use recycle::base::time::later;
 use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
 use recycle::records::claim::Phase;
@@ -35,7 +35,7 @@ pub(crate) async fn extend(installation: &Installation, output: &Output, wanted:
     let node = find_node(installation, &wanted.node).await?;
     let until = match (until, wanted.by) {
         (Some(until), _) => check_later(until, clock::now())?,
-        (None, by) => current_end(&node)? + to_signed(by.unwrap_or_default()),
+        (None, by) => later(current_end(&node)?, by.unwrap_or_default().as_seconds()),
     };
     let (instance, until) = (node.instance_id.as_str(), until.to_string());
     move_end(installation, output, instance, &until).await
@@ -149,10 +149,6 @@ fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp> {
         );
     }
     Ok(until)
-}
-
-fn to_signed(duration: Duration) -> SignedDuration {
-    SignedDuration::from_secs(i64::from(duration.as_seconds()))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::base::duration::Duration;
+use crate::base::duration::{Duration, DurationRange};
 use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, short_hash};
 use crate::base::selector::Selector;
 use crate::base::text::cut_text;
@@ -17,6 +17,10 @@ use crate::cluster::node::NodeFacts;
 use crate::input::model::InvalidInput;
 use crate::records::claim::StoredClaim;
 use crate::rotation::fleet::{Fleet, FleetMember, Machine, Template, TemplateFacts};
+
+/// The ages that select a node. A shorter one would select the replacements of the rotation itself, and is most likely a number that was
+/// meant as hours.
+pub const AGES: DurationRange = DurationRange::new(3_600, u32::MAX);
 
 /// The selection of outdated members: a member that passes all filters is outdated if it meets any of the criteria.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -56,6 +60,11 @@ impl Outdated {
         if self.groups.is_some() && self.group_tag.is_some() {
             return refuse("selection: outdated has groups and group_tag; write one of them");
         }
+        if let Some(age) = self.older_than.filter(|age| *age < AGES.least()) {
+            return Err(InvalidInput(format!(
+                "selection: outdated.older_than must be {AGES}, but is {age}"
+            )));
+        }
         if !has_criterion {
             return refuse(
                 "selection: outdated needs at least one of launch_template, ami, kubelet, older_than, launched_before or all",
@@ -76,12 +85,13 @@ impl Outdated {
         self.launch_template || self.ami
     }
 
-    /// Returns the criteria that show whether a replacement is as outdated as the old node: all but `node_labels`, `launched_before` and
-    /// `all`. None if no criterion is left.
+    /// Returns the criteria that show whether a replacement is as outdated as the old node: all but `node_labels`, `older_than`,
+    /// `launched_before` and `all`. A good replacement also grows old during a long drain. None if no criterion is left.
     #[must_use]
     pub fn for_replacement(&self) -> Option<Self> {
         let same = Self {
             node_labels: None,
+            older_than: None,
             launched_before: None,
             all: false,
             ..self.clone()

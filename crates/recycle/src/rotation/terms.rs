@@ -16,7 +16,7 @@ use crate::base::time::later;
 use crate::input::model::InvalidInput;
 
 /// The pause between the nodes of a group: at most a day.
-const PAUSES: DurationRange = DurationRange::new(0, 86_400);
+pub const PAUSES: DurationRange = DurationRange::new(0, 86_400);
 const MOST_RETRIES: u32 = 10;
 /// The maximum number of nodes of a group that a rotation works on at once.
 /// Step Functions runs at most 40 iterations of an inline Map at once (developer guide, "Map state").

@@ -236,6 +236,7 @@ fn a_replacement_is_checked_by_the_criteria_that_a_good_one_does_not_meet() {
     for (given, left) in [
         (json!({"all": true}), None),
         (json!({"launched_before": "2027-01-01T00:00:00Z"}), None),
+        (json!({"older_than": "12h"}), None),
         (
             json!({"all": true, "ami": true, "node_labels": "a"}),
             Some(json!({"ami": true})),

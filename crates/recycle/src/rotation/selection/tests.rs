@@ -164,6 +164,10 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
             "needs at least one of launch_template, ami, kubelet, older_than, launched_before or all",
         ),
         (
+            good(json!({"outdated": {"older_than": 336}})),
+            "selection: outdated.older_than must be a duration of at least 1h, such as 20h, 10d or a number of seconds, but is 5m36s",
+        ),
+        (
             good(json!({"outdated": {"ami": true, "groups": [], "group_tag": {"key": "a", "value": "b"}}})),
             "write one of them",
         ),
