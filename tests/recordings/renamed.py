@@ -65,12 +65,16 @@ def main(earlier: Path, now: Path) -> int:
             print(f"differs: {name}", *(f"  - {line[:400]}" for line in old if line not in new), sep="\n")
             print(*(f"  + {line[:400]}" for line in new if line not in old), sep="\n")
     common = len(before.keys() & after.keys())
-    print(f"{common - others} of {common} recordings are the same under the map; {len(before.keys() ^ after.keys())} have no partner")
+    print(
+        f"{common - others} of {common} recordings are the same under the map; {len(before.keys() ^ after.keys())} have no partner"
+    )
     return 1 if others else 0
 
 
 def renamed_path(path: Path) -> str:
-    return str(path).replace("test_put_back/", "test_restore/").replace("test_turns/", "test_queue/").replace("put_back", "restore")
+    return (
+        str(path).replace("test_put_back/", "test_restore/").replace("test_turns/", "test_queue/").replace("put_back", "restore")
+    )
 
 
 if __name__ == "__main__":

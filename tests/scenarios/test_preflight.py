@@ -229,7 +229,7 @@ def test_an_endpoint_that_never_answers_is_refused_with_a_hint_after_some_attemp
 
     assert (end.status, end.error) == ("FAILED", "PreflightRefused")
     assert end.cause.startswith(f"unreachable_endpoint: the endpoint {world.kubernetes.endpoint} of cluster world")
-    assert "list of CIDR blocks" in end.cause and "if it is private" in end.cause
+    assert "list of CIDR blocks" in end.cause and "If it is private" in end.cause
     assert execution.errors("ClaimNode") == ["ServiceUnavailable"] * 8 + ["PreflightRefused"]
     assert world.writes() == []
 

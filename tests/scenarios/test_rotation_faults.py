@@ -218,9 +218,7 @@ def test_a_rotation_started_ten_minutes_later_leaves_the_groups_to_the_first(wor
     second = world.rotate(**WAITED)
     ends = [first.finishes(), second.finishes()]
     assert [end.outcome for end in ends] == ["rotated", "rotated"], ends
-    assert [(group["recycled"], group["why"]) for group in groups_of(ends[1]).values()] == [
-        (0, [f"{first.arn} is at work on it"])
-    ] * 2
+    assert [(group["recycled"], group["why"]) for group in groups_of(ends[1]).values()] == [(0, [f"{first.arn} works on it"])] * 2
     reports_are_true(fleet, *ends)
     fleet.is_whole()
 

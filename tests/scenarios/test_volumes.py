@@ -59,9 +59,7 @@ def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, 
     assert progress["names"]["zone_mismatch"] == ["default/db-0"] and progress["held"][0].startswith(sentence)
 
     events = {event["reason"]: event["message"] for event in world.kubernetes.events(setup.node.name)}
-    assert events["RecycleWaiting"].startswith(
-        "Holds back 1 pod (default/db-0) because of zone_mismatch until another node can use"
-    )
+    assert events["RecycleWaiting"].startswith("Only waits, and holds back 1 pod (default/db-0) until another node can use")
 
     setup.workers.grow(2)
     end = execution.finishes()
