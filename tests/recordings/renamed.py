@@ -2,8 +2,8 @@
 
     python -m recordings.renamed EARLIER NOW      with PYTHONPATH=tests
 
-The commit that only renames is the one to record NOW at; EARLIER is recorded at the commit before it. A rename changes the order of
-the keys of a JSON object, so that objects are compared without their order, and so are the calls of one virtual moment.
+NOW is recorded at the commit that only renames, EARLIER at the commit before it. A rename changes the order of the keys of a JSON
+object. So objects are compared without the order of their keys, and recordings without the order of their calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RENAMES: dict[str, str] = json.loads(Path(__file__).with_name("renames.json").re
 def renamed(text: str, renames: dict[str, str]) -> str:
     """Replaces whole words; a word may have `-`, `:` and `/` in it."""
     words = "|".join(sorted(map(re.escape, renames), key=len, reverse=True))
-    return re.sub(rf"(?<![\w]){words and f'({words})'}(?![\w])", lambda found: renames[found[0]], text)
+    return re.sub(rf"(?<!\w)({words})(?!\w)", lambda found: renames[found[0]], text)
 
 
 def blocks_of(text: str) -> list[str]:
@@ -64,10 +64,8 @@ def main(earlier: Path, now: Path) -> int:
             others += 1
             print(f"differs: {name}", *(f"  - {line[:400]}" for line in old if line not in new), sep="\n")
             print(*(f"  + {line[:400]}" for line in new if line not in old), sep="\n")
-    common = len(before.keys() & after.keys())
-    print(
-        f"{common - others} of {common} recordings are the same under the map; {len(before.keys() ^ after.keys())} have no partner"
-    )
+    common, single = len(before.keys() & after.keys()), len(before.keys() ^ after.keys())
+    print(f"{common - others} of {common} recordings are the same under the map; {single} have no partner")
     return 1 if others else 0
 
 
