@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 
 use jiff::Timestamp;
+use recycle::base::duration::Duration;
 use recycle::base::time::later;
 use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
@@ -35,7 +36,7 @@ pub(crate) async fn extend(installation: &Installation, output: &Output, wanted:
     let node = find_node(installation, &wanted.node).await?;
     let until = match (until, wanted.by) {
         (Some(until), _) => check_later(until, clock::now())?,
-        (None, by) => later(current_end(&node)?, by.unwrap_or_default().as_seconds()),
+        (None, by) => prolong(&node, by.unwrap_or_default())?,
     };
     let (instance, until) = (node.instance_id.as_str(), until.to_string());
     move_end(installation, output, instance, &until).await
@@ -120,6 +121,11 @@ async fn move_end(installation: &Installation, output: &Output, instance: &str, 
     Ok(Exit::Done)
 }
 
+/// Returns the end of a drain that lasts longer by this duration. The present end may be any time, because the node can write it.
+fn prolong(node: &NodeStatus, by: Duration) -> Result<Timestamp> {
+    Ok(later(current_end(node)?, by.as_seconds()))
+}
+
 /// Returns the end that an operator has set, else the end in the progress that the execution wrote.
 /// Refuses if no drain is running, because the progress of other phases has the end of another wait.
 fn current_end(node: &NodeStatus) -> Result<Timestamp> {
@@ -154,6 +160,23 @@ fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_drain_that_already_ends_at_the_end_of_time_is_not_prolonged_beyond_it() {
+        for (end, longer) in [
+            ("2027-01-02T00:00:00Z", "2027-01-03T00:00:00Z"),
+            ("9999-12-30T00:00:00Z", "9999-12-30T22:00:00.999999999Z"),
+        ] {
+            let node: NodeStatus = serde_json::from_value(json!({
+                "instance_id": "i-0123456789abcdef0", "is_marked": true, "drain_until": end,
+                "claim": {"schema": 1, "fence": "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one#0", "group": "workers",
+                          "phase": "draining", "urgency": "planned", "claimed_at": "2027-01-01T00:00:00Z"},
+            }))
+            .unwrap();
+            let day = Duration::from_seconds(86_400);
+            assert_eq!(prolong(&node, day).unwrap().to_string(), longer);
+        }
+    }
 
     /// `finish` asks, unless the node is certain to be restored.
     /// The progress on the Node does not prove what happens at the end, because the node can write it.
