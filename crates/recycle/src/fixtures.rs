@@ -19,6 +19,7 @@ use crate::input::model::{Awaited, Evict, Input, OnDrainTimeout};
 use crate::input::parse::parse_input;
 use crate::input::urgency::Urgency;
 use crate::records::claim::{Claim, Phase};
+use crate::records::lease::Lease;
 use crate::records::node_record::Record;
 use crate::records::schema::SCHEMA;
 
@@ -114,20 +115,34 @@ pub(crate) fn node(name: &str) -> NodeFacts {
         extended_resources: Vec::new(),
         volumes: Vec::new(),
         kubelet: String::new(),
+        lease: None,
     }
 }
 
+/// The same node with a Lease that has these annotations.
+pub(crate) fn leased<const N: usize>(node: NodeFacts, annotations: [(&str, &str); N]) -> NodeFacts {
+    let lease = Lease {
+        instance: node.instance.clone().unwrap(),
+        resource_version: "1".to_owned(),
+        node: Some(node.name.clone()),
+        annotations: strings(annotations),
+    };
+    NodeFacts {
+        lease: Some(lease),
+        ..node
+    }
+}
+
+/// The Leases of these Nodes.
+pub(crate) fn leases(nodes: &[NodeFacts]) -> Vec<Lease> {
+    nodes.iter().filter_map(|node| node.lease.clone()).collect()
+}
+
 /// The same node with a claim and a record of recycle-eks.
-pub(crate) fn claimed(mut node: NodeFacts, phase: Phase, record: &Record) -> NodeFacts {
-    node.annotations.insert(
-        CLAIM_ANNOTATION.to_owned(),
-        serde_json::to_string(&claim(phase)).unwrap(),
-    );
-    node.annotations.insert(
-        RECORD_ANNOTATION.to_owned(),
-        serde_json::to_string(record).unwrap(),
-    );
-    node
+pub(crate) fn claimed(node: NodeFacts, phase: Phase, record: &Record) -> NodeFacts {
+    let claim = serde_json::to_string(&claim(phase)).unwrap();
+    let record = serde_json::to_string(record).unwrap();
+    leased(node, [(CLAIM_ANNOTATION, &claim), (RECORD_ANNOTATION, &record)])
 }
 
 pub(crate) fn taint(key: &str, effect: &str) -> Taint {

@@ -36,8 +36,8 @@ use crate::drain::terms::{Terms, find_deadline};
 use crate::drain::verdict::judge_drain;
 use crate::drain::volumes::{NodeSelectorTerm, Reach, read_reach};
 use crate::fixtures::{
-    ARN, NEW, OLD, OTHER, at, claim, fence, group, id, input, input_json, instance, job_pod, node, pod,
-    settings,
+    ARN, NEW, OLD, OTHER, at, claim, fence, group, id, input, input_json, instance, job_pod, leased, leases,
+    node, pod, settings,
 };
 use crate::input::fields::FIELDS;
 use crate::input::model::LONGEST_DRAIN;
@@ -265,6 +265,10 @@ fn annotated(key: &str, value: &str) -> NodeFacts {
     found
 }
 
+fn in_lease(key: &str, value: &str) -> NodeFacts {
+    leased(node("a"), [(key, value)])
+}
+
 fn tagged(key: &str, value: &str) -> Instance {
     let tags = [(GROUP_TAG, "workers"), (key, value)];
     Instance {
@@ -408,16 +412,16 @@ proptest! {
             prop_assert_eq!(Claim::from_annotation(&written), found.clone());
         }
         use_claim(&found, now)?;
-        let nodes = [annotated(CLAIM_ANNOTATION, &text)];
-        let _ = measure_claims(&nodes, now);
-        let leftovers = find_leftovers(&nodes, &[]);
+        let nodes = [in_lease(CLAIM_ANNOTATION, &text)];
+        let _ = measure_claims(&nodes, &leases(&nodes), now);
+        let leftovers = find_leftovers(&nodes, &leases(&nodes), &[]);
         let _ = choose_instances(leftovers.clone(), &leftovers, now);
         for asked in [DrainEnd::Now, DrainEnd::At(now)] {
             if let Err(refused) = judge_drain_end(&id(OLD), nodes.first(), asked) {
                 check_refusal(&refused.0)?;
             }
         }
-        let written = serde_json::to_value(build_status(&nodes, &[], None)).unwrap();
+        let written = serde_json::to_value(build_status(&nodes, &leases(&nodes), &[], None)).unwrap();
         prop_assert!(read_value::<crate::notify::status::Status>(&written).is_ok());
     }
 
@@ -432,16 +436,16 @@ proptest! {
             prop_assert_eq!(Claim::from_tag(&claim.to_tag(), &claim.group), found.clone());
         }
         use_claim(&found, now)?;
-        let _ = build_status(&[], &[instance], None);
+        let _ = build_status(&[], &[], &[instance], None);
     }
 
     #[test]
     fn a_record_is_read_or_refused_with_its_place(text in annotation_of(serde_json::to_value(record()).unwrap())) {
-        match annotated(RECORD_ANNOTATION, &text).record() {
+        match in_lease(RECORD_ANNOTATION, &text).record() {
             Ok(record) => {
                 prop_assert!(serde_json::from_str::<Value>(&text).unwrap().is_object(), "{}", text);
                 let written = serde_json::to_string(&record).unwrap();
-                prop_assert_eq!(annotated(RECORD_ANNOTATION, &written).record().unwrap(), record);
+                prop_assert_eq!(in_lease(RECORD_ANNOTATION, &written).record().unwrap(), record);
             }
             Err(error) => check_refusal(&with_causes(&error))?,
         }
@@ -449,11 +453,8 @@ proptest! {
 
     #[test]
     fn a_progress_on_a_node_is_read_or_ignored(text in annotation_of(progress()), now in any_time()) {
-        let mut found = annotated(PROGRESS_ANNOTATION, &text);
-        found.annotations.insert(
-            CLAIM_ANNOTATION.to_owned(),
-            serde_json::to_string(&claim(Phase::Draining)).unwrap(),
-        );
+        let claim = serde_json::to_string(&claim(Phase::Draining)).unwrap();
+        let found = leased(annotated(PROGRESS_ANNOTATION, &text), [(CLAIM_ANNOTATION, &claim)]);
         if let Some(progress) = found.progress() {
             let written = serde_json::to_string(&progress).unwrap();
             prop_assert_eq!(read_text::<Progress>(&written).unwrap(), progress.clone());
@@ -464,8 +465,8 @@ proptest! {
             let _ = progress.has_update(None);
         }
         let nodes = [found];
-        let _ = measure_claims(&nodes, now);
-        let _ = build_status(&nodes, &[], None);
+        let _ = measure_claims(&nodes, &leases(&nodes), now);
+        let _ = build_status(&nodes, &leases(&nodes), &[], None);
         let _ = judge_drain_end(&id(OLD), nodes.first(), DrainEnd::At(now));
     }
 
@@ -489,8 +490,8 @@ proptest! {
             prop_assert_eq!(gave_up.to_string().parse::<GaveUp>().ok(), Some(gave_up));
             let _ = gave_up.is_final(&RestoreStep::UndoKubernetes, now);
         }
-        let _ = annotated(RESTORING_ANNOTATION, &text).queued_since();
-        let _ = build_status(&[], &[instance], None);
+        let _ = in_lease(RESTORING_ANNOTATION, &text).restoring_since();
+        let _ = build_status(&[], &[], &[instance], None);
     }
 
     #[test]

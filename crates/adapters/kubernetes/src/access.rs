@@ -1,27 +1,35 @@
-//! Connects to the cluster and reads one Node.
+//! Connects to the cluster and reads one Node with its Lease.
 
 use eks_auth::Access;
-use recycle::base::ids::NodeName;
+use recycle::base::ids::{InstanceId, NodeName};
 use recycle::cluster::node::NodeFacts;
 
 use crate::{Error, get_node};
 
-/// Connects to the cluster and fetches the Node. None if there is no such Node.
+/// Connects to the cluster and fetches the Node with the Lease of its instance. None if there is no such Node.
 ///
 /// If the connection fails or the token is rejected, a second attempt follows with the endpoint and the CA that EKS reports now.
 /// Endpoints change, and a cluster's CA rotates.
-pub async fn open(access: &Access, node: &NodeName) -> Result<(kube::Client, Option<NodeFacts>), Error> {
-    match enter(access, node).await {
+pub async fn open(
+    access: &Access,
+    node: &NodeName,
+    instance: &InstanceId,
+) -> Result<(kube::Client, Option<NodeFacts>), Error> {
+    match enter(access, node, instance).await {
         Err(Error::Unauthorized { .. } | Error::Unreachable { .. }) => {
             access.describe_cluster().await?;
-            enter(access, node).await
+            enter(access, node, instance).await
         }
         entered => entered,
     }
 }
 
-async fn enter(access: &Access, node: &NodeName) -> Result<(kube::Client, Option<NodeFacts>), Error> {
+async fn enter(
+    access: &Access,
+    node: &NodeName,
+    instance: &InstanceId,
+) -> Result<(kube::Client, Option<NodeFacts>), Error> {
     let client = access.connect().await?;
-    let found = get_node(&client, node).await?;
+    let found = get_node(&client, node, instance).await?;
     Ok((client, found))
 }

@@ -29,6 +29,11 @@ pub enum Error {
     /// The Node object is gone (404).
     #[error("failed to find the Node object {node}: it is gone")]
     NodeGone { node: String },
+    /// The namespace of the Leases is missing (404 for a new Lease).
+    #[error(
+        "failed to create a Lease: there is no namespace {namespace}; apply the file terraform/rbac/recycle-eks.yaml"
+    )]
+    NoNamespace { namespace: &'static str },
     /// A continue token expired twice (410).
     #[error("failed to {call}: the list changed faster than it could be read")]
     Expired { call: String, source: Source },
@@ -96,7 +101,7 @@ impl NamedFailure for Error {
             | Self::Expired { .. }
             | Self::Unavailable { .. }
             | Self::Unreachable { .. } => Failure::ServiceUnavailable,
-            Self::Forbidden { .. } => Failure::ServiceRefused,
+            Self::Forbidden { .. } | Self::NoNamespace { .. } => Failure::ServiceRefused,
             Self::NodeGone { .. } => Failure::NodeLost,
             Self::Unexpected { .. } | Self::Unwritable { .. } => Failure::InternalError,
         }

@@ -1,6 +1,6 @@
-//! Reads and changes Kubernetes objects: a Node with the claim and the records of recycle-eks, its pods, and its Events.
+//! Reads and changes Kubernetes objects: a Node, the Lease with its claim and records, its pods, and its Events.
 //!
-//! This crate only fetches and writes. The decisions are in `recycle`. Every write to a Node carries the resourceVersion that was read, so
+//! This crate only fetches and writes. The decisions are in `recycle`. Every write to a Node or a Lease carries the resourceVersion that was read, so
 //! that no change of another client is lost. No call is repeated, except where the documentation of a function says so.
 
 mod access;
@@ -8,6 +8,7 @@ mod call;
 mod error;
 mod events;
 mod keep;
+mod leases;
 mod marks;
 mod node_change;
 mod nodes;
@@ -25,12 +26,13 @@ pub use access::open;
 pub use error::Error;
 pub use events::{Occasion, record_event};
 pub use keep::{keep_new_member, let_go, let_go_of_all};
+pub use leases::{claim_without_node, delete_lease, forget_without_node, get_lease, list_group, list_leases};
 pub use marks::{mark_nodes, unmark_nodes};
 pub use node_change::NodeChange;
 use nodes::list_labelled;
 pub use nodes::{
-    amend_node, change_node, check_claim, find_node, get_node, group_label, guess_node, is_another_ready,
-    list_group, list_nodes, list_replacements, read_release,
+    amend_node, change_node, check_claim, find_node, find_node_and_lease, get_node, guess_node,
+    is_another_ready, list_claimed_nodes, list_nodes, list_replacements, read_release,
 };
 pub use permissions::{missing_permissions, server_version};
 pub use pods::{Eviction, evict_pod, list_pending_pods, list_pods};

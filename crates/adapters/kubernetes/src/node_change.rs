@@ -1,23 +1,32 @@
-//! The changes of a Node that one request writes.
+//! A change of one Node and of its Lease.
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use recycle::base::names::{
-    CLAIM_ANNOTATION, PROGRESS_ANNOTATION, RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
+    CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, PROGRESS_ANNOTATION, RECORD_ANNOTATION, RESTORING_ANNOTATION,
+    SCALE_DOWN_DISABLED_ANNOTATION,
 };
 use recycle::cluster::autoscaler::ScaleDown;
-use recycle::cluster::node::Taint;
+use recycle::cluster::node::{NodeFacts, Taint};
 use recycle::records::claim::Claim;
+use recycle::records::lease::LEASED;
 use recycle::records::node_record::Record;
 use recycle::records::progress::Progress;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::Error;
+use crate::leases::Records;
 
-/// A change of one Node, written in one request.
+/// A change of one Node and of its Lease, written in one request to each.
+///
+/// The Lease is written first, so that it describes the Node before the Node is changed. A change that undoes something is written to the
+/// Node first, so that the Lease describes the Node for as long as there is something to undo.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeChange {
+    records: Records,
+    undoes: bool,
     annotations: BTreeMap<String, Option<String>>,
     labels: BTreeMap<String, Option<String>>,
     taints: Option<Vec<Taint>>,
@@ -46,28 +55,54 @@ impl NodeChange {
         }
     }
 
+    /// Removes an annotation, from the Lease also if it is one of [`LEASED`].
     #[must_use]
     pub fn remove_annotation(mut self, key: &str) -> Self {
+        if let Some(key) = LEASED.into_iter().find(|leased| *leased == key) {
+            self.records.insert(key, None);
+            self.undoes |= key == CLAIM_ANNOTATION;
+        }
         self.annotations.insert(key.to_owned(), None);
         self
     }
 
-    pub fn claim(self, claim: &Claim) -> Result<Self, Error> {
-        self.annotate_json(CLAIM_ANNOTATION, claim)
+    /// Writes the change to the Node first.
+    #[must_use]
+    pub fn undoing(self) -> Self {
+        Self { undoes: true, ..self }
     }
 
-    pub fn record(self, record: &Record) -> Result<Self, Error> {
-        self.annotate_json(RECORD_ANNOTATION, record)
+    /// Sets the claim, and its copy on the Node.
+    pub fn claim(mut self, claim: &Claim) -> Result<Self, Error> {
+        let text = to_text(CLAIM_ANNOTATION, claim)?;
+        self.records.insert(CLAIM_ANNOTATION, Some(text.clone()));
+        Ok(self.annotate(CLAIM_ANNOTATION, text))
+    }
+
+    pub fn record(mut self, record: &Record) -> Result<Self, Error> {
+        let text = to_text(RECORD_ANNOTATION, record)?;
+        self.records.insert(RECORD_ANNOTATION, Some(text));
+        Ok(self)
+    }
+
+    /// Sets the time since which the node is being restored.
+    #[must_use]
+    pub fn restoring(mut self, since: Timestamp) -> Self {
+        self.records.insert(RESTORING_ANNOTATION, Some(since.to_string()));
+        self
+    }
+
+    /// Sets the end of the drain for an operator.
+    #[must_use]
+    pub fn drain_until(mut self, end: String) -> Self {
+        self.records.insert(DRAIN_UNTIL_ANNOTATION, Some(end));
+        self
     }
 
     /// Sets the annotation `recycle-eks/progress`, which is written for operators.
     pub fn progress(self, progress: &Progress) -> Result<Self, Error> {
-        self.annotate_json(PROGRESS_ANNOTATION, progress)
-    }
-
-    fn annotate_json(self, annotation: &'static str, value: &impl Serialize) -> Result<Self, Error> {
-        let text = serde_json::to_string(value).map_err(|source| Error::Unwritable { annotation, source })?;
-        Ok(self.annotate(annotation, text))
+        let text = to_text(PROGRESS_ANNOTATION, progress)?;
+        Ok(self.annotate(PROGRESS_ANNOTATION, text))
     }
 
     #[must_use]
@@ -101,8 +136,23 @@ impl NodeChange {
         *self == Self::default()
     }
 
-    /// Builds the JSON merge patch, in which null removes a field.
-    pub(crate) fn into_patch(self, resource_version: &str) -> Value {
+    pub(crate) fn undoes(&self) -> bool {
+        self.undoes
+    }
+
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// Builds the JSON merge patch of the Node, in which null removes a field. None if only the Lease changes.
+    pub(crate) fn into_patch(self, node: &NodeFacts) -> Option<Value> {
+        let is_there = |key: &String, value: &Option<String>| value.as_ref() == node.annotations.get(key);
+        let changes_nothing = self.annotations.iter().all(|(key, value)| is_there(key, value));
+        if changes_nothing && self.labels.is_empty() && self.taints.is_none() && self.unschedulable.is_none()
+        {
+            return None;
+        }
+        let resource_version = &node.resource_version;
         let mut metadata = json!({ "resourceVersion": resource_version });
         if !self.annotations.is_empty() {
             metadata["annotations"] = json!(self.annotations);
@@ -117,6 +167,10 @@ impl NodeChange {
         if let Some(unschedulable) = self.unschedulable {
             patch["spec"]["unschedulable"] = json!(unschedulable);
         }
-        patch
+        Some(patch)
     }
+}
+
+fn to_text(annotation: &'static str, value: &impl Serialize) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|source| Error::Unwritable { annotation, source })
 }

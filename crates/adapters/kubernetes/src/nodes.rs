@@ -2,21 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::future::try_join;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use kube::api::{ListParams, Patch, PatchParams};
 use recycle::base::ids::{Fence, GroupName, InstanceId, InvalidId, NodeName, short_hash};
-use recycle::base::names::{FIELD_MANAGER, GROUP_LABEL, REPLACES_LABEL};
+use recycle::base::names::{FIELD_MANAGER, REPLACES_LABEL};
 use recycle::base::strict::read_value;
 use recycle::cluster::node::{NodeFacts, NodeList, Taint, UnreadableNode};
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::{self, Claim, ClaimLost};
+use recycle::records::lease::Lease;
 use recycle::rotation::outdated::Release;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::Error;
 use crate::call::{self, Call, send};
+use crate::leases::{Records, get_lease, list_leases, write_records};
 use crate::node_change::NodeChange;
 use crate::object::{Gap, Item, ManagedFields, Metadata, Objects, given, read_time, text_at};
 use crate::permissions::server_version;
@@ -106,8 +109,27 @@ impl Item for Result<NodeFacts, UnreadableNode> {
     }
 }
 
-/// Fetches a Node. None if there is no such Node. A Node that cannot be read is an error.
-pub async fn get_node(client: &kube::Client, name: &NodeName) -> Result<Option<NodeFacts>, Error> {
+/// Fetches a Node and the Lease of its instance. None if there is no such Node. A Node that cannot be read is an error.
+///
+/// Both are read at the same time. An execution that takes over a claim writes the Lease, and then the copy of the claim on the Node.
+/// If the copy differs from the Lease, the Lease may have been read too early, so it is read again. So a change against this version of
+/// the Node never succeeds after another execution has taken over.
+pub async fn get_node(
+    client: &kube::Client,
+    name: &NodeName,
+    instance: &InstanceId,
+) -> Result<Option<NodeFacts>, Error> {
+    let (node, lease) = try_join(read(client, name), get_lease(client, instance)).await?;
+    let Some(node) = node else { return Ok(None) };
+    let node = NodeFacts { lease, ..node };
+    if node.shows_claim() {
+        return Ok(Some(node));
+    }
+    let lease = get_lease(client, instance).await?;
+    Ok(Some(NodeFacts { lease, ..node }))
+}
+
+async fn read(client: &kube::Client, name: &NodeName) -> Result<Option<NodeFacts>, Error> {
     let call = Call::new("get", "nodes", name.as_str());
     let node = call::get(&nodes(client), call).await?;
     node.map(|node| understand(call, &node)).transpose()
@@ -126,15 +148,31 @@ pub async fn find_node(
     instance: &InstanceId,
     hint: Option<&str>,
 ) -> Result<Option<NodeFacts>, Error> {
+    Ok(find_node_and_lease(client, instance, hint).await?.0)
+}
+
+/// Finds the Node of an instance like [`find_node`], and also the Lease of an instance without a Node.
+pub async fn find_node_and_lease(
+    client: &kube::Client,
+    instance: &InstanceId,
+    hint: Option<&str>,
+) -> Result<(Option<NodeFacts>, Option<Lease>), Error> {
     if let Some(node) = guess_node(client, instance, hint).await? {
-        return Ok(Some(node));
+        let lease = node.lease.clone();
+        return Ok((Some(node), lease));
     }
     let all = list_nodes(client).await?;
     if let Some(node) = all.find_unreadable(instance) {
         return Err(Error::unexpected(listing(OF_CLUSTER), node.clone()));
     }
     let mut found = all.readable.into_iter();
-    Ok(found.find(|node| node.instance.as_ref() == Some(instance)))
+    let node = found.find(|node| node.instance.as_ref() == Some(instance));
+    let lease = get_lease(client, instance).await?;
+    let node = node.map(|node| NodeFacts {
+        lease: lease.clone(),
+        ..node
+    });
+    Ok((node, lease))
 }
 
 /// Finds the Node of an instance under its hint or its id only, for an instance that may not have registered yet.
@@ -146,7 +184,7 @@ pub async fn guess_node(
 ) -> Result<Option<NodeFacts>, Error> {
     for guess in [hint, Some(instance.as_str())].into_iter().flatten() {
         let Ok(name) = guess.parse() else { continue };
-        let found = get_node(client, &name).await?;
+        let found = get_node(client, &name, instance).await?;
         if let Some(node) = found.filter(|node| node.instance.as_ref() == Some(instance)) {
             return Ok(Some(node));
         }
@@ -156,7 +194,19 @@ pub async fn guess_node(
 
 const OF_CLUSTER: &str = "of the cluster";
 
-/// Lists every Node of the cluster, in pages.
+/// Lists every Node of the cluster with the Lease of its instance. Also returns all Leases, some of which may have no Node.
+pub async fn list_claimed_nodes(client: &kube::Client) -> Result<(NodeList, Vec<Lease>), Error> {
+    let (mut nodes, leases) = try_join(list_nodes(client), list_leases(client)).await?;
+    for node in &mut nodes.readable {
+        let lease = leases
+            .iter()
+            .find(|lease| Some(&lease.instance) == node.instance.as_ref());
+        node.lease = lease.cloned();
+    }
+    Ok((nodes, leases))
+}
+
+/// Lists every Node of the cluster, in pages, without Leases.
 pub async fn list_nodes(client: &kube::Client) -> Result<NodeList, Error> {
     list(client, ListParams::default(), OF_CLUSTER).await
 }
@@ -178,12 +228,6 @@ async fn list(client: &kube::Client, params: ListParams, name: &str) -> Result<N
 
 fn warn_of(node: &UnreadableNode) {
     tracing::warn!(node = node.name, why = node.why, "a Node cannot be read");
-}
-
-/// Lists the Nodes that carry a group's label. These are the claimed Nodes, and perhaps some of another group with the same short hash.
-pub async fn list_group(client: &kube::Client, group: &GroupName) -> Result<Vec<NodeFacts>, Error> {
-    let selector = format!("{GROUP_LABEL}={}", group_label(group));
-    list_labelled(client, &selector, &format!("of group {group}")).await
 }
 
 /// Lists the Nodes that replace one of these instances.
@@ -239,20 +283,54 @@ pub fn check_claim(node: &NodeFacts, me: &Fence, urgency: Urgency) -> Result<Cla
     claim::check_claim(node.claim(), me, urgency, &format!("node {}", node.name))
 }
 
-/// Writes a change in one request, against the version of the Node that was read. Returns the Node after the change.
+/// Writes a change against the versions of the Node and of its Lease that were read. Returns the Node after the change.
 pub async fn change_node(
     client: &kube::Client,
     node: &NodeFacts,
     change: NodeChange,
 ) -> Result<NodeFacts, Error> {
+    if change.undoes() {
+        let records = change.records().clone();
+        let node = patch_node(client, node, change).await?;
+        let lease = write_lease(client, &node, &records).await?;
+        return Ok(NodeFacts { lease, ..node });
+    }
+    let lease = write_lease(client, node, change.records()).await?;
+    let node = patch_node(client, node, change).await?;
+    Ok(NodeFacts { lease, ..node })
+}
+
+async fn write_lease(
+    client: &kube::Client,
+    node: &NodeFacts,
+    records: &Records,
+) -> Result<Option<Lease>, Error> {
+    let lease = node.lease.as_ref();
+    match lease.map(|lease| &lease.instance).or(node.instance.as_ref()) {
+        Some(instance) => write_records(client, instance, Some(&node.name), lease, records).await,
+        None => Ok(None),
+    }
+}
+
+async fn patch_node(client: &kube::Client, node: &NodeFacts, change: NodeChange) -> Result<NodeFacts, Error> {
+    let Some(patch) = change.into_patch(node) else {
+        return Ok(node.clone());
+    };
     let call = Call::new("patch", "nodes", node.name.as_str());
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    let patch = Patch::Merge(change.into_patch(&node.resource_version));
-    let changed = send(call, nodes(client).patch(call.name, &params, &patch)).await?;
-    understand(call, &changed)
+    let changed = send(
+        call,
+        nodes(client).patch(call.name, &params, &Patch::Merge(patch)),
+    )
+    .await?;
+    let lease = node.lease.clone();
+    Ok(NodeFacts {
+        lease,
+        ..understand(call, &changed)?
+    })
 }
 
 /// Changes a Node as `decide` says, and returns the Node as it is in the end. `decide` returns None if nothing has to change.
@@ -271,7 +349,15 @@ pub async fn amend_node<E: From<Error>>(
         match change_node(client, &node, change).await {
             Err(Error::Conflict { .. }) if attempt < ATTEMPTS => {
                 attempt += 1;
-                let found = get_node(client, &node.name).await?;
+                let found = match node
+                    .lease
+                    .as_ref()
+                    .map(|lease| &lease.instance)
+                    .or(node.instance.as_ref())
+                {
+                    Some(instance) => get_node(client, &node.name, instance).await?,
+                    None => read(client, &node.name).await?,
+                };
                 node = found.ok_or_else(|| Error::NodeGone {
                     node: node.name.to_string(),
                 })?;
@@ -281,10 +367,10 @@ pub async fn amend_node<E: From<Error>>(
     }
 }
 
-/// Returns the value of the label `recycle-eks/group`, a hash of the group's name.
+/// Returns the value of the Lease's label `recycle-eks/group`, a hash of the group's name.
 /// The name itself may be longer than a label value, or contain characters that a label value may not.
 #[must_use]
-pub fn group_label(group: &GroupName) -> String {
+pub(crate) fn group_label(group: &GroupName) -> String {
     short_hash(group.as_str())
 }
 
@@ -327,6 +413,7 @@ fn read_node(object: &Value) -> Result<NodeFacts, Gap> {
             .collect(),
         volumes: volumes.into_iter().collect(),
         kubelet: status.node_info.kubelet_version,
+        lease: None,
     })
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use kube::api::{GetParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{Request, Resource};
 use recycle::base::strict::{Strict, Unreadable};
 use serde::de::DeserializeOwned;
@@ -106,6 +106,19 @@ impl<'a> Objects<'a> {
 
     pub(crate) async fn get(&self, name: &str) -> kube::Result<Value> {
         let request = self.request.get(name, &GetParams::default());
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        read_object(&self.client.request_text(request).await?)
+    }
+
+    pub(crate) async fn create(&self, params: &PostParams, object: &Value) -> kube::Result<Value> {
+        let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+        let request = self.request.create(params, body);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        read_object(&self.client.request_text(request).await?)
+    }
+
+    pub(crate) async fn delete(&self, name: &str, params: &DeleteParams) -> kube::Result<Value> {
+        let request = self.request.delete(name, params);
         let request = request.map_err(kube::Error::BuildRequest)?;
         read_object(&self.client.request_text(request).await?)
     }

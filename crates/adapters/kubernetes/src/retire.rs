@@ -2,13 +2,13 @@
 
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{
-    CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL,
-    KEPT_BEFORE_ANNOTATION, PROGRESS_ANNOTATION, RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
+    EXCLUDE_FROM_BALANCERS_LABEL, KEPT_BEFORE_ANNOTATION, PROGRESS_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
 };
 use recycle::cluster::autoscaler::{DISABLED, find_value_before, let_go_of_old_node};
 use recycle::cluster::node::{
     NodeFacts, Taint, detached_taint, is_draining_taint, out_of_service_taint, stopped_taint,
 };
+use recycle::records::lease::LEASED;
 use recycle::restore::undo::EXCLUDED;
 
 use crate::NodeChange;
@@ -72,10 +72,6 @@ fn is_retired(node: &NodeFacts, taint: &Taint) -> bool {
 }
 
 fn forget(change: NodeChange) -> NodeChange {
-    change
-        .remove_label(GROUP_LABEL)
-        .remove_annotation(CLAIM_ANNOTATION)
-        .remove_annotation(RECORD_ANNOTATION)
-        .remove_annotation(PROGRESS_ANNOTATION)
-        .remove_annotation(DRAIN_UNTIL_ANNOTATION)
+    let own = LEASED.into_iter().chain([PROGRESS_ANNOTATION]);
+    own.fold(change, NodeChange::remove_annotation)
 }

@@ -9,7 +9,7 @@ use recycle::contract::run::Run;
 use recycle::drain::survey::{PodSurvey, survey_pods};
 use recycle::drain::terms::Terms;
 use recycle::input::model::Input;
-use recycle::records::node_record::UnreadableRecord;
+use recycle::records::lease::UnreadableRecord;
 
 use crate::volumes::hold_back;
 use crate::{Error, list_pods};

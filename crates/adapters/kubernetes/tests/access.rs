@@ -2,17 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
-use std::sync::{Arc, LazyLock};
-use std::thread::{JoinHandle, spawn};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, LazyLock, Mutex};
+use std::thread::spawn;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use eks_auth::Access;
 use kubernetes::{Error, open};
 use recycle::base::failure::{Failure, NamedFailure as _};
-use recycle::base::ids::NodeName;
+use recycle::base::ids::{InstanceId, NodeName};
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -32,33 +32,56 @@ static IDENTITY: LazyLock<(String, Arc<ServerConfig>)> = LazyLock::new(|| {
     (STANDARD.encode(made.cert.pem()), Arc::new(config))
 });
 
-/// Starts an API server that gives these answers, one for each connection, and returns the tokens that it received.
-fn api_server(answers: Vec<(u16, serde_json::Value)>) -> (String, JoinHandle<Vec<String>>) {
+/// The tokens of the requests for the Node so far.
+type Tokens = Arc<Mutex<Vec<String>>>;
+
+/// Starts an API server that gives these answers, one for each request for the Node. There is no Lease. Each request has a connection.
+fn api_server(answers: Vec<(u16, serde_json::Value)>) -> (String, Tokens) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("https://{}", listener.local_addr().unwrap());
-    let answer = move |(status, body): (u16, serde_json::Value)| {
-        let (socket, _) = listener.accept().unwrap();
-        let session = ServerConnection::new(Arc::clone(&IDENTITY.1)).unwrap();
-        let mut connection = StreamOwned::new(session, socket);
-        let head = BufReader::new(&mut connection)
-            .lines()
-            .map(Result::unwrap)
-            .take_while(|line| !line.is_empty());
+    let (tokens, answers) = (Tokens::default(), Arc::new(Mutex::new(answers.into_iter())));
+    let seen = Arc::clone(&tokens);
+    spawn(move || {
+        for socket in listener.incoming() {
+            let (seen, answers) = (Arc::clone(&seen), Arc::clone(&answers));
+            // A client that has one error does not wait for its other answer, so the connection may break.
+            spawn(move || answer(socket?, &seen, || answers.lock().unwrap().next().unwrap()));
+        }
+    });
+    (endpoint, tokens)
+}
+
+fn answer(
+    socket: TcpStream,
+    seen: &Tokens,
+    next: impl FnOnce() -> (u16, serde_json::Value),
+) -> io::Result<()> {
+    let session = ServerConnection::new(Arc::clone(&IDENTITY.1)).unwrap();
+    let mut connection = StreamOwned::new(session, socket);
+    let mut head = Vec::new();
+    for line in BufReader::new(&mut connection).lines() {
+        match line? {
+            line if line.is_empty() => break,
+            line => head.push(line),
+        }
+    }
+    let (status, body) = if head[0].contains("/leases/") {
+        (404, scripted_kube::refusal(404, "NotFound", "no Lease"))
+    } else {
         let token = head
-            .filter_map(|line| line.strip_prefix("authorization: Bearer ").map(str::to_owned))
-            .last();
-        let body = body.to_string();
-        let length = body.len();
-        write!(
-            connection,
-            "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
-        )
-        .unwrap();
-        connection.conn.send_close_notify();
-        connection.flush().unwrap();
-        token.unwrap_or_default()
+            .iter()
+            .find_map(|line| line.strip_prefix("authorization: Bearer "));
+        seen.lock().unwrap().push(token.unwrap_or_default().to_owned());
+        next()
     };
-    (endpoint, spawn(move || answers.into_iter().map(answer).collect()))
+    let body = body.to_string();
+    let length = body.len();
+    write!(
+        connection,
+        "HTTP/1.1 {status} x\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )?;
+    connection.conn.send_close_notify();
+    connection.flush()
 }
 
 /// Builds access to an EKS that describes the cluster at these endpoints, one for each call.
@@ -75,6 +98,10 @@ fn name() -> NodeName {
     "a".parse().unwrap()
 }
 
+fn instance() -> InstanceId {
+    "i-0123456789abcdef0".parse().unwrap()
+}
+
 fn unauthorized() -> (u16, serde_json::Value) {
     (401, scripted_kube::refusal(401, "Unauthorized", "Unauthorized"))
 }
@@ -88,34 +115,36 @@ fn node() -> (u16, serde_json::Value) {
 
 #[tokio::test]
 async fn a_cluster_that_answers_is_not_described_again() {
-    let (endpoint, serving) = api_server(vec![node(), node()]);
+    let (endpoint, seen) = api_server(vec![node(), node()]);
     let access = access(&[&endpoint]);
     for _ in 0..2 {
-        let (_client, found) = open(&access, &name()).await.unwrap();
+        let (_client, found) = open(&access, &name(), &instance()).await.unwrap();
         assert_eq!(found.unwrap().name, name());
     }
-    let tokens = serving.join().unwrap();
+    let tokens = seen.lock().unwrap();
     assert!(tokens[0].starts_with("k8s-aws-v1."), "{tokens:?}");
 }
 
 #[tokio::test]
 async fn a_refused_token_leads_to_one_more_attempt() {
-    let (endpoint, serving) = api_server(vec![unauthorized(), node()]);
-    let (_client, found) = open(&access(&[&endpoint, &endpoint]), &name()).await.unwrap();
+    let (endpoint, seen) = api_server(vec![unauthorized(), node()]);
+    let (_client, found) = open(&access(&[&endpoint, &endpoint]), &name(), &instance())
+        .await
+        .unwrap();
     assert!(found.is_some());
-    assert_eq!(serving.join().unwrap().len(), 2);
+    assert_eq!(seen.lock().unwrap().len(), 2);
 }
 
 #[tokio::test]
 async fn a_token_that_is_refused_twice_is_an_error_that_the_state_machine_retries() {
-    let (endpoint, serving) = api_server(vec![unauthorized(), unauthorized()]);
-    let error = open(&access(&[&endpoint, &endpoint]), &name())
+    let (endpoint, seen) = api_server(vec![unauthorized(), unauthorized()]);
+    let error = open(&access(&[&endpoint, &endpoint]), &name(), &instance())
         .await
         .err()
         .unwrap();
     assert!(matches!(error, Error::Unauthorized { .. }), "{error:?}");
     assert_eq!(error.failure(), Failure::ServiceUnavailable);
-    assert_eq!(serving.join().unwrap().len(), 2);
+    assert_eq!(seen.lock().unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -123,31 +152,37 @@ async fn a_cluster_with_a_new_endpoint_is_found_again() {
     let unused = TcpListener::bind("127.0.0.1:0").unwrap();
     let old = format!("https://{}", unused.local_addr().unwrap());
     drop(unused);
-    let (endpoint, serving) = api_server(vec![node(), node()]);
+    let (endpoint, seen) = api_server(vec![node(), node()]);
     let access = access(&[&old, &endpoint]);
     for _ in 0..2 {
-        let (_client, found) = open(&access, &name()).await.unwrap();
+        let (_client, found) = open(&access, &name(), &instance()).await.unwrap();
         assert!(found.is_some());
     }
-    serving.join().unwrap();
+    assert_eq!(seen.lock().unwrap().len(), 2);
 }
 
 #[tokio::test]
 async fn any_other_answer_leads_to_no_second_attempt() {
     let busy = (503, scripted_kube::refusal(503, "ServiceUnavailable", "later"));
-    let (endpoint, serving) = api_server(vec![busy]);
-    let error = open(&access(&[&endpoint]), &name()).await.err().unwrap();
+    let (endpoint, seen) = api_server(vec![busy]);
+    let error = open(&access(&[&endpoint]), &name(), &instance())
+        .await
+        .err()
+        .unwrap();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    assert_eq!(serving.join().unwrap().len(), 1);
+    assert_eq!(seen.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn a_failure_of_eks_at_the_second_attempt_is_the_error() {
-    let (endpoint, serving) = api_server(vec![unauthorized()]);
-    let error = open(&access(&[&endpoint]), &name()).await.err().unwrap();
+    let (endpoint, seen) = api_server(vec![unauthorized()]);
+    let error = open(&access(&[&endpoint]), &name(), &instance())
+        .await
+        .err()
+        .unwrap();
     assert!(
         matches!(error, Error::Access(eks_auth::Error::DescribeUnavailable { .. })),
         "{error:?}"
     );
-    serving.join().unwrap();
+    assert_eq!(seen.lock().unwrap().len(), 1);
 }

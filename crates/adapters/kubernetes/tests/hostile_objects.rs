@@ -3,8 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use kubernetes::{
-    Error, find_node, get_node, hold_back, is_another_ready, list_group, list_nodes, list_pending_pods,
-    list_pods,
+    Error, find_node, get_node, hold_back, is_another_ready, list_nodes, list_pending_pods, list_pods,
 };
 use recycle::base::failure::with_causes;
 use recycle::cluster::node::NodeFacts;
@@ -67,10 +66,14 @@ async fn pods_of(items: &[Value]) -> Vec<PodFacts> {
 
 async fn read(answer: Value) -> NodeFacts {
     let kube = ScriptedKube::new().on("GET", "/nodes/a", 200, answer);
-    get_node(&kube.client(), &"a".parse().unwrap())
-        .await
-        .unwrap()
-        .unwrap()
+    get_node(
+        &kube.client(),
+        &"a".parse().unwrap(),
+        &"i-0123456789abcdef0".parse().unwrap(),
+    )
+    .await
+    .unwrap()
+    .unwrap()
 }
 
 #[tokio::test]
@@ -127,8 +130,8 @@ async fn managed_fields_and_conditions_make_no_node_unreadable() {
     ] {
         assert_eq!(read(answer.clone()).await, plain);
         let kube = ScriptedKube::new().on("GET", "/nodes?", 200, page(&[answer]));
-        let found = list_group(&kube.client(), &"workers".parse().unwrap()).await;
-        assert_eq!(found.unwrap(), std::slice::from_ref(&plain));
+        let found = list_nodes(&kube.client()).await;
+        assert_eq!(found.unwrap().readable, std::slice::from_ref(&plain));
     }
 }
 
@@ -224,12 +227,8 @@ async fn an_unreadable_pod_does_not_affect_the_others() {
 async fn a_node_that_cannot_be_read_is_left_out_of_lists() {
     let items = [unreadable_node("b", "i-00000000"), node("a", INSTANCE)];
     let kube = || ScriptedKube::new().on("GET", "/nodes?", 200, page(&items));
-    let nodes = list_group(&kube().client(), &"workers".parse().unwrap())
-        .await
-        .unwrap();
-    assert_eq!(nodes.len(), 1);
     let found = list_nodes(&kube().client()).await.unwrap();
-    assert_eq!(found.readable, nodes);
+    assert_eq!(found.readable.len(), 1);
     let text = found.describe_unreadable().unwrap();
     assert!(
         text.starts_with("cannot read 1 Node: b (spec.taints.0.timeAdded: "),
@@ -251,7 +250,13 @@ async fn a_node_that_cannot_be_read_is_left_out_of_lists() {
 async fn fetching_an_unreadable_node_is_an_error() {
     let text = "cannot read Node b: spec.taints.0.timeAdded: ";
     let kube = ScriptedKube::new().on("GET", "/nodes/b", 200, unreadable_node("b", INSTANCE));
-    let error = get_node(&kube.client(), &"b".parse().unwrap()).await.unwrap_err();
+    let error = get_node(
+        &kube.client(),
+        &"b".parse().unwrap(),
+        &"i-0123456789abcdef0".parse().unwrap(),
+    )
+    .await
+    .unwrap_err();
     assert!(with_causes(&error).contains(text), "{}", with_causes(&error));
 
     let named_at_length = [unreadable_node(&"x".repeat(2_000), INSTANCE)];

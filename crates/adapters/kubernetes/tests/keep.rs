@@ -23,10 +23,14 @@ fn stored(labels: Value, annotations: Value) -> Value {
 
 async fn facts(stored: Value) -> NodeFacts {
     let kube = ScriptedKube::new().on("GET", NODE, 200, stored);
-    kubernetes::get_node(&kube.client(), &"new".parse().unwrap())
-        .await
-        .unwrap()
-        .unwrap()
+    kubernetes::get_node(
+        &kube.client(),
+        &"new".parse().unwrap(),
+        &"i-0123456789abcdef0".parse().unwrap(),
+    )
+    .await
+    .unwrap()
+    .unwrap()
 }
 
 #[tokio::test]

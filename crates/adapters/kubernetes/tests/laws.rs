@@ -99,7 +99,7 @@ proptest! {
             .on("GET", "/nodes/a", 200, answer.clone())
             .on("PATCH", "/nodes/", 200, whole_node());
         let client = kube.client();
-        let found = match get_node(&client, &"a".parse().unwrap()).await {
+        let found = match get_node(&client, &"a".parse().unwrap(), &"i-0123456789abcdef0".parse().unwrap()).await {
             Ok(found) => found.unwrap(),
             Err(error) => return check_error(&error),
         };
@@ -182,7 +182,7 @@ proptest! {
             .on("GET", "/persistentvolumes/", 200, volume)
             .on("GET", "/nodes?", 200, list(&whole_node()));
         let client = kube.client();
-        let node = get_node(&client, &"a".parse().unwrap()).await.unwrap().unwrap();
+        let node = get_node(&client, &"a".parse().unwrap(), &"i-0123456789abcdef0".parse().unwrap()).await.unwrap().unwrap();
         let pods = list_pods(&client, &node.name).await.unwrap();
         let survey = PodSurvey { evictable: pods, ..PodSurvey::default() };
         if let Err(error) = hold_back(&client, &node, survey).await {

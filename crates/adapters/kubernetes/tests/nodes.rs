@@ -11,8 +11,8 @@ use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
 use kubernetes::{
-    Error, NodeChange, amend_node, change_node, check_claim, find_node, get_node, group_label, guess_node,
-    list_group, list_nodes, tainted_since,
+    Error, NodeChange, amend_node, change_node, check_claim, find_node, get_node, guess_node, list_nodes,
+    tainted_since,
 };
 
 const INSTANCE: &str = "i-0123456789abcdef0";
@@ -43,7 +43,10 @@ fn page(items: &[Value], next: &str) -> Value {
 }
 
 async fn read(kube: &ScriptedKube) -> NodeFacts {
-    get_node(&kube.client(), &name()).await.unwrap().unwrap()
+    get_node(&kube.client(), &name(), &instance())
+        .await
+        .unwrap()
+        .unwrap()
 }
 
 fn fence(redrive_count: u32) -> Fence {
@@ -108,6 +111,7 @@ async fn a_node_is_read_as_the_decisions_see_it() {
         extended_resources: vec!["nvidia.com/gpu".to_owned()],
         volumes: vec!["csi^vol-1".to_owned(), "csi^vol-2".to_owned()],
         kubelet: String::new(),
+        lease: None,
     };
     assert_eq!(facts, expected);
 }
@@ -181,7 +185,7 @@ async fn an_incomplete_answer_is_an_error() {
             200,
             page(&[node("7"), answer.clone()], ""),
         );
-        let error = get_node(&kube.client(), &name()).await.unwrap_err();
+        let error = get_node(&kube.client(), &name(), &instance()).await.unwrap_err();
         let text = with_causes(&error);
         assert!(text.contains(expected), "{answer}: {text}");
         assert_eq!(error.failure(), Failure::InternalError);
@@ -196,7 +200,10 @@ async fn an_incomplete_answer_is_an_error() {
 async fn a_missing_node_is_no_error() {
     let kube =
         ScriptedKube::new().refuses("GET", "/api/v1/nodes/a", 404, "NotFound", "nodes \"a\" not found");
-    assert_eq!(get_node(&kube.client(), &name()).await.unwrap(), None);
+    assert_eq!(
+        get_node(&kube.client(), &name(), &instance()).await.unwrap(),
+        None
+    );
 }
 
 #[tokio::test]
@@ -227,7 +234,7 @@ async fn each_failure_of_the_api_server_has_a_name_and_a_cause() {
     ];
     for (status, reason, failure, text) in cases {
         let kube = ScriptedKube::new().refuses("GET", "/nodes/a", status, reason, "what it says");
-        let error = get_node(&kube.client(), &name()).await.unwrap_err();
+        let error = get_node(&kube.client(), &name(), &instance()).await.unwrap_err();
         assert_eq!(error.failure(), failure, "{status}");
         let full = with_causes(&error);
         assert!(
@@ -242,7 +249,7 @@ async fn each_failure_of_the_api_server_has_a_name_and_a_cause() {
 #[tokio::test]
 async fn a_broken_connection_is_an_api_server_that_cannot_be_reached() {
     let kube = ScriptedKube::new().breaks_on("GET", "/nodes/a");
-    let error = get_node(&kube.client(), &name()).await.unwrap_err();
+    let error = get_node(&kube.client(), &name(), &instance()).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
     assert_eq!(error.failure(), Failure::ServiceUnavailable);
     assert!(
@@ -255,7 +262,7 @@ async fn a_broken_connection_is_an_api_server_that_cannot_be_reached() {
 #[tokio::test]
 async fn the_long_answer_of_a_proxy_is_cut() {
     let kube = ScriptedKube::new().refuses("GET", "/nodes/a", 502, "", &"x".repeat(100_000));
-    let error = get_node(&kube.client(), &name()).await.unwrap_err();
+    let error = get_node(&kube.client(), &name(), &instance()).await.unwrap_err();
     assert!(with_causes(&error).len() < 1_000);
 }
 
@@ -495,32 +502,10 @@ async fn an_expired_list_is_started_again_once() {
     assert_eq!(error.failure(), Failure::ServiceUnavailable);
 }
 
-#[tokio::test]
-async fn the_claimed_nodes_of_a_group_are_found_by_its_label_page_by_page() {
-    let group = "workers".parse().unwrap();
-    let kube = ScriptedKube::new()
-        .on(
-            "GET",
-            "/nodes?",
-            200,
-            page(&[node_of("a", &format!("aws:///eu-west-1a/{INSTANCE}"))], "more"),
-        )
-        .on("GET", "continue=more", 200, page(&[node_of("b", "")], ""));
-    let found = list_group(&kube.client(), &group).await.unwrap();
-    let names: Vec<&str> = found.iter().map(|node| node.name.as_str()).collect();
-    assert_eq!(names, ["a", "b"]);
-    let label = format!("labelSelector=recycle-eks%2Fgroup%3D{}", group_label(&group));
-    assert!(
-        kube.calls().iter().all(|call| call.path.contains(&label)),
-        "{:?}",
-        kube.calls()
-    );
-}
-
 async fn with_annotations(annotations: Value) -> NodeFacts {
     let taint = json!({"key": "recycle-eks/draining", "value": INSTANCE, "effect": "NoSchedule"});
     let answer = json!({"metadata": {"name": "a", "resourceVersion": "1", "annotations": annotations},
-        "spec": {"taints": [taint]}});
+        "spec": {"providerID": format!("aws:///eu-west-1a/{INSTANCE}"), "taints": [taint]}});
     read(&ScriptedKube::new().on("GET", "/nodes/a", 200, answer)).await
 }
 

@@ -18,7 +18,8 @@ fn node(request: Option<&str>, claim: Option<&str>) -> Value {
             .map(|claim| json!({"recycle-eks/claim": claim}))
             .unwrap_or_default()
     );
-    json!({"metadata": {"name": "a", "resourceVersion": "7", "annotations": annotations}, "spec": {"taints": taints}})
+    json!({"metadata": {"name": "a", "resourceVersion": "7", "annotations": annotations},
+        "spec": {"providerID": "aws:///eu-west-1a/i-0123456789abcdef0", "taints": taints}})
 }
 
 fn team() -> Value {
@@ -29,10 +30,14 @@ fn team() -> Value {
 /// With `quicker`, another client changes the Node to `quicker` before the patch.
 async fn sent(read: Value, quicker: Option<Value>) -> Vec<(String, Value)> {
     let found = ScriptedKube::new().on("GET", NODE, 200, read);
-    let facts = get_node(&found.client(), &"a".parse().unwrap())
-        .await
-        .unwrap()
-        .unwrap();
+    let facts = get_node(
+        &found.client(),
+        &"a".parse().unwrap(),
+        &"i-0123456789abcdef0".parse().unwrap(),
+    )
+    .await
+    .unwrap()
+    .unwrap();
     let event = json!({"metadata": {}, "involvedObject": {}});
     let kube = ScriptedKube::new().on("POST", "/events", 201, event);
     let kube = match quicker {

@@ -74,7 +74,12 @@ fn bound() -> ScriptedKube {
 
 async fn old() -> NodeFacts {
     let kube = ScriptedKube::new().on("GET", "/nodes/old", 200, node("old", true));
-    let found = get_node(&kube.client(), &"old".parse().unwrap()).await;
+    let found = get_node(
+        &kube.client(),
+        &"old".parse().unwrap(),
+        &"i-0123456789abcdef0".parse().unwrap(),
+    )
+    .await;
     found.unwrap().unwrap()
 }
 

@@ -167,7 +167,12 @@ mod tests {
     async fn node(labels: serde_json::Value) -> NodeFacts {
         let stored = json!({"metadata": {"name": "a", "resourceVersion": "7", "labels": labels}, "spec": {}});
         let kube = scripted_kube::ScriptedKube::new().on("GET", "/nodes/a", 200, stored);
-        let found = kubernetes::get_node(&kube.client(), &"a".parse().unwrap()).await;
+        let found = kubernetes::get_node(
+            &kube.client(),
+            &"a".parse().unwrap(),
+            &"i-0123456789abcdef0".parse().unwrap(),
+        )
+        .await;
         found.unwrap().unwrap()
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn node(more: &[(&str, &str)]) -> Value {
     let taint = json!({"key": "recycle-eks/draining", "value": INSTANCE, "effect": "NoSchedule"});
     json!({
         "metadata": {"name": "a", "resourceVersion": "7", "annotations": annotations},
-        "spec": {"taints": [taint], "unschedulable": true},
+        "spec": {"providerID": format!("aws:///eu-west-1a/{INSTANCE}"), "taints": [taint], "unschedulable": true},
     })
 }
 
@@ -111,7 +111,9 @@ fn kube(node: Value, pods: &[Value]) -> ScriptedKube {
 
 async fn run_at(kube: &ScriptedKube, now: &str, polls: u32) -> Result<Answer<CheckVerdict>, Error> {
     let StepRequest { context, run } = request(now);
-    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+        .await
+        .unwrap();
     check(&kube.client(), node, &context, run, polls, &OutsideFacts::quiet()).await
 }
 
@@ -236,7 +238,9 @@ async fn a_pod_is_late_only_if_it_came_after_the_first_check_and_tolerates_the_t
     assert_eq!(emptied_at.unwrap().to_string(), "2027-01-01T07:00:00Z");
     let StepRequest { context, mut run } = request("2027-01-01T07:05:00Z");
     let kube = kube(node(&[]), &[after]);
-    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+        .await
+        .unwrap();
     run.drain.emptied_at = emptied_at;
     let answer = check(&kube.client(), node, &context, run, 1, &OutsideFacts::quiet()).await;
     assert_eq!(answer.unwrap().verdict, CheckVerdict::Dispose);
@@ -350,7 +354,9 @@ async fn run_out_of_time(
     let StepRequest { context, mut run } = request(now);
     run.input.on_drain_timeout = serde_json::from_value(json!(on_drain_timeout)).unwrap();
     run.drain.last_eviction = last_eviction.map(|moment| moment.parse().unwrap());
-    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+        .await
+        .unwrap();
     check(&kube.client(), node, &context, run, 9, &OutsideFacts::quiet()).await
 }
 
@@ -413,7 +419,9 @@ async fn a_time_out_names_the_blockers() {
     let blocked = kube(node(&[("recycle-eks/progress", &progress)]), &[evictable()]);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.drain.last_eviction = Some("2027-01-02T06:00:00Z".parse().unwrap());
-    let node = kubernetes::get_node(&blocked.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&blocked.client(), &run.node, &run.input.instance_id)
+        .await
+        .unwrap();
     let error = check(&blocked.client(), node, &context, run, 10, &OutsideFacts::quiet())
         .await
         .unwrap_err();
@@ -525,7 +533,9 @@ async fn after_the_deadline_one_last_eviction_is_requested() {
     let kube = kube(node(&[]), &[awaited(), evictable()]);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.drain.last_eviction = Some(over.parse().unwrap());
-    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+        .await
+        .unwrap();
     let error = check(&kube.client(), node, &context, run, 10, &OutsideFacts::quiet())
         .await
         .unwrap_err();
@@ -639,7 +649,9 @@ async fn a_node_that_is_gone_or_replaced_is_lost_with_the_pods_of_the_last_check
             Some(node) => kube.on("GET", "/nodes/a", 200, node),
         };
         let kube = kube.on("GET", "/pods?", 200, list(&pods));
-        let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
+        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+            .await
+            .unwrap();
         let answer = check(
             &kube.client(),
             node,
@@ -762,7 +774,9 @@ async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
     ] {
         let kube = kube(node(&annotations), &[awaited()]).on("POST", "/events", 201, json!({}));
         let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
-        let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
+        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+            .await
+            .unwrap();
         let answer = check(&kube.client(), node, &context, run, 1, &outside_facts)
             .await
             .unwrap();
@@ -780,7 +794,9 @@ async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
 async fn a_node_that_was_put_to_use_again_is_not_drained_any_more() {
     let kube = kube(node(&[]), &[awaited()]);
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
-    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+        .await
+        .unwrap();
     let outside_facts = OutsideFacts {
         validity: DrainValidity::TakenAway("node a is InService, which recycle-eks did not do".to_owned()),
         ..OutsideFacts::quiet()
@@ -831,7 +847,9 @@ async fn the_first_wait_on_the_hook_path_is_spread() {
         let kube = kube(node(&[]), &[awaited()]).on("POST", "/events", 201, json!({}));
         let StepRequest { context, mut run } = request("2027-01-01T06:00:00Z");
         run.hook = Some(HeldByHook::new(3_600, None, true));
-        let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
+        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+            .await
+            .unwrap();
         let answer = check(&kube.client(), node, &context, run, polls, &OutsideFacts::quiet())
             .await
             .unwrap();

@@ -1,10 +1,10 @@
-//! Writes the claim, first on the Node and then on the instance, and builds the answer.
+//! Writes the claim to the Lease, with copies on the Node and on the instance, and builds the answer.
 
 use ec2::instances::Instances;
 use jiff::Timestamp;
 use kubernetes::NodeChange;
 use recycle::answer::envelope::Answer;
-use recycle::base::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG};
+use recycle::base::names::{CLAIM_TAG, GROUP_TAG};
 use recycle::claim::facts::GroupState;
 use recycle::claim::queue::{pace_queue, waits_in_queue, write_queue_progress};
 use recycle::cluster::hook::find_path;
@@ -145,13 +145,11 @@ impl ClaimFacts {
         is_in_service && input.replacement == Replacement::Before && phase >= Phase::Waiting
     }
 
-    /// Writes the claim by compare-and-swap on the Node, then as tags on the instance.
+    /// Writes the claim to the Lease by compare-and-swap. Then copies it to the Node, and to the instance as tags.
     /// The parts that an earlier call has written are not written again.
     async fn write_claim(&mut self, claim: &Claim, instances: &Instances) -> Result<(), Error> {
-        let label = kubernetes::group_label(&claim.group);
-        let is_labelled = self.node.labels.get(GROUP_LABEL) == Some(&label);
-        if self.node.claim() != Some(StoredClaim::Known(claim.clone())) || !is_labelled {
-            let change = NodeChange::new().claim(claim)?.label(GROUP_LABEL, label);
+        if self.node.claim() != Some(StoredClaim::Known(claim.clone())) || !self.node.shows_claim() {
+            let change = NodeChange::new().claim(claim)?;
             self.node = kubernetes::change_node(&self.client, &self.node, change).await?;
         }
         if !holds_claim(self.instance.claim().as_ref(), &claim.fence) {
@@ -292,7 +290,8 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Wait);
-        assert_eq!(kube.requests(), ["GET /api/v1/nodes"]);
+        let list = "GET /apis/coordination.k8s.io/v1/namespaces/recycle-eks/leases";
+        assert_eq!(kube.requests(), [list]);
     }
 
     #[tokio::test]

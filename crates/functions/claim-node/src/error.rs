@@ -4,7 +4,7 @@ use recycle::base::failure::{Failure, NamedFailure};
 use recycle::claim::obstacle::Obstacle;
 use recycle::input::model::InvalidInput;
 use recycle::records::claim::ClaimLost;
-use recycle::records::node_record::UnreadableRecord;
+use recycle::records::lease::UnreadableRecord;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ec2::groups::Membership;
 use recycle::base::ids::{Fence, InstanceId};
-use recycle::base::names::{CLAIM_ANNOTATION, CLAIM_TAG};
+use recycle::base::names::NAMESPACE;
 use recycle::claim::facts::{GroupState, PreflightFacts};
 use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Obstacle;
@@ -12,12 +12,13 @@ use recycle::claim::preflight::TRIES_OF_AN_ENDPOINT;
 use recycle::cluster::cluster_tag::has_cluster_tag;
 use recycle::cluster::group::Group;
 use recycle::cluster::hook::{HeldByHook, WAITING, check_retain, find_release, is_held};
-use recycle::cluster::instance::{Instance, describe_instance};
+use recycle::cluster::instance::Instance;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::ClaimRequest;
 use recycle::input::model::{Input, Replacement, TO_EC2};
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim};
+use recycle::records::lease::Lease;
 use recycle::restore::manual_commands::is_untouched;
 
 use crate::balancers::fetch_balancers;
@@ -32,6 +33,7 @@ pub(crate) struct FetchedFacts {
     instance: Option<Instance>,
     membership: Option<Membership>,
     node: Option<NodeFacts>,
+    lease: Option<Lease>,
 }
 
 /// Facts after pre-flight has passed: nothing is missing.
@@ -133,13 +135,13 @@ pub(crate) async fn fetch_from_cluster(
     let is_unreachable =
         matches!(answer, Err(kubernetes::Error::Unreachable { .. })) && never_answered(request, is_claimed);
     let missing_permissions = if is_unreachable { Vec::new() } else { answer? };
-    let node = if missing_permissions.is_empty() && !is_unreachable {
+    let (node, lease) = if missing_permissions.is_empty() && !is_unreachable {
         let instance = instance.as_ref();
         let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
-        kubernetes::find_node(&client, &input.instance_id, hint).await?
+        kubernetes::find_node_and_lease(&client, &input.instance_id, hint).await?
     } else {
         // Pre-flight refuses anyway. It names everything that is missing, instead of the first call that fails.
-        None
+        (None, None)
     };
     Ok(FetchedFacts {
         client,
@@ -148,6 +150,7 @@ pub(crate) async fn fetch_from_cluster(
         instance,
         membership,
         node,
+        lease,
     })
 }
 
@@ -159,10 +162,9 @@ fn never_answered(request: &ClaimRequest, is_claimed: bool) -> bool {
 }
 
 impl FetchedFacts {
-    /// Returns the Node's claim, or the instance's if the Node has none.
+    /// Returns the claim in the Lease of the instance.
     pub(crate) fn claim(&self) -> Option<StoredClaim> {
-        let on_node = self.node.as_ref().and_then(NodeFacts::claim);
-        on_node.or_else(|| self.instance.as_ref().and_then(Instance::claim))
+        self.lease.as_ref()?.claim()
     }
 
     /// Decides on the claim of an execution that has waited in the queue: it must still hold the claim.
@@ -218,7 +220,7 @@ impl FetchedFacts {
     pub(crate) fn unreadable_claim(&self, text: &str) -> Error {
         let (place, removal) = self.locate_claim();
         let text = format!(
-            "{place} is not a claim of recycle-eks but {text:?}; remove it if no execution works on the node: {removal}"
+            "{place} is not readable but {text:?}; remove it if no execution works on the node: {removal}"
         );
         Error::refused(Obstacle::UnreadableClaim, text)
     }
@@ -232,20 +234,15 @@ impl FetchedFacts {
         Error::refused(Obstacle::ForeignClaim, text)
     }
 
-    /// Returns the place of the claim and the command that removes it: the Node's annotation if it has one, else the instance's tag.
+    /// Returns the place of the claim and the command that removes it.
     fn locate_claim(&self) -> (String, String) {
-        let node = self.node.as_ref().filter(|node| node.claim().is_some());
-        match (node.map(|node| &node.name), &self.instance) {
-            (Some(name), _) => (
-                format!("the annotation {CLAIM_ANNOTATION} of node {name}"),
-                format!("kubectl annotate node {name} {CLAIM_ANNOTATION}-"),
-            ),
-            (None, Some(Instance { id, .. })) => (
-                format!("the tag {CLAIM_TAG} of {}", describe_instance(id, None)),
-                format!("aws ec2 delete-tags --resources {id} --tags Key={CLAIM_TAG}"),
-            ),
-            (None, None) => ("the claim".to_owned(), String::new()),
-        }
+        let Some(Lease { instance, .. }) = &self.lease else {
+            return ("the claim".to_owned(), String::new());
+        };
+        (
+            format!("the claim in Lease {instance} of namespace {NAMESPACE}"),
+            format!("kubectl delete lease --namespace {NAMESPACE} {instance}"),
+        )
     }
 
     /// Returns the reason why the hook of recycle-eks has nothing to wait for; None if it may have.

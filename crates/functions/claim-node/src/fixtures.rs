@@ -21,9 +21,9 @@ use serde_json::{Value, json};
 use crate::facts::ClaimFacts;
 
 pub(crate) const NOW: &str = "2027-01-01T00:00:00Z";
-/// Paths of the node under test and of the list of its group's Nodes.
+/// Paths of the node under test and of the list of its group's Leases.
 pub(crate) const NODE: &str = "/api/v1/nodes/one";
-pub(crate) const LIST: &str = "/api/v1/nodes?";
+pub(crate) const LIST: &str = "/leases?";
 
 pub(crate) fn id() -> InstanceId {
     "i-0123456789abcdef0".parse().unwrap()
@@ -65,20 +65,27 @@ pub(crate) fn node(claim: Option<&Claim>) -> Value {
     let mut metadata = json!({"name": name, "resourceVersion": "7", "annotations": {}, "labels": {}});
     if let Some(claim) = claim {
         metadata["annotations"][CLAIM_ANNOTATION] = json!(serde_json::to_string(claim).unwrap());
-        metadata["labels"]["recycle-eks/group"] = json!(kubernetes::group_label(&claim.group));
     }
     let provider_id = format!("aws:///eu-west-1a/i-0123456789abcdef{digit}");
     json!({"metadata": metadata, "spec": {"providerID": provider_id}})
 }
 
+/// Returns the list of the Leases of these Nodes.
 pub(crate) fn list(nodes: &[Value]) -> Value {
-    json!({"metadata": {"resourceVersion": "9"}, "items": nodes})
+    let lease = |node: &Value| {
+        let (_, instance) = node["spec"]["providerID"].as_str()?.rsplit_once('/')?;
+        let mut annotations = node["metadata"]["annotations"].as_object()?.clone();
+        annotations.insert("recycle-eks/node".to_owned(), node["metadata"]["name"].clone());
+        Some(json!({"metadata": {"name": instance, "resourceVersion": "7", "annotations": annotations}}))
+    };
+    let leases: Vec<Value> = nodes.iter().filter_map(lease).collect();
+    json!({"metadata": {"resourceVersion": "9"}, "items": leases})
 }
 
 /// Returns the facts after pre-flight: this Node, and its instance in service and without tags.
 pub(crate) async fn facts(kube: &ScriptedKube, node: &Value) -> ClaimFacts {
     let found = ScriptedKube::new().on("GET", NODE, 200, node.clone());
-    let facts = kubernetes::get_node(&found.client(), &"one".parse().unwrap()).await;
+    let facts = kubernetes::get_node(&found.client(), &"one".parse().unwrap(), &id()).await;
     ClaimFacts {
         client: kube.client(),
         instance: Instance {

@@ -55,9 +55,11 @@ fn claim_by([found, node_group, instance, member, group, refreshes, health]: &An
     let found: Value = serde_json::from_str(found).unwrap();
     let allowed = json!({"metadata": {}, "spec": {}, "status": {"allowed": true}});
     let listed = list(std::slice::from_ref(&found));
+    let nodes = json!({"metadata": {}, "items": [found.clone()]});
     let kube = ScriptedKube::new()
         .on("GET", NODE, 200, found)
         .refuses("GET", "/api/v1/nodes/i-", 404, "NotFound", "no")
+        .on("GET", "/api/v1/nodes?", 200, nodes)
         .on("PATCH", NODE, 200, node(Some(&claim(Phase::Claimed))))
         .on("PATCH", NODE, 200, node(Some(&claim(Phase::Admitted))));
     let kube = (0..3).fold(kube, |kube, _| kube.on("GET", LIST, 200, listed.clone()));

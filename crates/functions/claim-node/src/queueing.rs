@@ -30,8 +30,8 @@ impl ClaimFacts {
         }
         loop {
             let rivals = self.fetch_rivals(&claim).await?;
-            let queue = || describe_queue(&claim, &self.node.name, &rivals, limits);
-            match decide_queue_step(&claim, &self.node.name, &rivals, limits) {
+            let queue = || describe_queue(&claim, &self.instance.id, &rivals, limits);
+            match decide_queue_step(&claim, &self.instance.id, &rivals, limits) {
                 QueueStep::Go => return Ok(None),
                 QueueStep::Wait => return Ok(Some(queue())),
                 QueueStep::StepBack => {
@@ -53,8 +53,8 @@ impl ClaimFacts {
         if !waits_in_queue(claim.urgency) || claim.phase > Phase::Admitted {
             return Ok(Vec::new());
         }
-        let nodes = kubernetes::list_group(&self.client, &claim.group).await?;
-        Ok(find_rivals(&nodes, &self.node.name, claim))
+        let leases = kubernetes::list_group(&self.client, &claim.group).await?;
+        Ok(find_rivals(&leases, &self.instance.id, claim))
     }
 
     /// Writes the claim and removes the progress annotation, because its text about the queue no longer holds.
@@ -137,7 +137,8 @@ mod tests {
     async fn an_execution_that_crashed_after_its_swap_lists_the_nodes_again() {
         let kube = ScriptedKube::new().on("GET", LIST, 200, list(&[]));
         assert_eq!(queue(&kube, Phase::Admitted).await.unwrap(), None);
-        assert_eq!(kube.requests(), ["GET /api/v1/nodes"]);
+        let list = "GET /apis/coordination.k8s.io/v1/namespaces/recycle-eks/leases";
+        assert_eq!(kube.requests(), [list]);
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@ use recycle::drain::survey::PodSurvey;
 use recycle::input::model::Dispose;
 use recycle::input::path::RecyclePath;
 use recycle::records::claim::{Claim, ClaimLost, check_claim};
+use recycle::records::lease::Lease;
 use recycle::replacement::shortage::{Shortage, find_shortage, is_usable};
 use recycle::replacement::usable::Patience;
 
@@ -29,13 +30,15 @@ use crate::{Answered, DetachTerminate, Error};
 pub(crate) struct FetchedFacts {
     pub(crate) client: kube::Client,
     pub(crate) node: Option<NodeFacts>,
+    /// The Lease of the instance, with or without a Node.
+    pub(crate) lease: Option<Lease>,
     pub(crate) instance: Option<Instance>,
     pub(crate) group: Option<Group>,
     /// Whether the instance waits for a hook and its group has the hook of recycle-eks.
     pub(crate) waits_for_recycle_eks_hook: bool,
     /// The instances that are protected from scale-in while this one is detached.
     pub(crate) protected: Vec<InstanceId>,
-    /// The claim of this execution; None if neither Node nor instance is left to carry it, or if the disposal is complete.
+    /// The claim of this execution; None if the disposal is complete.
     pub(crate) claim: Option<Claim>,
     pub(crate) run: Run,
     pub(crate) me: Fence,
@@ -60,8 +63,12 @@ impl DetachTerminate {
             None => node.claim().is_some(),
         };
         let node = node.filter(belongs);
+        let lease = match &node {
+            Some(node) => node.lease.clone(),
+            None => kubernetes::get_lease(&client, id).await?,
+        };
         let instance = self.instances.fetch(id).await?;
-        let claim = find_own_claim(node.as_ref(), instance.as_ref(), &run, &me)?;
+        let claim = find_own_claim(lease.as_ref(), instance.as_ref(), &run, &me)?;
         let group = self.groups.fetch(&run.group).await?;
         let member = group.as_ref().and_then(|group| group.member(id));
         let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
@@ -73,6 +80,7 @@ impl DetachTerminate {
         Ok(FetchedFacts {
             client,
             node,
+            lease,
             instance,
             group,
             waits_for_recycle_eks_hook,
@@ -85,26 +93,20 @@ impl DetachTerminate {
     }
 }
 
-/// Returns this execution's claim from the Node, or from the instance if there is no Node or the Node was released already.
-/// None if the instance is gone, or if its disposal is complete. Any other claim, or a missing one, is an error.
+/// Returns this execution's claim. None if its disposal is complete, which ends the claim, or if the instance is gone.
+/// Any other claim, or a missing one, is an error.
 fn find_own_claim(
-    node: Option<&NodeFacts>,
+    lease: Option<&Lease>,
     instance: Option<&Instance>,
     run: &Run,
     me: &Fence,
 ) -> Result<Option<Claim>, ClaimLost> {
-    let was_retired = was_retired(instance, run);
-    // A stopped or detached instance keeps its Node, from which the claim is removed first.
-    if let Some(node) = node.filter(|node| node.claim().is_some() || !was_retired) {
-        return kubernetes::check_claim(node, me, run.input.urgency).map(Some);
-    }
-    let Some(instance) = instance else { return Ok(None) };
-    let found = instance.claim();
-    // EC2 removes the tags of a terminated instance before it forgets the instance (EC2 guide, "Terminate an instance").
-    if found.is_none() && (was_retired || instance.is_gone()) {
+    let found = lease.and_then(Lease::claim);
+    let is_over = was_retired(instance, run) || instance.is_none_or(Instance::is_gone);
+    if found.is_none() && is_over {
         return Ok(None);
     }
-    let subject = describe_instance(&instance.id, None);
+    let subject = describe_instance(&run.input.instance_id, Some(&run.node));
     check_claim(found, me, run.input.urgency, &subject).map(Some)
 }
 
@@ -338,7 +340,7 @@ impl FetchedFacts {
 
 #[cfg(test)]
 mod tests {
-    use recycle::base::names::{CLAIM_TAG, GROUP_TAG};
+    use recycle::base::names::CLAIM_ANNOTATION;
     use recycle::contract::run::EndedPods;
     use recycle::records::claim::Phase;
     use scripted_kube::ScriptedKube;
@@ -394,14 +396,12 @@ mod tests {
     #[tokio::test]
     async fn a_detached_instance_whose_node_is_released_needs_no_claim() {
         let facts = fixtures::facts(&ScriptedKube::new(), "detach", "running");
-        let mut released = fixtures::node();
-        released.annotations.clear();
         let find = |tag: &str, time: &str| {
             let instance = Instance {
                 tags: [(tag.to_owned(), time.to_owned())].into(),
                 ..fixtures::instance("running")
             };
-            find_own_claim(Some(&released), Some(&instance), &facts.run, &facts.me)
+            find_own_claim(None, Some(&instance), &facts.run, &facts.me)
         };
         let (claimed, before) = ("2027-01-01T00:00:00Z", "2026-12-31T23:59:59Z");
         assert_eq!(find(DETACHED_TAG, claimed).unwrap(), None);
@@ -434,20 +434,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_node_the_tags_of_the_instance_show_the_holder_of_the_claim() {
+    async fn without_a_node_the_lease_shows_the_holder_of_the_claim() {
         let facts = fixtures::facts(&ScriptedKube::new(), "terminate", "running");
         let find = |state: &str, holder: Option<Claim>| {
-            let tags = holder.into_iter().flat_map(|claim| {
-                [
-                    (CLAIM_TAG.to_owned(), claim.to_tag()),
-                    (GROUP_TAG.to_owned(), claim.group.to_string()),
-                ]
+            let lease = holder.map(|claim| Lease {
+                annotations: [(
+                    CLAIM_ANNOTATION.to_owned(),
+                    serde_json::to_string(&claim).unwrap(),
+                )]
+                .into(),
+                ..fixtures::node().lease.unwrap()
             });
-            let instance = Instance {
-                tags: tags.collect(),
-                ..fixtures::instance(state)
-            };
-            find_own_claim(None, Some(&instance), &facts.run, &facts.me)
+            let instance = fixtures::instance(state);
+            find_own_claim(lease.as_ref(), Some(&instance), &facts.run, &facts.me)
         };
         let own = fixtures::claim(Phase::Disposing);
         let theirs = Claim {

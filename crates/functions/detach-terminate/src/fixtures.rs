@@ -15,6 +15,7 @@ use recycle::input::parse::parse_input;
 use recycle::input::path::RecyclePath;
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::{Claim, Phase};
+use recycle::records::lease::Lease;
 use scripted_aws::ScriptedAws;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
@@ -79,6 +80,7 @@ pub(crate) fn run(dispose: &str) -> Run {
 
 pub(crate) fn node() -> NodeFacts {
     let claim = serde_json::to_string(&claim(Phase::Draining)).unwrap();
+    let annotations = BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]);
     NodeFacts {
         name: "node-a".parse().unwrap(),
         resource_version: "7".to_owned(),
@@ -89,10 +91,16 @@ pub(crate) fn node() -> NodeFacts {
         cordoned_by: None,
         taints: vec![recycle::cluster::node::draining_taint(&id())],
         labels: BTreeMap::new(),
-        annotations: BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]),
+        annotations: annotations.clone(),
         extended_resources: Vec::new(),
         volumes: Vec::new(),
         kubelet: String::new(),
+        lease: Some(Lease {
+            instance: id(),
+            resource_version: "5".to_owned(),
+            node: None,
+            annotations,
+        }),
     }
 }
 
@@ -128,6 +136,7 @@ pub(crate) fn facts(kube: &ScriptedKube, dispose: &str, state: &str) -> FetchedF
     FetchedFacts {
         client: kube.client(),
         node: Some(node()),
+        lease: node().lease,
         instance: Some(Instance {
             tags: [(CLAIM_TAG.to_owned(), claim(Phase::Draining).to_tag())].into(),
             ..instance(state)

@@ -75,7 +75,7 @@ fn dispose_by([node, pods, instance, group]: &Answers) -> Vec<String> {
         let (context, mut run) = (serde_json::from_value(context).unwrap(), run("terminate"));
         run.drain.draining_since = "2027-01-01T11:00:00Z".parse().ok();
         run.disposing_since = "2027-01-01T19:00:00Z".parse().ok();
-        let node = kubernetes::get_node(&kube.client(), &run.node).await?;
+        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id).await?;
         let step = DetachTerminate::new(&aws.config(), &"world".parse().unwrap());
         step.take_step_in(kube.client(), node, StepRequest { context, run })
             .await

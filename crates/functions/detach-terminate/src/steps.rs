@@ -17,6 +17,7 @@ use recycle::disposal::next_step::describe_volumes_left;
 use recycle::drain::lost::{Lost, describe_loss};
 use recycle::input::model::Dispose;
 use recycle::records::claim::{Claim, Phase};
+use recycle::records::lease::Lease;
 use recycle::records::node_record::Record;
 use recycle::records::schema::SCHEMA;
 use recycle::replacement::old_node::OldNode;
@@ -26,8 +27,8 @@ use crate::facts::FetchedFacts;
 use crate::{AT_ONCE, Answered, DetachTerminate, Error};
 
 impl DetachTerminate {
-    /// Records the facts by which the replacement is recognized, before the instance is ended: in the run, and on the Node for an execution
-    /// that resumes. If an execution that no longer runs has ended the instance, the facts come from its record on the Node.
+    /// Records the facts by which the replacement is recognized, before the instance is ended: in the run, and in the Lease for an execution
+    /// that resumes. If an execution that no longer runs has ended the instance, the facts come from its record.
     pub(crate) async fn record_members(&self, mut facts: FetchedFacts) -> Answered {
         let members = if facts.lifecycle_state() == Some("InService") {
             let members = facts.group.iter().flat_map(|group| &group.members);
@@ -43,8 +44,8 @@ impl DetachTerminate {
             .await?;
             members
         } else {
-            match &facts.node {
-                Some(node) => node.record()?.members_before,
+            match &facts.lease {
+                Some(lease) => lease.record()?.members_before,
                 None => Vec::new(),
             }
         };
@@ -164,7 +165,7 @@ impl DetachTerminate {
     }
 
     /// Ends the disposal, and allows Cluster Autoscaler to remove the replacement again. For a lost node the end is the error `NodeLost`.
-    /// A terminated instance takes its tags with it. An instance that stays keeps only the tag of its result.
+    /// The claim ends with the instance, or with the disposal of one that stays. A terminated instance takes its tags with it. An instance that stays keeps only the tag of its result.
     pub(crate) async fn finish(&self, mut facts: FetchedFacts) -> Answered {
         let old = &facts.run.input.instance_id;
         leave_to_the_sweep(kubernetes::let_go_of_all(&facts.client, old).await)?;
@@ -173,6 +174,10 @@ impl DetachTerminate {
         }
         let dispose = facts.run.input.dispose;
         let there = facts.instance.as_ref().filter(|instance| !instance.is_gone());
+        let is_over = there.is_none() || dispose != Dispose::Terminate;
+        if let Some(lease) = facts.lease.as_ref().filter(|_| is_over && facts.claim.is_some()) {
+            leave_to_the_sweep(end_claim(&facts, lease).await)?;
+        }
         if let Some(instance) = there.filter(|_| dispose != Dispose::Terminate) {
             let own_tags = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, RESTORE_LOG_TAG, GAVE_UP_TAG];
             let is_set = |tag: &&str| instance.tags.contains_key(*tag);
@@ -210,7 +215,7 @@ impl DetachTerminate {
         self.record(facts, |_| Ok(NodeChange::new())).await
     }
 
-    /// Writes the phase, and what else the step changes on the Node, in one request. Then writes the instance's tag.
+    /// Writes the phase, and what else the step changes on the Node. Then writes the instance's tag.
     /// Without a claim nothing is written.
     async fn record(
         &self,
@@ -255,6 +260,14 @@ impl DetachTerminate {
         let id = &facts.run.input.instance_id;
         let member = group.as_ref().and_then(|group| group.member(id));
         Ok(member.is_none_or(Member::is_leaving))
+    }
+}
+
+/// Deletes the Lease of an instance that is disposed of. A Lease that another client has changed or deleted stays.
+async fn end_claim(facts: &FetchedFacts, lease: &Lease) -> Result<(), kubernetes::Error> {
+    match kubernetes::delete_lease(&facts.client, lease).await {
+        Err(kubernetes::Error::Conflict { .. }) => Ok(()),
+        deleted => deleted,
     }
 }
 
@@ -377,10 +390,8 @@ mod tests {
             .unwrap();
         let metadata = &kube.calls()[0].body["metadata"];
         assert_eq!(metadata["labels"][EXCLUDE_FROM_BALANCERS_LABEL], "true");
-        assert!(
-            metadata["annotations"][RECORD_ANNOTATION].is_string(),
-            "{metadata}"
-        );
+        let lease = kube.lease(crate::fixtures::id().as_str());
+        assert!(lease[RECORD_ANNOTATION].is_string(), "{lease}");
     }
 
     #[tokio::test]
@@ -497,6 +508,7 @@ mod tests {
         let mut done = facts(&with_no_kept_node(ScriptedKube::new()), "detach", "running");
         let node = done.node.as_mut().unwrap();
         node.annotations.clear();
+        node.lease = None;
         node.taints = vec![detached_taint(&crate::fixtures::id())];
         let aws = ScriptedAws::new().on("CreateTags", "").on("DeleteTags", "");
         step(&aws).retire(done).await.unwrap();
@@ -595,7 +607,7 @@ mod tests {
         );
         let run = answer.run.unwrap();
         assert!(run.old.as_ref().unwrap().knows_members());
-        let record = kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION].to_string();
+        let record = kube.lease(crate::fixtures::id().as_str())[RECORD_ANNOTATION].to_string();
         assert!(record.contains(crate::fixtures::OTHER), "{record}");
 
         let mut gone = after(&with_no_kept_node(ScriptedKube::new()), "Terminating");
@@ -610,13 +622,14 @@ mod tests {
     async fn after_an_ended_execution_the_members_are_known_only_from_its_record() {
         let mut facts = after(&ScriptedKube::new(), "Terminating");
         let record = json!({"schema": 1, "members_before": [crate::fixtures::OTHER]}).to_string();
-        let node = facts.node.as_mut().unwrap();
-        node.annotations.insert(RECORD_ANNOTATION.to_owned(), record);
+        let lease = facts.lease.as_mut().unwrap();
+        lease.annotations.insert(RECORD_ANNOTATION.to_owned(), record);
         let answer = step(&ScriptedAws::new()).record_members(facts).await.unwrap();
         assert!(answer.run.unwrap().old.unwrap().knows_members());
 
         let mut unknown = after(&ScriptedKube::new(), "Terminating");
         unknown.node = None;
+        unknown.lease = None;
         let answer = step(&ScriptedAws::new()).record_members(unknown).await.unwrap();
         let mut gone = after(&with_no_kept_node(ScriptedKube::new()), "Terminating");
         gone.run.old = answer.run.unwrap().old;
@@ -641,8 +654,9 @@ mod tests {
         for (draining_since, is_clear) in [("2027-01-01T06:00:00Z", false), ("2027-01-01T05:46:00Z", true)] {
             let kube = ScriptedKube::new().on("GET", "/pods?", 200, pods.clone());
             let mut facts = facts(&kube, "terminate", "running");
-            let node = facts.node.as_mut().unwrap();
-            node.annotations
+            let lease = facts.node.as_mut().unwrap().lease.as_mut().unwrap();
+            lease
+                .annotations
                 .insert(RECORD_ANNOTATION.to_owned(), record.clone());
             facts.run.drain.draining_since = Some(draining_since.parse().unwrap());
             let survey = facts.survey_pods().await.unwrap();

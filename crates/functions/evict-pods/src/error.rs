@@ -1,7 +1,7 @@
 //! The errors of this function. The refusal of one eviction is not an error: the answer contains it.
 
 use recycle::base::failure::{Failure, NamedFailure};
-use recycle::records::node_record::UnreadableRecord;
+use recycle::records::lease::UnreadableRecord;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

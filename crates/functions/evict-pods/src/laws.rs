@@ -43,7 +43,7 @@ fn evict_by(node: &Value, pods: &Value) -> Vec<String> {
     let kube = (0..9).fold(kube, |kube, _| kube.on("POST", "/eviction", 201, success()));
     let evicted = block_on(async {
         let StepRequest { context, mut run } = request();
-        let node = kubernetes::get_node(&kube.client(), &run.node).await?;
+        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id).await?;
         evict(&kube.client(), node, &context, &mut run).await
     });
     if let Err(error) = evicted {

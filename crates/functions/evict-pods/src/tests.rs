@@ -63,7 +63,7 @@ pub(crate) fn node(blocked: &[Value]) -> Value {
                 "recycle-eks/progress": progress.to_string(),
             },
         },
-        "spec": {"taints": [{"key": "recycle-eks/draining", "value": INSTANCE, "effect": "NoSchedule"}]},
+        "spec": {"providerID": format!("aws:///eu-west-1a/{INSTANCE}"), "taints": [{"key": "recycle-eks/draining", "value": INSTANCE, "effect": "NoSchedule"}]},
     })
 }
 
@@ -119,7 +119,9 @@ fn budget() -> Value {
 
 async fn run(kube: &ScriptedKube) -> Result<Answer<EvictVerdict>, Error> {
     let StepRequest { context, mut run } = request();
-    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+        .await
+        .unwrap();
     evict(&kube.client(), node, &context, &mut run).await
 }
 
@@ -376,7 +378,9 @@ async fn awaited_pods_are_evicted_in_time_if_the_input_says_so() {
         let kube = kube(&moved, std::slice::from_ref(&train)).on("POST", "/eviction", 201, success());
         let StepRequest { context, mut run } = request();
         run.input.on_drain_timeout = serde_json::from_value(json!(on_drain_timeout)).unwrap();
-        let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
+        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+            .await
+            .unwrap();
         evict(&kube.client(), node, &context, &mut run).await.unwrap();
         assert_eq!(evicted(&kube), expected, "{on_drain_timeout} {until}");
     }
@@ -479,7 +483,9 @@ async fn without_a_replacement_the_note_is_carried_in_the_run() {
     let kube = kube(&node(&[]), &[web("one")]).on("POST", "/eviction", 201, success());
     let StepRequest { context, mut run } = request();
     run.path = RecyclePath::After;
-    let node = kubernetes::get_node(&kube.client(), &run.node).await.unwrap();
+    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+        .await
+        .unwrap();
     evict(&kube.client(), node, &context, &mut run).await.unwrap();
     assert_eq!(run.evicted, Some(recycle::base::ids::short_hash("o")));
 }

@@ -2,12 +2,14 @@
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use recycle::base::ids::{InstanceId, NodeName};
-use recycle::base::names::{CORDONED_FOR_ANNOTATION, GROUP_LABEL};
+use recycle::base::names::CORDONED_FOR_ANNOTATION;
 use recycle::cluster::autoscaler::is_kept_for;
 use recycle::cluster::group::{Group, Member};
 use recycle::cluster::node::{NodeFacts, NodeList};
 use recycle::drain::classify::is_empty_node;
 use recycle::drain::lost::{LOST_AFTER, find_patience};
+use recycle::records::claim::StoredClaim;
+use recycle::records::lease::Lease;
 use recycle::replacement::usable::new_members;
 use recycle::restore::facts::NewMember;
 
@@ -17,6 +19,8 @@ use crate::Error;
 pub(crate) struct Cluster {
     pub(crate) client: kube::Client,
     pub(crate) node: Option<NodeFacts>,
+    /// The Lease of the instance, with or without a Node.
+    pub(crate) lease: Option<Lease>,
     /// Members that came after EnterStandby; None without a record of the members before.
     pub(crate) new_members: Option<Vec<NewMember>>,
     /// Other Nodes that this node's execution has protected from Cluster Autoscaler, or that its restore has cordoned.
@@ -33,9 +37,10 @@ impl Cluster {
         old: &InstanceId,
         group: Option<&Group>,
     ) -> Result<u32, Error> {
-        let nodes = kubernetes::list_nodes(&self.client).await?;
+        let (nodes, _) = kubernetes::list_claimed_nodes(&self.client).await?;
         let node = self.node.as_ref();
-        let record = node.and_then(|node| node.record().ok()).unwrap_or_default();
+        let record = self.lease.as_ref().and_then(|lease| lease.record().ok());
+        let record = record.unwrap_or_default();
         if let Some(group) = group.filter(|_| !record.members_before.is_empty()) {
             let members = new_members(group, &record.members_before);
             self.new_members = Some(fetch_new_members(&self.client, members, &nodes).await?);
@@ -53,11 +58,15 @@ impl Cluster {
 
 /// Finds the Node of the group whose restore began first; None if no other Node is ahead of this one.
 pub(crate) fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeName> {
-    let queued = |node: &NodeFacts| node.queued_since().map(|since| (since, node.name.clone()));
-    let group = node.labels.get(GROUP_LABEL)?;
+    let queued = |node: &NodeFacts| node.restoring_since().map(|since| (since, node.name.clone()));
+    let group_of = |node: &NodeFacts| match node.claim()? {
+        StoredClaim::Known(claim) => Some(claim.group),
+        StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
+    };
+    let group = group_of(node)?;
     let first = nodes
         .iter()
-        .filter(|other| other.labels.get(GROUP_LABEL) == Some(group))
+        .filter(|other| group_of(other).as_ref() == Some(&group))
         .filter_map(queued)
         .min()?;
     (first < queued(node)?).then_some(first.1)

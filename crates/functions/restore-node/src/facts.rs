@@ -61,10 +61,11 @@ impl RestoreNode {
     async fn open(&self, id: &InstanceId, instance: Option<&Instance>) -> Result<Cluster, Error> {
         let client = self.access.connect_anew().await?;
         let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
-        let node = kubernetes::find_node(&client, id, hint).await?;
+        let (node, lease) = kubernetes::find_node_and_lease(&client, id, hint).await?;
         Ok(Cluster {
             client,
             node,
+            lease,
             new_members: None,
             marked: Vec::new(),
             ahead: None,
@@ -95,8 +96,8 @@ impl RestoreNode {
         if let Some(found) = self.groups.find(&facts.id).await? {
             return Ok(Some(found));
         }
-        if let Some(StoredClaim::Known(claim)) = facts.instance.as_ref().and_then(Instance::claim) {
-            return Ok(self.groups.fetch(&claim.group).await?);
+        if let Some(group) = facts.claimed_group() {
+            return Ok(self.groups.fetch(&group).await?);
         }
         let protected = facts.protected.first();
         match protected.filter(|_| facts.request.leftover.is_some()) {
@@ -135,10 +136,13 @@ impl FetchedFacts {
         self.request.restore.since.unwrap_or_else(|| self.now())
     }
 
-    /// Returns the Node's claim, or the instance's if the Node has none or cannot be seen.
+    /// Returns the claim in the Lease. If the cluster cannot be read, returns the copy in the instance's tag. A principal that may write
+    /// tags can thereby delay a restore, or let an execution go on that has lost its claim, but only as long as the cluster is away.
     pub(crate) fn claim(&self) -> Option<StoredClaim> {
-        let on_node = self.node().and_then(NodeFacts::claim);
-        on_node.or_else(|| self.instance.as_ref().and_then(Instance::claim))
+        match &self.cluster {
+            Ok(cluster) => cluster.lease.as_ref()?.claim(),
+            Err(_) => self.instance.as_ref()?.claim(),
+        }
     }
 
     /// Returns the group that the claim names, for an instance that no group lists.
@@ -239,7 +243,7 @@ impl FetchedFacts {
             is_lost: self.is_lost(),
             new_members: cluster.and_then(|cluster| cluster.new_members.as_deref()),
             marked: cluster.map_or(&[], |cluster| cluster.marked.as_slice()),
-            queued_since: self.node().and_then(NodeFacts::queued_since),
+            restoring_since: cluster.and_then(|cluster| cluster.lease.as_ref()?.restoring_since()),
             ahead: cluster.and_then(|cluster| cluster.ahead.as_ref()),
             protected: &self.protected,
             group_changes: &self.group_changes,
@@ -311,6 +315,7 @@ impl FetchedFacts {
     /// Replaces the Node by the one after a change, so that the report describes it as it is now.
     pub(crate) fn replace_node(&mut self, node: Option<NodeFacts>) {
         if let (Ok(cluster), Some(node)) = (&mut self.cluster, node) {
+            cluster.lease.clone_from(&node.lease);
             cluster.node = Some(node);
         }
     }
@@ -407,7 +412,6 @@ impl FetchedFacts {
 mod tests {
     use crate::cluster::fetch_new_members;
     use crate::cluster::find_ahead;
-    use recycle::base::names::GROUP_LABEL;
     use recycle::base::names::{
         EXCLUDE_FROM_BALANCERS_LABEL, RESTORING_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
     };
@@ -450,14 +454,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_own_claim_counts_and_the_node_comes_before_the_instance() {
+    async fn only_the_own_claim_in_the_lease_counts_unless_the_cluster_is_away() {
         let owns_claim = |on_node: Option<&str>, on_instance: Option<&str>| {
             facts(on_node.map(claim), on_instance.map(claim)).owns_claim()
         };
         assert!(!owns_claim(None, None));
         assert!(!owns_claim(Some("two"), Some("two")));
         assert!(!owns_claim(Some("two"), Some("one")));
-        assert!(owns_claim(None, Some("one")), "its Node is released already");
+        assert!(
+            !owns_claim(None, Some("one")),
+            "anyone with the permission writes a tag"
+        );
         assert!(owns_claim(Some("one"), Some("one")));
         let mut unseen = facts(Some(claim("two")), Some(claim("one")));
         unseen.cluster = Err("away".to_owned());
@@ -487,12 +494,14 @@ mod tests {
     fn the_nodes_of_a_group_are_restored_in_order() {
         let queued = |name: &str, group: &str, since: Option<&str>| {
             let since = since.map(|since| (RESTORING_ANNOTATION.to_owned(), format!("2027-01-01T{since}Z")));
-            NodeFacts {
-                name: name.parse().unwrap(),
-                labels: [(GROUP_LABEL.to_owned(), group.to_owned())].into(),
-                annotations: since.into_iter().collect(),
-                ..node(None)
-            }
+            let claim = Claim {
+                group: group.parse().unwrap(),
+                ..claim("one")
+            };
+            let mut node = node(Some(claim));
+            node.name = name.parse().unwrap();
+            node.lease.as_mut().unwrap().annotations.extend(since);
+            node
         };
         let me = queued("b", "workers", Some("01:00:00"));
         let ahead = |others: &[NodeFacts]| {

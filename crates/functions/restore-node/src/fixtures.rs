@@ -10,6 +10,7 @@ use recycle::cluster::node::{NodeFacts, Taint};
 use recycle::contract::requests::RestoreRequest;
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::Claim;
+use recycle::records::lease::Lease;
 use scripted_kube::ScriptedKube;
 use serde_json::json;
 
@@ -50,6 +51,7 @@ pub(crate) fn node(claim: Option<Claim>) -> NodeFacts {
             serde_json::to_string(&claim).unwrap(),
         )
     };
+    let annotations: BTreeMap<String, String> = claim.into_iter().map(annotation).collect();
     NodeFacts {
         name: "node-a".parse().unwrap(),
         resource_version: "7".to_owned(),
@@ -60,10 +62,16 @@ pub(crate) fn node(claim: Option<Claim>) -> NodeFacts {
         cordoned_by: None,
         taints: Vec::new(),
         labels: BTreeMap::new(),
-        annotations: claim.into_iter().map(annotation).collect(),
+        annotations: annotations.clone(),
         extended_resources: Vec::new(),
         volumes: Vec::new(),
         kubelet: String::new(),
+        lease: (!annotations.is_empty()).then(|| Lease {
+            instance: id(),
+            resource_version: "5".to_owned(),
+            node: None,
+            annotations,
+        }),
     }
 }
 
@@ -122,7 +130,8 @@ pub(crate) fn facts_in(
 ) -> FetchedFacts {
     let cluster = Cluster {
         client: kube.client(),
-        node: Some(node(on_node)),
+        node: Some(node(on_node.clone())),
+        lease: node(on_node).lease,
         new_members: Some(Vec::new()),
         marked: Vec::new(),
         ahead: None,

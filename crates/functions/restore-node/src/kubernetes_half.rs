@@ -14,7 +14,7 @@ use crate::Error;
 use crate::facts::FetchedFacts;
 
 impl FetchedFacts {
-    /// Removes everything of recycle-eks from the Node in one request, except the claim and the records.
+    /// Removes everything of recycle-eks from the Node in one request, except the claim. The record follows.
     /// The claim's phase goes back to Standby, because nothing is being drained now.
     pub(crate) async fn undo_kubernetes(&self) -> Result<(), Error> {
         let taint = draining_taint(&self.id);
@@ -23,7 +23,7 @@ impl FetchedFacts {
             let Some(undo) = undo_kubernetes(node, &taint, self.is_in_standby()) else {
                 return Ok(None);
             };
-            let mut change = NodeChange::new().scale_down(undo.scale_down);
+            let mut change = NodeChange::new().undoing().scale_down(undo.scale_down);
             if let Some(taints) = undo.taints {
                 change = change.taints(taints);
             }

@@ -5,8 +5,8 @@ use kubernetes::NodeChange;
 use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::base::ids::{GroupName, InstanceId};
 use recycle::base::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, FIELD_MANAGER, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG, PROGRESS_ANNOTATION,
-    RECORD_ANNOTATION, RESTORE_LOG_TAG, RESTORING_ANNOTATION, STANDBY_TAG,
+    CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, FIELD_MANAGER, GAVE_UP_TAG, GROUP_TAG,
+    PROGRESS_ANNOTATION, RECORD_ANNOTATION, RESTORE_LOG_TAG, RESTORING_ANNOTATION, STANDBY_TAG,
 };
 use recycle::cluster::instance::Instance;
 use recycle::cluster::node::NodeFacts;
@@ -14,9 +14,11 @@ use recycle::contract::requests::RestoreRequest;
 use recycle::contract::verdicts::RestoreVerdict;
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::Claim;
+use recycle::records::lease::Lease;
 use recycle::records::restore_log::{GaveUp, GroupChange};
 use recycle::restore::step::{RestoreStep, STEP_WAIT, Stuck};
 
+use crate::cluster::Cluster;
 use crate::facts::FetchedFacts;
 use crate::request::{LONGEST_WHY, find_reason, find_reason_of_untouched, name_reason, write_report};
 use crate::{Answered, Error, RestoreNode};
@@ -168,6 +170,7 @@ impl RestoreNode {
     /// For a stopped or detached instance, and for a sweep's instance that is gone or leaving, there is nothing to report.
     async fn report(&self, facts: &mut FetchedFacts, note: Option<String>) -> Answered {
         if facts.request.leftover.is_some() && facts.is_going() {
+            facts.forget_gone().await?;
             return Ok(facts.answer_all_removed());
         }
         if facts.is_result() {
@@ -181,15 +184,17 @@ impl RestoreNode {
             self.give_up(facts, false).await?;
         }
         if facts.cluster.is_ok() {
-            // The claim would hold the node, and a place in the queue of its group.
-            let node = self.release(facts, &[], &[]).await?;
+            // The claim would hold the node, and a place in the queue of its group. A record is of use only as long as the instance exists.
+            let is_gone = facts.instance.as_ref().is_none_or(Instance::is_gone);
+            let record: &[&str] = if is_gone { &[RECORD_ANNOTATION] } else { &[] };
+            let node = self.release(facts, record, &[]).await?;
             facts.forget_claim(node);
         }
         Ok(facts.answer_with_manual_commands(verdict, note))
     }
 
     /// Ends the restore after a refused call, when the time is over.
-    /// The claim is removed from the Node, because it would hold up its whole group. Everything else that is refused now stays.
+    /// The claim is removed, because it would hold up its whole group. Everything else that is refused now stays.
     /// A sweep fails, which sends a notification, and the next sweep tries again.
     pub(crate) async fn leave_after_refusal(&self, facts: &mut FetchedFacts, refusal: Error) -> Answered {
         if let Err(error) = self.give_up(facts, true).await {
@@ -220,7 +225,7 @@ impl RestoreNode {
         Ok(())
     }
 
-    /// Removes the claim and its marks, from the Node first. Tags that stay on the instance belong to an execution that has
+    /// Removes the claim and its marks, from the cluster first. Tags that stay on the instance belong to an execution that has
     /// ended. Returns the Node as it is then.
     async fn release(
         &self,
@@ -243,14 +248,13 @@ impl RestoreNode {
 }
 
 impl FetchedFacts {
-    /// Writes on the Node since when it is being restored.
+    /// Writes to the Lease since when the node is being restored.
     /// If two nodes of a group are being restored, the one with the earlier time goes first.
     async fn queue(&self) -> Result<(), Error> {
-        let now = self.now().to_string();
         self.amend_node(|node| {
             self.check_claim(node)?;
-            let is_queued = node.queued_since().is_some();
-            Ok((!is_queued).then(|| NodeChange::new().annotate(RESTORING_ANNOTATION, &now)))
+            let is_queued = node.restoring_since().is_some();
+            Ok((!is_queued).then(|| NodeChange::new().restoring(self.now())))
         })
         .await
         .map(|_| ())
@@ -269,7 +273,7 @@ impl FetchedFacts {
         .map(|_| ())
     }
 
-    /// Returns this execution's claim on the Node; None if no claim is left there. Another execution's claim is an error.
+    /// Returns this execution's claim; None if no claim is left. Another execution's claim is an error.
     pub(crate) fn check_claim(&self, node: &NodeFacts) -> Result<Option<Claim>, Error> {
         if node.claim().is_none() {
             return Ok(None);
@@ -283,21 +287,48 @@ impl FetchedFacts {
         )?))
     }
 
-    /// Removes the claim and its marks from the Node. Returns the Node as it is then; None if there is no Node or the cluster could
-    /// not be read.
+    /// Removes the claim and its marks from the Lease and the Node. Returns the Node as it is then; None if there is no Node or the cluster
+    /// could not be read.
     async fn release(&self, annotations: &[&str]) -> Result<Option<NodeFacts>, Error> {
+        let always = [
+            CLAIM_ANNOTATION,
+            PROGRESS_ANNOTATION,
+            RESTORING_ANNOTATION,
+            DRAIN_UNTIL_ANNOTATION,
+        ];
+        let keys: Vec<&str> = always.iter().chain(annotations).copied().collect();
+        if let Some((client, lease)) = self.lease_without_node().filter(|_| self.owns_claim()) {
+            kubernetes::forget_without_node(client, lease, &keys).await?;
+        }
         self.amend_node(|node| {
-            if self.check_claim(node)?.is_none() {
-                return Ok(None);
-            }
-            let mut change = NodeChange::new().remove_label(GROUP_LABEL);
-            let always = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, RESTORING_ANNOTATION];
-            for annotation in always.iter().chain(annotations) {
-                change = change.remove_annotation(annotation);
-            }
-            Ok(Some(change))
+            // A claim that is left on the Node alone is a copy.
+            let is_claimed = self.check_claim(node)?.is_some() || !node.shows_claim();
+            let forget = || {
+                keys.iter()
+                    .fold(NodeChange::new(), |change, key| change.remove_annotation(key))
+            };
+            Ok(is_claimed.then(forget))
         })
         .await
+    }
+
+    fn lease_without_node(&self) -> Option<(&kube::Client, &Lease)> {
+        let cluster = self.cluster.as_ref().ok()?;
+        let lease = cluster.lease.as_ref().filter(|_| cluster.node.is_none())?;
+        Some((&cluster.client, lease))
+    }
+
+    /// Deletes the Lease of an instance that is gone, whatever is in it.
+    async fn forget_gone(&self) -> Result<(), Error> {
+        let is_gone = self.instance.as_ref().is_none_or(Instance::is_gone);
+        match &self.cluster {
+            Ok(Cluster {
+                client,
+                lease: Some(lease),
+                ..
+            }) if is_gone => Ok(kubernetes::delete_lease(client, lease).await?),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 }
 
@@ -500,7 +531,8 @@ mod tests {
                 "GET",
                 NODE,
                 200,
-                json!({"metadata": {"name": "node-a", "resourceVersion": "8", "annotations": {CLAIM_ANNOTATION: theirs}}, "spec": {}}),
+                json!({"metadata": {"name": "node-a", "resourceVersion": "8", "annotations": {CLAIM_ANNOTATION: theirs}},
+                    "spec": {"providerID": format!("aws:///eu-west-1a/{}", crate::fixtures::OLD)}}),
             );
         let aws = ScriptedAws::new();
         let facts = facts_in(&kube, Some(claim("one")), Some(claim("one")));

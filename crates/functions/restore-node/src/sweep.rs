@@ -2,18 +2,19 @@
 
 use kubernetes::NodeChange;
 use recycle::answer::envelope::{Answer, RestoreBody, explain_question};
-use recycle::base::names::{CLAIM_TAG, GROUP_LABEL, GROUP_TAG, LIFECYCLE_HOOK};
+use recycle::base::names::{CLAIM_TAG, GROUP_TAG, LIFECYCLE_HOOK};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::verdicts::RestoreVerdict;
 use recycle::input::model::{Hook, TO_EC2};
 use recycle::input::start::Start;
 use recycle::input::urgency::Urgency;
-use recycle::records::claim::{Claim, Phase};
+use recycle::records::claim::{Claim, Phase, StoredClaim};
 use recycle::records::restore_log::GaveUp;
 use recycle::restore::sweep::{
     BY_HOOK, BY_REQUEST, LeftoverDecision, find_cause, is_done_with, judge_leftover,
 };
 
+use crate::cluster::Cluster;
 use crate::facts::FetchedFacts;
 use crate::{Error, RestoreNode};
 
@@ -36,7 +37,16 @@ impl RestoreNode {
         let (found, owner) = (facts.claim(), facts.request.owner.as_ref());
         let began = facts.request.context.execution.start_time;
         let answer = match judge_leftover(found.as_ref(), &facts.me, owner, began, facts.now()) {
-            LeftoverDecision::Restore => return Ok(Standing::OwnClaim),
+            LeftoverDecision::Restore if facts.node().is_none_or(NodeFacts::shows_claim) => {
+                return Ok(Standing::OwnClaim);
+            }
+            LeftoverDecision::Restore => {
+                // An earlier attempt wrote the Lease only. The copy on the Node stops late writes of the previous execution.
+                if let Some(StoredClaim::Known(claim)) = &found {
+                    self.write_claim(facts, claim).await?;
+                }
+                facts.wait(AT_ONCE, &facts.describe_state("is claimed by the sweep"))
+            }
             LeftoverDecision::Claim(previous) => return Ok(Standing::Free(previous)),
             LeftoverDecision::AskOwner(owner) => {
                 Answer::new(RestoreVerdict::AskOwner, explain_question(&owner))
@@ -145,12 +155,20 @@ impl RestoreNode {
         ))
     }
 
-    /// Writes the claim against the version of the Node that was read. If another execution was quicker, it keeps the claim.
+    /// Writes the claim against the version of the Lease that was read. If another execution was quicker, it keeps the claim.
     async fn write_claim(&self, facts: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
-        if let (Ok(cluster), Some(node)) = (&facts.cluster, facts.node()) {
-            let label = kubernetes::group_label(&claim.group);
-            let change = NodeChange::new().claim(claim)?.label(GROUP_LABEL, label);
-            kubernetes::change_node(&cluster.client, node, change).await?;
+        match &facts.cluster {
+            Ok(Cluster {
+                client,
+                node: Some(node),
+                ..
+            }) => {
+                kubernetes::change_node(client, node, NodeChange::new().claim(claim)?).await?;
+            }
+            Ok(Cluster { client, lease, .. }) => {
+                kubernetes::claim_without_node(client, &facts.id, lease.as_ref(), claim).await?;
+            }
+            Err(_) => {}
         }
         let tags = [(GROUP_TAG, claim.group.to_string()), (CLAIM_TAG, claim.to_tag())];
         Ok(self.instances.tag(&facts.id, &tags).await?)
@@ -275,8 +293,9 @@ mod tests {
         let edited = |tags: &[&str]| {
             let mut facts = facts(None, None);
             if let Ok(cluster) = &mut facts.cluster {
-                let annotations = &mut cluster.node.as_mut().unwrap().annotations;
-                annotations.insert(CLAIM_ANNOTATION.to_owned(), "mine!".to_owned());
+                let mut lease = crate::fixtures::node(Some(claim("two"))).lease.unwrap();
+                lease.annotations = [(CLAIM_ANNOTATION.to_owned(), "mine!".to_owned())].into();
+                cluster.lease = Some(lease);
             }
             for tag in tags {
                 let tags = &mut facts.instance.as_mut().unwrap().tags;

@@ -85,9 +85,9 @@ impl SelectNodes {
         }
         let client = self.connect(cluster).await?;
         let nodes = &facts.members.nodes;
-        let claimed = kubernetes::list_group(&client, &group_request.part.group).await?;
+        let leases = kubernetes::list_group(&client, &group_request.part.group).await?;
         let replacements = kubernetes::list_replacements(&client, nodes).await?;
-        let begun = find_begun(nodes, &claimed, &replacements, &group_request.part.execution);
+        let begun = find_begun(nodes, &leases, &replacements, &group_request.part.execution);
         let canary = find_canary(waiting_node, &begun);
         if let Some(admission) = check_canary(&canary, waiting_node, at_once) {
             return Ok(admission);
@@ -290,6 +290,7 @@ impl SelectNodes {
             machines: &machines,
             templates: &templates,
             nodes: std::slice::from_ref(replacement),
+            leases: &[],
             control_plane,
             now: facts.now,
         };

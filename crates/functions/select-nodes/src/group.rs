@@ -60,7 +60,7 @@ impl SelectNodes {
             return Ok(answer_ended(Ended::left(why)));
         }
         let client = self.connect(&request.cluster_name).await?;
-        let nodes = kubernetes::list_nodes(&client).await?;
+        let (nodes, leases) = kubernetes::list_claimed_nodes(&client).await?;
         let control_plane = kubernetes::read_release(&client).await?;
         let ids = list_members(&[&fleet]);
         let machines = self.instances.fetch_machines(&ids).await?;
@@ -68,6 +68,7 @@ impl SelectNodes {
             machines: &machines,
             templates: &templates,
             nodes: &nodes.readable,
+            leases: &leases,
             control_plane,
             now: request.context.now(),
         };

@@ -29,6 +29,7 @@ use recycle::cluster::node::{NodeFacts, NodeList};
 use recycle::contract::requests::{Asked, Question, SelectRequest, Selection};
 use recycle::contract::verdicts::SelectVerdict;
 use recycle::notify::metrics::measure_claims;
+use recycle::records::lease::Lease;
 use recycle::restore::sweep::{OWN_TAGS, choose_instances, find_leftovers};
 use recycle::rotation::marks::{find_rotations, machine_of, rotations_beside};
 use serde_json::json;
@@ -98,11 +99,12 @@ impl SelectNodes {
     async fn select_leftovers(&self, request: SelectRequest) -> Answered {
         let (cluster, now) = (&request.cluster_name, request.context.now());
         let instances = self.fetch_marked(cluster).await?;
-        let nodes = self.list_nodes(cluster).await;
-        let readable = nodes.as_ref().ok().map(|nodes| nodes.readable.as_slice());
-        let counted = readable.map(|nodes| measure_claims(nodes, now));
-        let readable = readable.unwrap_or_default();
-        let leftovers = find_leftovers(readable, &instances);
+        let found = self.list_claimed_nodes(cluster).await;
+        let known = found.as_ref().ok();
+        let counted = known.map(|(nodes, leases)| measure_claims(&nodes.readable, leases, now));
+        let (readable, leases) =
+            known.map_or((&[][..], &[][..]), |(nodes, leases)| (&nodes.readable, leases));
+        let leftovers = find_leftovers(readable, leases, &instances);
         let held = self.groups.find_held(cluster).await?;
         let machine = rotations_beside(&request.context.execution.id);
         let (ended_rotations, unknown) = self.find_ended_rotations(&machine, readable).await;
@@ -112,8 +114,8 @@ impl SelectNodes {
         if let Some(error) = unknown {
             reason = format!("{reason}; cannot check whether a rotation still runs: {error}");
         }
-        let unread = match nodes {
-            Ok(nodes) => nodes.describe_unreadable(),
+        let unread = match found {
+            Ok((nodes, _)) => nodes.describe_unreadable(),
             Err(error) => Some(format!("cannot read the cluster: {}", with_causes(&error))),
         };
         if let Some(unread) = unread {
@@ -156,9 +158,9 @@ impl SelectNodes {
         Ok(self.instances.fetch_marked(cluster, &tags).await?)
     }
 
-    async fn list_nodes(&self, cluster: &ClusterName) -> Result<NodeList, Error> {
+    async fn list_claimed_nodes(&self, cluster: &ClusterName) -> Result<(NodeList, Vec<Lease>), Error> {
         let client = self.connect(cluster).await?;
-        Ok(kubernetes::list_nodes(&client).await?)
+        Ok(kubernetes::list_claimed_nodes(&client).await?)
     }
 
     async fn connect(&self, cluster: &ClusterName) -> Result<kube::Client, eks_auth::Error> {

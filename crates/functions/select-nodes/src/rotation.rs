@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use recycle::answer::envelope::{Answer, SelectBody};
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::base::ids::InstanceId;
-use recycle::base::names::GROUP_TAG;
 use recycle::cluster::node::NodeList;
 use recycle::contract::requests::SelectRequest;
 use recycle::contract::verdicts::SelectVerdict;
@@ -62,18 +61,21 @@ impl SelectNodes {
             let outside = ids.iter().filter(|id| fleet_of(id, &fleets).is_none());
             unknown.extend(outside.map(|id| format!("{id} is in no group of cluster {cluster}")));
         }
-        let (nodes, control_plane) = if rotation.selection.asks_nodes() {
+        let (nodes, leases, control_plane) = if rotation.selection.asks_nodes() {
             let client = self.connect(cluster).await?;
             let release = kubernetes::read_release(&client).await?;
-            (kubernetes::list_nodes(&client).await?, release)
+            let (nodes, leases) = kubernetes::list_claimed_nodes(&client).await?;
+            (nodes, leases, release)
         } else {
-            (NodeList::default(), None)
+            // The selection of each group's nodes reads the claims.
+            (NodeList::default(), Vec::new(), None)
         };
         unknown.extend(nodes.describe_unreadable());
         let known = OutdatedFacts {
             machines: &machines,
             templates: &templates,
             nodes: &nodes.readable,
+            leases: &leases,
             control_plane,
             now: request.context.now(),
         };
@@ -98,17 +100,16 @@ impl SelectNodes {
             Selection::Alarm(terms) => {
                 let alarmed = read_alarm(&rotation.event, terms)?;
                 let machines = self.fetch_around(&alarmed, &fleets).await?;
-                let nodes = self.list_nodes(cluster).await?.readable;
-                let now = request.context.now();
-                choose_alarmed(&alarmed, terms, &fleets, &machines, &nodes, cluster, now)
+                let (nodes, leases) = self.list_claimed_nodes(cluster).await?;
+                let (nodes, now) = (nodes.readable, request.context.now());
+                choose_alarmed(&alarmed, terms, &fleets, &machines, &nodes, &leases, cluster, now)
             }
             // Only a rotation with terms has such a selection, and that selects groups.
             Selection::Outdated(_) => Choice::default(),
         })
     }
 
-    /// Fetches the members of the group of the alarm, and the instances that were claimed in it.
-    /// If the alarm's instance is in no group, fetches that instance alone.
+    /// Fetches the members of the group of the alarm. If the alarm's instance is in no group, fetches that instance alone.
     async fn fetch_around(&self, alarmed: &Alarmed, fleets: &[Fleet]) -> Result<Vec<Machine>, Error> {
         let (fleet, itself) = match alarmed {
             Alarmed::Instance(id) => (fleet_of(id, fleets), std::slice::from_ref(id)),
@@ -117,10 +118,7 @@ impl SelectNodes {
         let Some(fleet) = fleet else {
             return Ok(self.instances.fetch_machines(itself).await?);
         };
-        let mut machines = self.instances.fetch_machines(&list_members(&[fleet])).await?;
-        let group = fleet.name.as_str();
-        machines.extend(self.instances.fetch_tagged_machines(GROUP_TAG, group).await?);
-        Ok(machines)
+        Ok(self.instances.fetch_machines(&list_members(&[fleet])).await?)
     }
 
     /// Fetches the launch templates of the groups, and returns the groups whose template cannot be read.
@@ -370,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_alarm_reads_the_members_of_its_group_and_the_instances_claimed_in_it() {
+    async fn an_alarm_reads_the_members_of_its_group_and_the_claims() {
         for (dimension, value) in [("AutoScalingGroupName", "workers"), ("InstanceId", OLD)] {
             let aws = ScriptedAws::new()
                 .on(
@@ -378,20 +376,15 @@ mod tests {
                     &groups(&[group("workers", &[OLD, NEW])]),
                 )
                 .on("DescribeInstances", &instances(&[(OLD, 1), (NEW, 2)]))
-                .on("DescribeInstances", &instances(&[(OTHER, 1)]))
                 .refuses("DescribeCluster", 503, "ServiceUnavailableException", "away");
             let error = step(&aws)
                 .select_rotation(request(&alarm(dimension, value)))
                 .await
                 .unwrap_err();
-            // Without the Nodes the time of the last admission in the group is unknown.
+            // Without the claims the time of the last admission in the group is unknown.
             assert_eq!(error.failure(), Failure::ServiceUnavailable, "{dimension}");
             let calls = aws.calls();
             assert!(calls[1].contains(OLD) && calls[1].contains(NEW), "{calls:?}");
-            assert!(
-                calls[2].contains("recycle-eks%3Agroup") && calls[2].contains("workers"),
-                "{calls:?}"
-            );
             assert_eq!(aws.exchanges_left(), 0, "{dimension}");
         }
     }

@@ -20,11 +20,11 @@ impl SelectNodes {
             instances.retain(|instance| instance.id != id);
             instances.extend(self.instances.fetch(&id).await?);
         }
-        let (nodes, cluster_error) = match self.list_nodes(cluster).await {
-            Ok(nodes) => (nodes, None),
-            Err(error) => (NodeList::default(), Some(with_causes(&error))),
+        let (nodes, leases, cluster_error) = match self.list_claimed_nodes(cluster).await {
+            Ok((nodes, leases)) => (nodes, leases, None),
+            Err(error) => (NodeList::default(), Vec::new(), Some(with_causes(&error))),
         };
-        let mut status = build_status(&nodes.readable, &instances, wanted);
+        let mut status = build_status(&nodes.readable, &leases, &instances, wanted);
         status.cluster_is_away = cluster_error;
         status.unreadable_nodes = nodes.describe_unreadable();
         Ok(json!(status))

@@ -14,6 +14,7 @@ use recycle::input::parse::parse_input;
 use recycle::input::path::RecyclePath;
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::{Claim, Phase};
+use recycle::records::lease::Lease;
 use scripted_aws::ScriptedAws;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
@@ -77,6 +78,7 @@ pub(crate) fn run() -> Run {
 
 fn node() -> NodeFacts {
     let claim = serde_json::to_string(&claim(Phase::Claimed)).unwrap();
+    let annotations = BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]);
     NodeFacts {
         name: "node-a".parse().unwrap(),
         resource_version: "7".to_owned(),
@@ -87,10 +89,16 @@ fn node() -> NodeFacts {
         cordoned_by: None,
         taints: Vec::new(),
         labels: BTreeMap::new(),
-        annotations: BTreeMap::from([(CLAIM_ANNOTATION.to_owned(), claim)]),
+        annotations: annotations.clone(),
         extended_resources: Vec::new(),
         volumes: Vec::new(),
         kubelet: String::new(),
+        lease: Some(Lease {
+            instance: id(),
+            resource_version: "5".to_owned(),
+            node: None,
+            annotations,
+        }),
     }
 }
 

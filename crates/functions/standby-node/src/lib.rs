@@ -23,13 +23,14 @@ use recycle::answer::envelope::Answer;
 use recycle::base::failure::Failure;
 use recycle::base::ids::{ClusterName, Fence, InstanceId};
 use recycle::cluster::group::Group;
-use recycle::cluster::instance::{Instance, describe_instance};
+use recycle::cluster::instance::describe_instance;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
 use recycle::contract::verdicts::StandbyVerdict;
 use recycle::input::path::RecyclePath;
 use recycle::records::claim::{Claim, check_claim};
+use recycle::records::lease::Lease;
 
 use crate::step::{StandbyStep, choose_step};
 
@@ -85,7 +86,8 @@ impl StandbyNode {
     }
 
     async fn take_step(&self, request: StepRequest) -> Answered {
-        let (client, node) = kubernetes::open(&self.access, &request.run.node).await?;
+        let (client, node) =
+            kubernetes::open(&self.access, &request.run.node, &request.run.input.instance_id).await?;
         self.take_step_in(client, node, request).await
     }
 
@@ -100,7 +102,7 @@ impl StandbyNode {
         let (me, now) = (context.fence(), context.now());
         // Node names are reused, so the Node must be this instance's.
         let Some(node) = node.filter(|node| node.instance.as_ref() == Some(&run.input.instance_id)) else {
-            return self.judge_missing_node(run, &me).await;
+            return judge_missing_node(&client, run, &me).await;
         };
         let claim = kubernetes::check_claim(&node, &me, run.input.urgency)?;
         let group = self.groups.fetch(&run.group).await?;
@@ -136,18 +138,19 @@ impl StandbyNode {
             StandbyStep::Lose(state) => Err(Error::Ended(Failure::NodeLost, facts.describe_state(&state))),
         }
     }
+}
 
-    /// Decides on a node without a Node object. The instance's tag shows which execution holds the claim.
-    /// In Standby the node is lost, and the steps that follow handle that. Before that nothing was touched, and the execution ends.
-    async fn judge_missing_node(&self, run: Run, me: &Fence) -> Answered {
-        let id = &run.input.instance_id;
-        let claim = self.instances.fetch(id).await?.as_ref().and_then(Instance::claim);
-        check_claim(claim, me, run.input.urgency, &describe_instance(id, None))?;
-        let lost = format!("the Node object of {} is gone", describe(&run));
-        match run.replacement_since {
-            Some(_) => Ok(Answer::new(StandbyVerdict::Taint, lost).carrying(run)),
-            None => Err(Error::Ended(Failure::NodeLost, lost)),
-        }
+/// Decides on a node without a Node object.
+/// In Standby the node is lost, and the steps that follow handle that. Before that nothing was touched, and the execution ends.
+async fn judge_missing_node(client: &kube::Client, run: Run, me: &Fence) -> Answered {
+    let id = &run.input.instance_id;
+    let lease = kubernetes::get_lease(client, id).await?;
+    let claim = lease.as_ref().and_then(Lease::claim);
+    check_claim(claim, me, run.input.urgency, &describe_instance(id, None))?;
+    let lost = format!("the Node object of {} is gone", describe(&run));
+    match run.replacement_since {
+        Some(_) => Ok(Answer::new(StandbyVerdict::Taint, lost).carrying(run)),
+        None => Err(Error::Ended(Failure::NodeLost, lost)),
     }
 }
 

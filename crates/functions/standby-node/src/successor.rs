@@ -6,12 +6,12 @@ use recycle::base::failure::Failure;
 use recycle::base::ids::{Fence, InstanceId};
 use recycle::base::poll::SHORTEST_WAIT;
 use recycle::base::shell::quote;
-use recycle::cluster::instance::Instance;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
 use recycle::contract::verdicts::StandbyVerdict;
 use recycle::records::claim::check_claim;
+use recycle::records::lease::Lease;
 use recycle::replacement::usable::{Patience, ReplacementVerdict, judge_replacement};
 
 use crate::replacement::{describe_rivalry, reserve};
@@ -21,9 +21,8 @@ impl StandbyNode {
     pub(crate) async fn await_successor(&self, request: StepRequest) -> Answered {
         let StepRequest { context, run } = request;
         let id = run.input.instance_id.clone();
-        let (client, node) = kubernetes::open(&self.access, &run.node).await?;
-        self.check_remaining_claim(node.as_ref(), &run, &context.fence())
-            .await?;
+        let (client, node) = kubernetes::open(&self.access, &run.node, &id).await?;
+        check_remaining_claim(&client, node.as_ref(), &run, &context.fence()).await?;
 
         let old = run.old.clone().unwrap_or_default();
         let group = self.groups.fetch(&run.group).await?;
@@ -58,25 +57,24 @@ impl StandbyNode {
             }
         }
     }
+}
 
-    /// Checks that this execution still holds the claim on the Node or on the instance. A missing claim is not an error.
-    async fn check_remaining_claim(
-        &self,
-        node: Option<&NodeFacts>,
-        run: &Run,
-        me: &Fence,
-    ) -> Result<(), Error> {
-        let id = &run.input.instance_id;
-        let node = node.filter(|node| node.instance.as_ref() == Some(id));
-        let found = match node.and_then(NodeFacts::claim) {
-            Some(claim) => Some(claim),
-            None => self.instances.fetch(id).await?.as_ref().and_then(Instance::claim),
-        };
-        if found.is_some() {
-            check_claim(found, me, run.input.urgency, &describe(run))?;
-        }
-        Ok(())
+/// Checks that no other execution holds the claim. This execution's own claim has ended with the disposal.
+async fn check_remaining_claim(
+    client: &kube::Client,
+    node: Option<&NodeFacts>,
+    run: &Run,
+    me: &Fence,
+) -> Result<(), Error> {
+    let lease = match node {
+        Some(node) => node.lease.clone(),
+        None => kubernetes::get_lease(client, &run.input.instance_id).await?,
+    };
+    let found = lease.as_ref().and_then(Lease::claim);
+    if found.is_some() {
+        check_claim(found, me, run.input.urgency, &describe(run))?;
     }
+    Ok(())
 }
 
 fn wait(run: Run, reason: &str, seconds: u32) -> Answer<StandbyVerdict> {
@@ -102,7 +100,7 @@ fn answer_recycled(run: Run, successor: &InstanceId) -> Answer<StandbyVerdict> {
 mod tests {
     use recycle::input::path::RecyclePath;
     use recycle::replacement::old_node::OldNode;
-    use scripted_aws::ScriptedAws;
+    use scripted_kube::ScriptedKube;
     use serde_json::json;
 
     use super::*;
@@ -125,32 +123,16 @@ mod tests {
 
     #[tokio::test]
     async fn the_claim_of_another_execution_is_an_error_and_a_missing_claim_is_not() {
-        let theirs = fixtures::claim(recycle::records::claim::Phase::Disposing)
-            .to_tag()
-            .replace(":one#0", ":two#0");
-        let tagged = |value: &str| {
-            format!(
-                "<reservationSet><item><instancesSet><item><instanceId>{}</instanceId><instanceState><name>terminated</name>\
-                 </instanceState><tagSet><item><key>recycle-eks:claim</key><value>{value}</value></item><item><key>recycle-eks:group\
-                 </key><value>workers</value></item></tagSet></item></instancesSet></item></reservationSet>",
-                fixtures::id()
-            )
-        };
-        let aws = ScriptedAws::new().on("DescribeInstances", &tagged(&theirs));
+        let claim = fixtures::claim(recycle::records::claim::Phase::Disposing);
+        let theirs = serde_json::to_string(&claim).unwrap().replace(":one#0", ":two#0");
+        let lease = json!({"metadata": {"name": fixtures::id(), "resourceVersion": "5",
+            "annotations": {"recycle-eks/claim": theirs}}});
+        let kube = ScriptedKube::new().on("GET", "/leases/", 200, lease);
         let StepRequest { run, .. } = request();
-        let lost = fixtures::step(&aws)
-            .check_remaining_claim(None, &run, &fixtures::me())
-            .await;
+        let lost = check_remaining_claim(&kube.client(), None, &run, &fixtures::me()).await;
         assert!(matches!(lost, Err(Error::ClaimLost(_))), "{lost:?}");
-
-        let aws = ScriptedAws::new().refuses(
-            "DescribeInstances",
-            400,
-            "InvalidInstanceID.NotFound",
-            "no such instance",
-        );
-        fixtures::step(&aws)
-            .check_remaining_claim(None, &run, &fixtures::me())
+        let kube = ScriptedKube::new();
+        check_remaining_claim(&kube.client(), None, &run, &fixtures::me())
             .await
             .unwrap();
     }

@@ -1,10 +1,9 @@
-//! Moves the end of a drain for the command line, by the annotation that an operator can also write with kubectl.
+//! Moves the end of a drain for the command line, by an annotation of the Lease.
 
 use std::cell::Cell;
 
 use eks_auth::Access;
 use kubernetes::{NodeChange, amend_node, find_node};
-use recycle::base::names::DRAIN_UNTIL_ANNOTATION;
 use recycle::cluster::node::NodeFacts;
 use recycle::drain::end::{DrainUntil, judge_drain_end};
 use serde_json::{Value, json};
@@ -32,9 +31,7 @@ async fn move_end_of(
         amend_node(client, node, |node| {
             until.set(judge(Some(node))?);
             let written = until.get().to_string();
-            let is_there = node.annotations.get(DRAIN_UNTIL_ANNOTATION) == Some(&written);
-            let change = NodeChange::new().annotate(DRAIN_UNTIL_ANNOTATION, written);
-            Ok::<_, Error>((!is_there).then_some(change))
+            Ok::<_, Error>(Some(NodeChange::new().drain_until(written)))
         })
         .await?;
     }
@@ -50,7 +47,7 @@ mod tests {
 
     const INSTANCE: &str = "i-0123456789abcdef0";
 
-    fn node(phase: &str, until: Option<&str>) -> Value {
+    fn node(phase: &str) -> Value {
         let claim = json!({
             "schema": 1,
             "fence": "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one#0",
@@ -59,10 +56,7 @@ mod tests {
             "urgency": "planned",
             "claimed_at": "2027-01-01T05:00:00Z",
         });
-        let mut annotations = json!({"recycle-eks/claim": claim.to_string()});
-        if let Some(until) = until {
-            annotations[DRAIN_UNTIL_ANNOTATION] = until.into();
-        }
+        let annotations = json!({"recycle-eks/claim": claim.to_string()});
         json!({"metadata": {"name": "a", "resourceVersion": "1", "annotations": annotations},
             "spec": {"providerID": format!("aws:///eu-west-1a/{INSTANCE}")}})
     }
@@ -72,7 +66,9 @@ mod tests {
             json!({"instance_id": INSTANCE, "cluster_name": "world", "until": "2027-02-01T00:00:00Z"});
         let asked: DrainUntil = serde_json::from_value(asked).unwrap();
         let name = "a".parse().unwrap();
-        let node = kubernetes::get_node(&kube.client(), &name).await.unwrap();
+        let node = kubernetes::get_node(&kube.client(), &name, &"i-0123456789abcdef0".parse().unwrap())
+            .await
+            .unwrap();
         let moved = move_end_of(&kube.client(), node, &asked).await;
         moved.map_err(|error| error.to_string())
     }
@@ -81,63 +77,52 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_is_written_once() {
-        let kube = ScriptedKube::new()
-            .on("GET", PATH, 200, node("draining", None))
-            .on("PATCH", PATH, 200, node("draining", None))
-            .on("GET", PATH, 200, node("draining", Some("2027-02-01T00:00:00Z")));
+        let kube =
+            ScriptedKube::new()
+                .on("GET", PATH, 200, node("draining"))
+                .on("GET", PATH, 200, node("draining"));
         assert_eq!(moved(&kube).await.unwrap()["until"], "2027-02-01T00:00:00Z");
-        let written = kube
-            .calls()
-            .into_iter()
-            .find(|call| call.method == "PATCH")
-            .unwrap();
-        assert!(
-            format!("{written:?}").contains("2027-02-01T00:00:00Z"),
-            "{written:?}"
+        assert_eq!(
+            kube.lease(INSTANCE)["recycle-eks/drain-until"],
+            "2027-02-01T00:00:00Z"
         );
         moved(&kube).await.unwrap();
-        assert_eq!(kube.calls().len(), 3);
+        assert!(kube.writes().is_empty(), "the Node stays as it is");
     }
 
     #[tokio::test]
     async fn an_end_that_is_too_late_is_shortened() {
-        let mut drains = node("draining", None);
+        let mut drains = node("draining");
         drains["metadata"]["annotations"]["recycle-eks/progress"] =
             r#"{"summary": "waits", "since": "2027-01-01T05:00:00Z", "until": "2027-01-03T05:00:00Z"}"#
                 .into();
-        let kube = ScriptedKube::new()
-            .on("GET", PATH, 200, drains.clone())
-            .on("PATCH", PATH, 200, drains);
+        let kube = ScriptedKube::new().on("GET", PATH, 200, drains.clone());
         let moved = moved(&kube).await.unwrap();
         assert_eq!(
             (moved["until"].as_str(), moved["asked"].as_str()),
             (Some("2027-01-31T05:00:00Z"), Some("2027-02-01T00:00:00Z"))
         );
-        let calls = format!("{:?}", kube.calls());
-        assert!(calls.contains("2027-01-31T05:00:00Z"), "{calls}");
+        assert_eq!(
+            kube.lease(INSTANCE)["recycle-eks/drain-until"],
+            "2027-01-31T05:00:00Z"
+        );
     }
 
     #[tokio::test]
     async fn the_end_is_shortened_by_the_state_of_the_drain_at_the_time_of_the_write() {
         let conflict = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "changed"});
-        let mut drains = node("draining", None);
+        let mut drains = node("draining");
         drains["metadata"]["annotations"]["recycle-eks/progress"] =
             r#"{"summary": "waits", "since": "2027-01-01T05:00:00Z", "until": "2027-01-03T05:00:00Z"}"#
                 .into();
         let kube = ScriptedKube::new()
-            .on("GET", PATH, 200, node("standby", None))
-            .on("PATCH", PATH, 409, conflict)
-            .on("GET", PATH, 200, drains.clone())
-            .on("PATCH", PATH, 200, drains);
+            .on("GET", PATH, 200, node("standby"))
+            .on("PATCH", "/leases/", 409, conflict)
+            .on("GET", PATH, 200, drains.clone());
         assert_eq!(moved(&kube).await.unwrap()["until"], "2027-01-31T05:00:00Z");
-        let written = kube
-            .calls()
-            .into_iter()
-            .rfind(|call| call.method == "PATCH")
-            .unwrap();
-        assert!(
-            format!("{written:?}").contains("2027-01-31T05:00:00Z"),
-            "{written:?}"
+        assert_eq!(
+            kube.lease(INSTANCE)["recycle-eks/drain-until"],
+            "2027-01-31T05:00:00Z"
         );
     }
 
@@ -145,9 +130,9 @@ mod tests {
     async fn a_drain_that_ends_in_between_is_judged_again() {
         let conflict = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "changed"});
         let kube = ScriptedKube::new()
-            .on("GET", PATH, 200, node("draining", None))
-            .on("PATCH", PATH, 409, conflict)
-            .on("GET", PATH, 200, node("disposing", None));
+            .on("GET", PATH, 200, node("draining"))
+            .on("PATCH", "/leases/", 409, conflict)
+            .on("GET", PATH, 200, node("disposing"));
         let refusal = moved(&kube).await.unwrap_err();
         assert!(refusal.contains("its drain is over"), "{refusal}");
     }

@@ -1,6 +1,6 @@
-//! The Lambda `taint-node`: taints and cordons the node, and records in the same request what was there before.
+//! The Lambda `taint-node`: records what was there before, then taints and cordons the node.
 //!
-//! The same request removes a request taint. For a rotation, this function marks the nodes that will be recycled. The command line calls it
+//! It also removes a request taint. For a rotation, this function marks the nodes that will be recycled. The command line calls it
 //! to move the end of a drain.
 //!
 //! It evicts nothing and waits for nothing. `check-pods` sets the start of the drain, because the attempts to set the taint may take a
@@ -11,10 +11,10 @@ mod error;
 
 use eks_auth::Access;
 use jiff::Timestamp;
-use kubernetes::{NodeChange, amend_node, check_claim, group_label, mark_nodes, open, record_event};
+use kubernetes::{NodeChange, amend_node, check_claim, mark_nodes, open, record_event};
 use lambda::StepOrReport;
 use recycle::answer::envelope::Answer;
-use recycle::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, GROUP_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
+use recycle::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
 use recycle::cluster::autoscaler::{DISABLED, keep_old_node};
 use recycle::cluster::node::{NodeFacts, draining_taint, is_draining_taint, is_request_taint};
 use recycle::contract::context::Context;
@@ -55,7 +55,7 @@ async fn mark(access: &Access, marking: &Marking) -> Answered {
 /// Taints the node of a run, as a step of the state machine.
 async fn taint_node(access: &Access, request: StepRequest) -> Answered {
     let StepRequest { context, run } = request;
-    let (client, node) = open(access, &run.node).await?;
+    let (client, node) = open(access, &run.node, &run.input.instance_id).await?;
     pass_on(taint(&client, node, &context, run.clone()).await, run)
 }
 
@@ -110,7 +110,6 @@ fn change_for(
     let others = others.filter(|other| !is_draining_taint(other) && !is_request_taint(other));
     let phase = claim.phase.max(Phase::Draining);
     let change = NodeChange::new()
-        .label(GROUP_LABEL, group_label(&claim.group))
         .taints(others.cloned().chain([taint]).collect())
         .unschedulable(true)
         .claim(&Claim { phase, ..claim })?;

@@ -1,16 +1,20 @@
 //! The names of the annotations, labels, taints and tags that recycle-eks writes on Nodes, pods, instances and groups, or reads there.
 //! Users type these names, so they are API.
 
-/// Node annotation: the claim, as JSON ([`crate::records::claim::Claim`]).
+/// The namespace of the Leases ([`crate::records::lease`]).
+pub const NAMESPACE: &str = "recycle-eks";
+
+/// Lease annotation: the claim, as JSON ([`crate::records::claim::Claim`]). The annotation of this name on the Node is a copy for operators.
 pub const CLAIM_ANNOTATION: &str = "recycle-eks/claim";
 
-/// Node annotation: the Node's state before recycle-eks changed it, as JSON ([`crate::records::node_record::Record`]).
+/// Lease annotation: the Node's state before recycle-eks changed it, as JSON ([`crate::records::node_record::Record`]).
 pub const RECORD_ANNOTATION: &str = "recycle-eks/record";
 
 /// Node annotation: the progress for operators, as JSON ([`crate::records::progress::Progress`]).
 pub const PROGRESS_ANNOTATION: &str = "recycle-eks/progress";
 
-/// Node annotation that an operator sets: an RFC 3339 time or `now`, which moves the end of a running drain.
+/// Annotation that moves the end of a running drain: an RFC 3339 time or `now`. The command line sets it on the Lease.
+/// An operator may set it on the Node, where the node itself could have written it. The annotation of the Lease wins.
 pub const DRAIN_UNTIL_ANNOTATION: &str = "recycle-eks/drain-until";
 
 /// Node annotation on a replacement: the instance id of the node that it stands in for.
@@ -26,14 +30,17 @@ pub const KEPT_FOR_LABEL: &str = "recycle-eks/kept-for";
 /// Holds what [`SCALE_DOWN_DISABLED_ANNOTATION`] said before recycle-eks set it.
 pub const KEPT_BEFORE_ANNOTATION: &str = "recycle-eks/kept-before";
 
-/// Node annotation: the time (RFC 3339) at which the restore of this node began. In a group, the oldest restore goes first.
+/// Lease annotation: the time (RFC 3339) at which the restore of this node began. In a group, the oldest restore goes first.
 pub const RESTORING_ANNOTATION: &str = "recycle-eks/restoring";
 
 /// Pod annotation that an operator or a pod's owner sets: `wait`, `evict` or `ignore`. Wins over every selector.
 pub const DRAIN_ANNOTATION: &str = "recycle-eks/drain";
 
-/// Node label: a short hash of the group's name, on every claimed Node.
+/// Lease label: a short hash of the group's name, by which the API server selects the claims of a group.
 pub const GROUP_LABEL: &str = "recycle-eks/group";
+
+/// Lease annotation: the name of the instance's Node.
+pub const NODE_ANNOTATION: &str = "recycle-eks/node";
 
 /// Taint key, effect `NoSchedule`: the node is being drained.
 pub const DRAINING_TAINT: &str = "recycle-eks/draining";

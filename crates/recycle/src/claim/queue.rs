@@ -1,6 +1,6 @@
 //! The queue: decides which of a group's claimed nodes are admitted, and how long a node waits for its admission (a day).
 //!
-//! The claims on the group's Nodes are the queue, in the order in which they were made. There is no other record that could be lost.
+//! The claims in the Leases of the group are the queue, in the order in which they were made. There is no other record that could be lost.
 //!
 //! An execution is admitted in two steps. In each step it lists the claims after its own last write. If the first list has room, it swaps
 //! its claim to [`Phase::Admitted`]. Then it lists again, and goes on only if there is still room when *all* claims in that phase or later
@@ -22,11 +22,11 @@ use crate::claim::facts::GroupState;
 use crate::cluster::balancers::Balancer;
 use crate::cluster::group::Group;
 use crate::cluster::instance::describe_instance;
-use crate::cluster::node::NodeFacts;
 use crate::input::limits::Limits;
 use crate::input::model::{Input, Override, Replacement};
 use crate::input::urgency::Urgency;
 use crate::records::claim::{Claim, Phase, StoredClaim};
+use crate::records::lease::Lease;
 use crate::records::progress::Progress;
 
 /// The longest wait in the queue, in seconds: one day.
@@ -37,8 +37,8 @@ pub const LONGEST_QUEUE_WAIT: u32 = 86_400;
 /// Another claimed node of the group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rival {
-    pub node: NodeName,
-    pub instance: Option<InstanceId>,
+    pub node: Option<NodeName>,
+    pub instance: InstanceId,
     pub claim: Claim,
 }
 
@@ -56,32 +56,28 @@ impl Rival {
         self.claim.phase >= Phase::Admitted
     }
 
-    fn is_ahead_of(&self, me: &Claim, node: &NodeName) -> bool {
-        (self.claim.claimed_at, &self.node) < (me.claimed_at, node)
+    fn is_ahead_of(&self, me: &Claim, instance: &InstanceId) -> bool {
+        (self.claim.claimed_at, &self.instance) < (me.claimed_at, instance)
     }
 
     pub(crate) fn describe(&self) -> String {
-        let subject = match &self.instance {
-            Some(instance) => describe_instance(instance, Some(&self.node)),
-            None => format!("node {}", self.node),
-        };
+        let subject = describe_instance(&self.instance, self.node.as_ref());
         format!("{subject} is being recycled")
     }
 }
 
-/// Returns the claims on other Nodes of the group of `claim`, which is on the Node `me`.
-/// `nodes` are the Nodes that carry the group's label. Labels are short hashes, so two groups may share one.
+/// Returns the claims on other nodes of the group of `claim`, which is on the instance `me`.
+/// `leases` are those with the group's label. Labels are short hashes, so two groups may share one.
 /// A claim that no execution of this installation can have written is left out.
-/// A kubelet can write such a claim on its own Node, and would hold up its whole group.
 #[must_use]
-pub fn find_rivals(nodes: &[NodeFacts], me: &NodeName, claim: &Claim) -> Vec<Rival> {
+pub fn find_rivals(leases: &[Lease], me: &InstanceId, claim: &Claim) -> Vec<Rival> {
     let is_of_group =
         |other: &Claim| other.group == claim.group && other.is_of_installation(&claim.fence.execution);
-    let others = nodes.iter().filter(|node| node.name != *me);
-    let rivals = others.filter_map(|node| match node.claim()? {
+    let others = leases.iter().filter(|lease| lease.instance != *me);
+    let rivals = others.filter_map(|lease| match lease.claim()? {
         StoredClaim::Known(claim) if is_of_group(&claim) => Some(Rival {
-            node: node.name.clone(),
-            instance: node.instance.clone(),
+            node: lease.node.clone(),
+            instance: lease.instance.clone(),
             claim,
         }),
         StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
@@ -112,13 +108,13 @@ pub fn waits_in_queue(urgency: Urgency) -> bool {
     }
 }
 
-/// Decides the next step of the claim `me` on `node`. `rivals` were listed after `me` was written.
+/// Decides the next step of the claim `me` on `instance`. `rivals` were listed after `me` was written.
 /// A claim that was found past the queue, because its owner ended or was less urgent, already has its place.
 #[must_use]
-pub fn decide_queue_step(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> QueueStep {
+pub fn decide_queue_step(me: &Claim, instance: &InstanceId, rivals: &[Rival], limits: Limits) -> QueueStep {
     let is_exempt = !waits_in_queue(me.urgency);
     match me.phase {
-        Phase::Claimed if is_exempt || has_room(limits, rivals, queue_ahead(me, node, rivals)) => {
+        Phase::Claimed if is_exempt || has_room(limits, rivals, queue_ahead(me, instance, rivals)) => {
             QueueStep::Swap
         }
         Phase::Claimed => QueueStep::Wait,
@@ -127,7 +123,7 @@ pub fn decide_queue_step(me: &Claim, node: &NodeName, rivals: &[Rival], limits: 
             // A rival behind this node steps back when it sees this claim, unless it was already admitted.
             // In that case it will have moved on to a later phase.
             let is_settled =
-                |rival: &&Rival| rival.claim.phase != Phase::Admitted || rival.is_ahead_of(me, node);
+                |rival: &&Rival| rival.claim.phase != Phase::Admitted || rival.is_ahead_of(me, instance);
             let settled: Vec<Rival> = rivals.iter().filter(is_settled).cloned().collect();
             if has_room(limits, &settled, 0) {
                 QueueStep::Wait
@@ -149,16 +145,16 @@ fn count_underway(rivals: &[Rival]) -> usize {
     rivals.iter().filter(|rival| rival.is_underway()).count()
 }
 
-fn queue_ahead(me: &Claim, node: &NodeName, rivals: &[Rival]) -> usize {
-    let waits = |rival: &&Rival| rival.claim.phase == Phase::Claimed && rival.is_ahead_of(me, node);
+fn queue_ahead(me: &Claim, instance: &InstanceId, rivals: &[Rival]) -> usize {
+    let waits = |rival: &&Rival| rival.claim.phase == Phase::Claimed && rival.is_ahead_of(me, instance);
     rivals.iter().filter(waits).count()
 }
 
 /// Describes why this node is not admitted: which nodes are being recycled, whether the group is full, and how many nodes are ahead.
 #[must_use]
-pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Limits) -> String {
+pub fn describe_queue(me: &Claim, instance: &InstanceId, rivals: &[Rival], limits: Limits) -> String {
     let mut busy: Vec<&Rival> = rivals.iter().filter(|rival| rival.is_busy()).collect();
-    busy.sort_by_key(|rival| &rival.node);
+    busy.sort_by_key(|rival| (&rival.node, &rival.instance));
     let named = busy.iter().take(NAMES_PER_CLASS);
     let mut parts: Vec<String> = named.map(|rival| rival.describe()).collect();
     let (underway, surge) = (count_underway(rivals), limits.surge);
@@ -169,7 +165,7 @@ pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Lim
             format!("{underway} of the group's nodes are underway, and at most {surge} may be")
         });
     }
-    match queue_ahead(me, node, rivals) {
+    match queue_ahead(me, instance, rivals) {
         0 => {}
         1 => parts.push("1 node is ahead".to_owned()),
         ahead => parts.push(format!("{ahead} nodes are ahead")),
@@ -179,7 +175,7 @@ pub fn describe_queue(me: &Claim, node: &NodeName, rivals: &[Rival], limits: Lim
 
 /// Returns why a node with replacement `after` has to wait although no node is ahead of it.
 /// The group is already short of members or of healthy targets.
-/// The claim of the node that was recycled last went with its Node, and its replacement is not there yet.
+/// The claim of the node that was recycled last is gone, and its replacement is not there yet.
 #[must_use]
 pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupState) -> Option<String> {
     let waits = waits_in_queue(me.urgency) && me.phase <= Phase::Admitted;

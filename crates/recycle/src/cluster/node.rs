@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
-    CLAIM_ANNOTATION, DETACHED_TAINT, DRAINING_TAINT, FIELD_MANAGER, OUT_OF_SERVICE_TAINT,
-    PROGRESS_ANNOTATION, RECORD_ANNOTATION, REQUEST_TAINT, RESTORING_ANNOTATION, STOPPED_TAINT,
+    CLAIM_ANNOTATION, DETACHED_TAINT, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, FIELD_MANAGER,
+    OUT_OF_SERVICE_TAINT, PROGRESS_ANNOTATION, REQUEST_TAINT, STOPPED_TAINT,
 };
 use crate::base::printable::printable_document;
-use crate::base::strict::{read_text, read_value};
+use crate::base::strict::read_value;
 use crate::base::text::{cut_given, list_names};
-use crate::records::claim::{Claim, StoredClaim};
-use crate::records::node_record::{Record, UnreadableRecord};
+use crate::records::claim::StoredClaim;
+use crate::records::lease::{Lease, UnreadableRecord};
+use crate::records::node_record::Record;
 use crate::records::progress::Progress;
 
 /// A taint, as Kubernetes writes it.
@@ -123,13 +124,22 @@ pub struct NodeFacts {
     pub volumes: Vec<String>,
     /// `status.nodeInfo.kubeletVersion`, such as `v1.33.4-eks-1a2b3c4`; empty if the kubelet has not reported it yet.
     pub kubelet: String,
+    /// The Lease of the instance; None if there is none, or if the Node was listed without Leases.
+    pub lease: Option<Lease>,
 }
 
 impl NodeFacts {
     #[must_use]
     pub fn claim(&self) -> Option<StoredClaim> {
-        let value = self.annotations.get(CLAIM_ANNOTATION)?;
-        Some(Claim::from_annotation(value))
+        self.lease.as_ref()?.claim()
+    }
+
+    /// Checks whether the copy of the claim on the Node is the claim of the Lease.
+    #[must_use]
+    pub fn shows_claim(&self) -> bool {
+        let lease = self.lease.as_ref();
+        self.annotations.get(CLAIM_ANNOTATION)
+            == lease.and_then(|lease| lease.annotations.get(CLAIM_ANNOTATION))
     }
 
     /// Returns the progress in the annotation. None if there is none, or if it was edited and cannot be read.
@@ -153,21 +163,25 @@ impl NodeFacts {
         self.taints.iter().any(is_request_taint)
     }
 
-    /// Returns the time since which, according to its annotation, the node is being restored. A value that is not a time counts as none.
+    /// Returns the time since which the node is being restored.
     #[must_use]
-    pub fn queued_since(&self) -> Option<Timestamp> {
-        self.annotations.get(RESTORING_ANNOTATION)?.parse().ok()
+    pub fn restoring_since(&self) -> Option<Timestamp> {
+        self.lease.as_ref()?.restoring_since()
     }
 
-    /// Returns the record in the annotation. An unreadable record is an error that names the annotation.
+    /// Returns the end of the drain that an operator asks for, as it was written. The annotation of the Lease, which the command line sets,
+    /// wins over that of the Node, which the node itself could have written.
+    #[must_use]
+    pub fn drain_until(&self) -> Option<&str> {
+        let on_node = || self.annotations.get(DRAIN_UNTIL_ANNOTATION).map(String::as_str);
+        self.lease.as_ref().and_then(Lease::drain_until).or_else(on_node)
+    }
+
+    /// Returns the record of the Lease; an empty one if there is none. An unreadable record is an error that names the Lease.
     pub fn record(&self) -> Result<Record, UnreadableRecord> {
-        match self.annotations.get(RECORD_ANNOTATION) {
-            None => Ok(Record::default()),
-            Some(value) => read_text(value).map_err(|source| UnreadableRecord {
-                node: self.name.clone(),
-                source,
-            }),
-        }
+        self.lease
+            .as_ref()
+            .map_or_else(|| Ok(Record::default()), Lease::record)
     }
 }
 
@@ -217,10 +231,11 @@ mod tests {
     use super::*;
     use crate::base::failure::with_causes;
     use crate::base::names::{
-        CLAIM_TAG, DETACHED_TAG, GROUP_TAG, PROGRESS_ANNOTATION, RECORD_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
+        CLAIM_TAG, DETACHED_TAG, GROUP_TAG, PROGRESS_ANNOTATION, RECORD_ANNOTATION, RESTORING_ANNOTATION,
+        STANDBY_TAG, STOPPED_TAG,
     };
     use crate::cluster::instance::Instance;
-    use crate::fixtures::{NEW, at, claim, claimed, id, instance, node, strings};
+    use crate::fixtures::{NEW, at, claim, claimed, id, instance, leased, node, strings};
     use crate::records::claim::Phase;
     use serde_json::json;
 
@@ -231,11 +246,41 @@ mod tests {
             (Some("now"), None),
             (None, None),
         ] {
-            let mut node = node("a");
-            let texts = text.map(|text| (RESTORING_ANNOTATION.to_owned(), text.to_owned()));
-            node.annotations.extend(texts);
-            assert_eq!(node.queued_since(), since, "{text:?}");
+            let node = match text {
+                Some(text) => leased(node("a"), [(RESTORING_ANNOTATION, text)]),
+                None => node("a"),
+            };
+            assert_eq!(node.restoring_since(), since, "{text:?}");
         }
+    }
+
+    /// A kubelet can write these annotations on its own Node.
+    #[test]
+    fn the_annotations_of_a_node_are_no_records() {
+        let text = serde_json::to_string(&claim(Phase::Draining)).unwrap();
+        let forged = NodeFacts {
+            annotations: strings([
+                (CLAIM_ANNOTATION, &text),
+                (RECORD_ANNOTATION, r#"{"desired_before": 9}"#),
+                (RESTORING_ANNOTATION, "2027-01-01T00:01:00Z"),
+            ]),
+            ..node("a")
+        };
+        assert_eq!(forged.claim(), None);
+        assert_eq!(forged.record().unwrap(), Record::default());
+        assert_eq!(forged.restoring_since(), None);
+        assert!(!forged.shows_claim());
+    }
+
+    #[test]
+    fn the_end_of_a_drain_in_the_lease_wins_over_that_on_the_node() {
+        let on_node = NodeFacts {
+            annotations: strings([(DRAIN_UNTIL_ANNOTATION, "now")]),
+            ..node("a")
+        };
+        assert_eq!(on_node.drain_until(), Some("now"));
+        let in_lease = leased(on_node, [(DRAIN_UNTIL_ANNOTATION, "2027-01-31T18:00:00Z")]);
+        assert_eq!(in_lease.drain_until(), Some("2027-01-31T18:00:00Z"));
     }
 
     /// A kubelet writes any annotation on its own Node, and its text reaches terminals and notifications.
@@ -334,14 +379,13 @@ mod tests {
     }
 
     #[test]
-    fn an_edited_record_is_an_error_that_names_node_and_annotation() {
-        let edited = NodeFacts {
-            annotations: strings([(RECORD_ANNOTATION, "{")]),
-            ..node("a")
-        };
+    fn an_edited_record_is_an_error_that_names_lease_and_annotation() {
+        let edited = leased(node("a"), [(RECORD_ANNOTATION, "{")]);
         let text = with_causes(&edited.record().unwrap_err());
         assert!(
-            text.starts_with("failed to read the annotation recycle-eks/record of node a: EOF"),
+            text.starts_with(
+                "failed to read the annotation recycle-eks/record of lease i-0aaaaaaaaaaaaaaaa in namespace recycle-eks: EOF"
+            ),
             "{text}"
         );
     }
@@ -359,17 +403,14 @@ mod tests {
             (r#"{"replacement": "new"}"#, "replacement: must be an instance id"),
             (r#"{"tainted_at": "9999-12-31T23:59:59Z"}"#, "tainted_at: "),
         ] {
-            let edited = NodeFacts {
-                annotations: strings([(RECORD_ANNOTATION, text)]),
-                ..node("a")
-            };
+            let edited = leased(node("a"), [(RECORD_ANNOTATION, text)]);
             let error = with_causes(&edited.record().unwrap_err());
             assert!(error.contains(expected), "{text}: {error}");
         }
     }
 
     #[test]
-    fn a_claim_is_found_on_the_node_and_in_the_tags() {
+    fn a_claim_is_found_in_the_lease_and_in_the_tags() {
         let claim = claim(Phase::Draining);
         assert_eq!(
             claimed(node("a"), Phase::Draining, &Record::default()).claim(),

@@ -348,7 +348,7 @@ mod tests {
     use crate::base::names::{DETACHED_TAG, STOPPED_TAG};
     use crate::cluster::group::Member;
     use crate::cluster::node::out_of_service_taint;
-    use crate::fixtures::{OLD, OTHER, at, claimed, group, id, instance, member, node, strings};
+    use crate::fixtures::{OLD, OTHER, at, claimed, group, id, instance, leased, member, node, strings};
     use crate::records::claim::Phase;
     use crate::records::node_record::Record;
 
@@ -793,15 +793,16 @@ mod tests {
 
     #[test]
     fn the_grace_period_of_the_balancers_begins_with_the_label() {
-        let mut node = out_of_balancers();
         let record = Record {
             schema: crate::records::schema::SCHEMA,
             excluded_at: Some(at(190)),
             ..Record::default()
         };
         let text = serde_json::to_string(&record).unwrap();
-        node.annotations
-            .insert(crate::base::names::RECORD_ANNOTATION.to_owned(), text);
+        let node = leased(
+            out_of_balancers(),
+            [(crate::base::names::RECORD_ANNOTATION, &text)],
+        );
         let step = step(
             Dispose::Terminate,
             Some(&node),

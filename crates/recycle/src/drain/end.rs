@@ -93,12 +93,13 @@ fn cut_end(asked: DrainEnd, progress: Option<Progress>) -> DrainEnd {
 mod tests {
     use super::*;
     use crate::base::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
-    use crate::fixtures::{OLD, claim, id, node};
+    use crate::fixtures::{OLD, claim, id, leased, node};
 
     fn judged(annotation: Option<String>) -> Result<(), String> {
-        let mut node = node("old");
-        node.annotations
-            .extend(annotation.map(|text| (CLAIM_ANNOTATION.to_owned(), text)));
+        let node = match annotation {
+            Some(text) => leased(node("old"), [(CLAIM_ANNOTATION, &text)]),
+            None => node("old"),
+        };
         let judged = judge_drain_end(&id(OLD), Some(&node), DrainEnd::Now);
         judged.map(|_| ()).map_err(|refusal| refusal.to_string())
     }
@@ -114,9 +115,8 @@ mod tests {
             (Phase::Admitted, "2027-02-01T00:00:00Z", "2027-02-01T00:00:00Z"),
             (Phase::Draining, "now", "now"),
         ] {
-            let mut node = node("old");
             let text = serde_json::to_string(&claim(phase)).unwrap();
-            node.annotations.insert(CLAIM_ANNOTATION.to_owned(), text);
+            let mut node = leased(node("old"), [(CLAIM_ANNOTATION, &text)]);
             node.annotations
                 .insert(PROGRESS_ANNOTATION.to_owned(), progress.to_owned());
             let asked = DrainEnd::try_from(asked.to_owned()).unwrap();

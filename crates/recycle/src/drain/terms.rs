@@ -62,9 +62,9 @@ impl<'a> Terms<'a> {
         now: Timestamp,
     ) -> (Self, Option<String>) {
         let since = draining_since.unwrap_or(now);
-        let drain_until = node.and_then(|node| node.annotations.get(DRAIN_UNTIL_ANNOTATION));
+        let drain_until = node.and_then(NodeFacts::drain_until);
         let drain_timeout = input.drain_timeout;
-        let (deadline, remark) = find_deadline(since, now, drain_timeout, drain_until.map(String::as_str));
+        let (deadline, remark) = find_deadline(since, now, drain_timeout, drain_until);
         let terms = Self {
             awaited: &input.awaited,
             evict: input.evict,

@@ -12,6 +12,7 @@ use crate::cluster::node::NodeFacts;
 use crate::contract::run::Run;
 use crate::contract::verdicts::RestoreVerdict;
 use crate::records::claim::StoredClaim;
+use crate::records::lease::Lease;
 
 const NAMESPACE: &str = "recycle-eks";
 
@@ -116,11 +117,19 @@ pub fn measure_restore(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metr
     ended.into_iter().chain(restored).collect()
 }
 
-/// Counts the claims that a sweep sees on Nodes, and those that are overdue.
+/// Counts the claims that a sweep sees, and those that are overdue.
 #[must_use]
-pub fn measure_claims(nodes: &[NodeFacts], now: Timestamp) -> [Metric; 2] {
-    let claimed: Vec<&NodeFacts> = nodes.iter().filter(|node| node.claim().is_some()).collect();
-    let overdue = claimed.iter().filter(|node| is_overdue(node, now)).count();
+pub fn measure_claims(nodes: &[NodeFacts], leases: &[Lease], now: Timestamp) -> [Metric; 2] {
+    let node_of = |lease: &Lease| {
+        nodes
+            .iter()
+            .find(|node| node.instance.as_ref() == Some(&lease.instance))
+    };
+    let claimed: Vec<&Lease> = leases.iter().filter(|lease| lease.claim().is_some()).collect();
+    let overdue = claimed
+        .iter()
+        .filter(|lease| is_overdue(lease, node_of(lease), now))
+        .count();
     let count = |many: usize| u32::try_from(many).unwrap_or(u32::MAX);
     let (claimed, overdue) = (count(claimed.len()), count(overdue));
     [Metric::ClaimedNodes(claimed), Metric::OverdueClaims(overdue)]
@@ -128,9 +137,9 @@ pub fn measure_claims(nodes: &[NodeFacts], now: Timestamp) -> [Metric; 2] {
 
 /// Checks whether a claim has outlasted the end of its drain by more than [`PATIENCE`]. The Node's progress names that end.
 /// Without progress, the drain should have begun [`LONGEST_QUEUE_WAIT`] after the claim.
-fn is_overdue(node: &NodeFacts, now: Timestamp) -> bool {
-    let until = node.progress().map(|progress| progress.until);
-    let due = match (until, node.claim()) {
+fn is_overdue(lease: &Lease, node: Option<&NodeFacts>, now: Timestamp) -> bool {
+    let progress = node.and_then(NodeFacts::progress);
+    let due = match (progress.map(|progress| progress.until), lease.claim()) {
         (Some(until), _) => until,
         (None, Some(StoredClaim::Known(claim))) => later(claim.claimed_at, LONGEST_QUEUE_WAIT),
         (None, Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None) => return false,
@@ -142,7 +151,7 @@ fn is_overdue(node: &NodeFacts, now: Timestamp) -> bool {
 mod tests {
     use super::*;
     use crate::base::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
-    use crate::fixtures::{at, claim, claimed, node};
+    use crate::fixtures::{NEW, at, claim, claimed, id, leased, leases, node};
     use crate::records::claim::{Claim, Phase};
     use crate::records::node_record::Record;
     use crate::records::progress::Progress;
@@ -238,6 +247,8 @@ mod tests {
         let progress = Progress::new("x".to_owned(), at(0), at(1_000));
         let text = serde_json::to_string(&progress).unwrap();
         draining.annotations.insert(PROGRESS_ANNOTATION.to_owned(), text);
+        draining.lease.as_mut().unwrap().instance = id(NEW);
+        draining.instance = Some(id(NEW));
         let nodes = [node("c"), queued, draining];
         let cases = [
             (0, 0),
@@ -247,7 +258,7 @@ mod tests {
         ];
         for (now, overdue) in cases {
             assert_eq!(
-                measure_claims(&nodes, at(now)),
+                measure_claims(&nodes, &leases(&nodes), at(now)),
                 [Metric::ClaimedNodes(2), Metric::OverdueClaims(overdue)],
                 "{now}"
             );
@@ -260,11 +271,10 @@ mod tests {
             claimed_at: Timestamp::MAX,
             ..claim(Phase::Claimed)
         };
-        let mut found = node("a");
         let text = serde_json::to_string(&late).unwrap();
-        found.annotations.insert(CLAIM_ANNOTATION.to_owned(), text);
+        let nodes = [leased(node("a"), [(CLAIM_ANNOTATION, &text)])];
         assert_eq!(
-            measure_claims(&[found], at(0)),
+            measure_claims(&nodes, &leases(&nodes), at(0)),
             [Metric::ClaimedNodes(1), Metric::OverdueClaims(0)]
         );
     }

@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::base::ids::{InstanceId, NodeName};
-use crate::base::names::{DRAIN_UNTIL_ANNOTATION, GROUP_TAG};
+use crate::base::names::GROUP_TAG;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 use crate::records::claim::{Claim, StoredClaim};
+use crate::records::lease::Lease;
 use crate::records::progress::Progress;
 use crate::restore::sweep::find_leftovers;
 
@@ -64,8 +65,13 @@ pub struct NodeStatus {
 
 /// Describes every node with [`NodeStatus::is_marked`]. If a node is `wanted`, describes only that node, whether it is marked or not.
 #[must_use]
-pub fn build_status(nodes: &[NodeFacts], instances: &[Instance], wanted: Option<&str>) -> Status {
-    let marked = find_leftovers(nodes, instances);
+pub fn build_status(
+    nodes: &[NodeFacts],
+    leases: &[Lease],
+    instances: &[Instance],
+    wanted: Option<&str>,
+) -> Status {
+    let marked = find_leftovers(nodes, leases, instances);
     let by_instance: BTreeMap<&InstanceId, &NodeFacts> = nodes
         .iter()
         .filter_map(|node| Some((node.instance.as_ref()?, node)))
@@ -74,12 +80,14 @@ pub fn build_status(nodes: &[NodeFacts], instances: &[Instance], wanted: Option<
         None => marked.contains(id),
         Some(name) => id.as_str() == name || node.is_some_and(|node| node.name.as_str() == name),
     };
-    let in_ec2 = instances.iter().map(|instance| &instance.id);
-    let all: BTreeSet<&InstanceId> = by_instance.keys().copied().chain(in_ec2).collect();
+    let others = instances.iter().map(|instance| &instance.id);
+    let others = others.chain(leases.iter().map(|lease| &lease.instance));
+    let all: BTreeSet<&InstanceId> = by_instance.keys().copied().chain(others).collect();
     let described = all.into_iter().filter_map(|id| {
         let node = by_instance.get(id).copied();
         let instance = instances.iter().find(|instance| instance.id == *id);
-        is_wanted(id, node).then(|| describe(id, node, instance, marked.contains(id)))
+        let lease = leases.iter().find(|lease| lease.instance == *id);
+        is_wanted(id, node).then(|| describe(id, node, lease, instance, marked.contains(id)))
     });
     let mut nodes: Vec<NodeStatus> = described.collect();
     nodes.sort_by_key(|node| {
@@ -95,11 +103,13 @@ pub fn build_status(nodes: &[NodeFacts], instances: &[Instance], wanted: Option<
 fn describe(
     id: &InstanceId,
     node: Option<&NodeFacts>,
+    lease: Option<&Lease>,
     instance: Option<&Instance>,
     is_marked: bool,
 ) -> NodeStatus {
+    // Without the cluster, the tag is all there is.
     let in_tags = || instance.and_then(Instance::claim);
-    let stored = node.and_then(NodeFacts::claim).or_else(in_tags);
+    let stored = lease.map_or_else(in_tags, Lease::claim);
     let (claim, strange_claim) = match stored {
         None => (None, None),
         Some(StoredClaim::Known(claim)) => (Some(claim), None),
@@ -116,7 +126,7 @@ fn describe(
         strange_claim,
         progress: node.and_then(NodeFacts::progress),
         // None also if the annotation holds no time.
-        drain_until: node.and_then(|node| node.annotations.get(DRAIN_UNTIL_ANNOTATION)?.trim().parse().ok()),
+        drain_until: node.and_then(|node| node.drain_until()?.trim().parse().ok()),
         gave_up_at: instance.and_then(Instance::gave_up).map(|gave_up| gave_up.at),
         is_requested: node.is_some_and(NodeFacts::is_requested),
         is_gone: instance.is_some_and(Instance::is_gone),
@@ -128,21 +138,23 @@ fn describe(
 mod tests {
     use super::*;
     use crate::base::names::{
-        CLAIM_ANNOTATION, CLAIM_TAG, GAVE_UP_TAG, PROGRESS_ANNOTATION, REQUEST_TAINT, STANDBY_TAG,
+        CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, GAVE_UP_TAG, PROGRESS_ANNOTATION, REQUEST_TAINT,
+        STANDBY_TAG,
     };
     use crate::cluster::node::Taint;
-    use crate::fixtures::{NEW, OLD, claim, id, instance, node, strings};
+    use crate::fixtures::{NEW, OLD, claim, id, instance, leased, leases, node, strings};
     use crate::records::claim::Phase;
 
     fn claimed() -> NodeFacts {
         let text = serde_json::to_string(&claim(Phase::Draining)).unwrap();
         let progress =
             r#"{"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z"}"#;
-        NodeFacts {
+        let old = NodeFacts {
             instance: Some(id(OLD)),
-            annotations: strings([(CLAIM_ANNOTATION, &text), (PROGRESS_ANNOTATION, progress)]),
+            annotations: strings([(PROGRESS_ANNOTATION, progress)]),
             ..node("old")
-        }
+        };
+        leased(old, [(CLAIM_ANNOTATION, &text)])
     }
 
     fn bystander() -> NodeFacts {
@@ -150,6 +162,10 @@ mod tests {
             instance: Some(id(NEW)),
             ..node("new")
         }
+    }
+
+    fn build_status(nodes: &[NodeFacts], instances: &[Instance], wanted: Option<&str>) -> Status {
+        super::build_status(nodes, &leases(nodes), instances, wanted)
     }
 
     #[test]
@@ -252,10 +268,7 @@ mod tests {
     #[test]
     fn a_claim_that_cannot_be_read_is_described() {
         for (text, words) in [("mine", "unreadable: mine"), (r#"{"schema": 99}"#, "schema 99")] {
-            let strange = NodeFacts {
-                annotations: strings([(CLAIM_ANNOTATION, text)]),
-                ..claimed()
-            };
+            let strange = leased(claimed(), [(CLAIM_ANNOTATION, text)]);
             let listed = build_status(&[strange], &[], None).nodes;
             assert!(
                 listed[0].strange_claim.as_ref().unwrap().contains(words),

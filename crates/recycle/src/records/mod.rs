@@ -3,6 +3,7 @@
 pub mod blockage;
 pub mod blocker;
 pub mod claim;
+pub mod lease;
 pub mod node_record;
 pub mod owner;
 pub mod progress;

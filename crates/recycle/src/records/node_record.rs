@@ -3,19 +3,10 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::base::ids::{InstanceId, NodeName};
-use crate::base::strict::Unreadable;
-
-/// The error that the annotation `recycle-eks/record` cannot be read, because it was edited.
-#[derive(Debug, thiserror::Error)]
-#[error("failed to read the annotation recycle-eks/record of node {node}")]
-pub struct UnreadableRecord {
-    pub(crate) node: NodeName,
-    pub(crate) source: Unreadable,
-}
+use crate::base::ids::InstanceId;
 
 /// The state of the Node before the execution changed it, and the choices of the execution.
-/// Written in the same request as the change that it describes, or before it.
+/// Written before the change that it describes ([`crate::records::lease`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// [`crate::records::schema::SCHEMA`] of the writer; 0 if nothing was recorded yet.

@@ -95,6 +95,7 @@ impl OldNode {
             extended_resources: self.resources.clone(),
             volumes: Vec::new(),
             kubelet: String::new(),
+            lease: None,
         }
     }
 }

@@ -59,7 +59,7 @@ pub struct RestoreFacts<'a> {
     /// Other instances whose Nodes this restore has cordoned, or that this node's execution protects from Cluster Autoscaler.
     pub marked: &'a [NewMember],
     /// The time at which the Node was marked as being restored. None if it is not marked.
-    pub queued_since: Option<Timestamp>,
+    pub restoring_since: Option<Timestamp>,
     /// The Node of the group that is restored first, if that is another one.
     pub ahead: Option<&'a NodeName>,
     /// The current and earlier members that an execution or restore of this instance has protected from scale-in.

@@ -19,7 +19,7 @@ impl RestoreFacts<'_> {
         if self.kubernetes != KubernetesHalf::Clean {
             return None;
         }
-        if self.queued_since.is_none() {
+        if self.restoring_since.is_none() {
             return Some(RestoreStep::Queue);
         }
         let node = self.ahead.filter(|_| self.waited < i64::from(LINE_PATIENCE))?;

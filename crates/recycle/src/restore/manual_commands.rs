@@ -6,8 +6,7 @@
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
     CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG,
-    GROUP_LABEL, PROGRESS_ANNOTATION, RECORD_ANNOTATION, RESTORING_ANNOTATION,
-    SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
+    NAMESPACE, PROGRESS_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
 };
 use crate::base::shell::quote;
 use crate::cluster::autoscaler::{ScaleDown, let_go_of_old_node};
@@ -258,24 +257,18 @@ fn look_at_node(node: &NodeFacts, found: &mut Traces) {
         found.add("is protected from Cluster Autoscaler", command);
     }
     // The annotation with the end of this drain would end the next drain at once.
-    let annotations: String = [
-        CLAIM_ANNOTATION,
-        RECORD_ANNOTATION,
-        PROGRESS_ANNOTATION,
-        DRAIN_UNTIL_ANNOTATION,
-        RESTORING_ANNOTATION,
-    ]
-    .into_iter()
-    .filter(|annotation| node.annotations.contains_key(*annotation))
-    .map(|annotation| format!(" {annotation}-"))
-    .collect();
+    let annotations: String = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION]
+        .into_iter()
+        .filter(|annotation| node.annotations.contains_key(*annotation))
+        .map(|annotation| format!(" {annotation}-"))
+        .collect();
     if !annotations.is_empty() {
         let command = format!("kubectl annotate node {name}{annotations}");
         found.add("has annotations of recycle-eks", command);
     }
-    if node.labels.contains_key(GROUP_LABEL) {
-        let command = format!("kubectl label node {name} {GROUP_LABEL}-");
-        found.add("has the label of recycle-eks", command);
+    if let Some(lease) = &node.lease {
+        let command = format!("kubectl delete lease --namespace {NAMESPACE} {}", lease.instance);
+        found.add("has a Lease of recycle-eks", command);
     }
 }
 
@@ -330,12 +323,8 @@ mod tests {
     /// A node in the middle of a drain.
     fn draining(record: &Record) -> NodeFacts {
         let mut node = claimed(node("old"), Phase::Draining, record);
-        node.annotations
-            .insert(PROGRESS_ANNOTATION.to_owned(), "{}".to_owned());
-        node.labels = strings([
-            (GROUP_LABEL, "abc"),
-            (EXCLUDE_FROM_BALANCERS_LABEL, "by its owner"),
-        ]);
+        node.annotations = strings([(CLAIM_ANNOTATION, "{}"), (PROGRESS_ANNOTATION, "{}")]);
+        node.labels = strings([(EXCLUDE_FROM_BALANCERS_LABEL, "by its owner")]);
         node.taints = vec![taint("team", "NoSchedule"), taint(DRAINING_TAINT, "NoSchedule")];
         node.unschedulable = true;
         node
@@ -355,7 +344,7 @@ mod tests {
         assert_eq!(
             left.state,
             "node old (i-0aaaaaaaaaaaaaaaa) is Standby (leaving Standby makes group workers one instance larger, and the \
-             replacement stays), has the taint recycle-eks/draining, is cordoned, has annotations of recycle-eks, has the label of \
+             replacement stays), has the taint recycle-eks/draining, is cordoned, has annotations of recycle-eks, has a Lease of \
              recycle-eks, has tags of recycle-eks"
         );
         assert_eq!(
@@ -372,8 +361,8 @@ mod tests {
                  --auto-scaling-group-name workers --no-protected-from-scale-in --instance-ids $id; done",
                 "kubectl taint node old recycle-eks/draining:NoSchedule-",
                 "kubectl uncordon old",
-                "kubectl annotate node old recycle-eks/claim- recycle-eks/record- recycle-eks/progress-",
-                "kubectl label node old recycle-eks/group-",
+                "kubectl annotate node old recycle-eks/claim- recycle-eks/progress-",
+                "kubectl delete lease --namespace recycle-eks i-0aaaaaaaaaaaaaaaa",
                 "aws ec2 delete-tags --resources i-0aaaaaaaaaaaaaaaa --tags Key=recycle-eks:claim Key=recycle-eks:group \
                  Key=recycle-eks:standby",
             ]

@@ -8,14 +8,14 @@ use jiff::Timestamp;
 
 use crate::base::ids::{ExecutionArn, Fence, InstanceId};
 use crate::base::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_LABEL, GROUP_TAG,
-    KEPT_FOR_LABEL, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, RECORD_ANNOTATION, RESTORE_LOG_TAG,
-    RESTORING_ANNOTATION, STANDBY_TAG,
+    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_TAG, KEPT_FOR_LABEL,
+    PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, RESTORE_LOG_TAG, STANDBY_TAG,
 };
 use crate::cluster::instance::Instance;
 use crate::cluster::node::{NodeFacts, draining_taint};
 use crate::input::urgency::Urgency;
 use crate::records::claim::{Claim, ClaimDecision, Phase, StoredClaim, decide_claim, is_forgotten};
+use crate::records::lease::Lease;
 use crate::records::owner::Owner;
 
 /// The number of nodes that one sweep works on. Each may take 412 history events (44 steps of a restore, a question about the owner,
@@ -63,11 +63,12 @@ pub fn is_by_request(execution: &ExecutionArn) -> bool {
 /// The tags that mark an instance because of the instance itself, not because of another one.
 pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, RESTORE_LOG_TAG, GAVE_UP_TAG];
 
-/// Returns every instance for which something of recycle-eks is left on a Node or an instance, or that an operator's taint requests.
+/// Returns every instance for which something of recycle-eks is left in a Lease, on a Node or on an instance, or that an operator's taint
+/// requests.
 /// `recycle-eks:stopped`, `recycle-eks:detached` with the taint of that name, and `recycle-eks/replacement-for` do not count:
 /// they are results.
 #[must_use]
-pub fn find_leftovers(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<InstanceId> {
+pub fn find_leftovers(nodes: &[NodeFacts], leases: &[Lease], instances: &[Instance]) -> BTreeSet<InstanceId> {
     let named = |value: Option<&String>| value?.parse().ok();
     let of_node = |node: &NodeFacts| {
         [
@@ -83,18 +84,15 @@ pub fn find_leftovers(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<I
     };
     let living = instances.iter().filter(|instance| !instance.is_gone());
     let of_nodes = nodes.iter().flat_map(of_node);
-    of_nodes.chain(living.flat_map(of_instance)).flatten().collect()
+    let mut leftovers: BTreeSet<InstanceId> =
+        of_nodes.chain(living.flat_map(of_instance)).flatten().collect();
+    leftovers.extend(leases.iter().map(|lease| lease.instance.clone()));
+    leftovers
 }
 
 fn is_marked(node: &NodeFacts) -> bool {
-    let annotations = [
-        CLAIM_ANNOTATION,
-        RECORD_ANNOTATION,
-        PROGRESS_ANNOTATION,
-        RESTORING_ANNOTATION,
-    ];
+    let annotations = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION];
     annotations.iter().any(|key| node.annotations.contains_key(*key))
-        || node.labels.contains_key(GROUP_LABEL)
         || node.is_requested()
         // A taint whose value or effect differs was changed by an operator or another tool, and stays.
         || node.instance.as_ref().is_some_and(|instance| node.taints.contains(&draining_taint(instance)))
@@ -192,10 +190,11 @@ pub fn judge_leftover(
 mod tests {
     use super::*;
     use crate::base::names::{
-        DETACHED_TAG, DRAINING_TAINT, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT, STOPPED_TAG,
+        DETACHED_TAG, DRAINING_TAINT, RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT,
+        STOPPED_TAG,
     };
     use crate::cluster::node::detached_taint;
-    use crate::fixtures::{ARN, at, claim, fence, id, instance, node, taint};
+    use crate::fixtures::{ARN, at, claim, fence, id, instance, leased, leases, node, taint};
     use crate::input::start::Start;
 
     const OTHER: &str = "i-0dddddddddddddddd";
@@ -215,7 +214,7 @@ mod tests {
     }
 
     fn found(nodes: &[NodeFacts], instances: &[Instance]) -> Vec<String> {
-        let ids = find_leftovers(nodes, instances);
+        let ids = find_leftovers(nodes, &leases(nodes), instances);
         ids.iter().map(ToString::to_string).collect()
     }
 
@@ -240,22 +239,14 @@ mod tests {
     #[test]
     fn marks_on_a_node_name_its_instance() {
         let itself = node("a").instance.unwrap().to_string();
-        for key in [
-            CLAIM_ANNOTATION,
-            RECORD_ANNOTATION,
-            PROGRESS_ANNOTATION,
-            RESTORING_ANNOTATION,
-        ] {
+        for key in [CLAIM_ANNOTATION, PROGRESS_ANNOTATION] {
             assert_eq!(
                 found(&[with_annotation(key, "{}")], &[]),
                 [itself.as_str()],
                 "{key}"
             );
         }
-        let labelled = NodeFacts {
-            labels: [(GROUP_LABEL.to_owned(), "x".to_owned())].into(),
-            ..node("a")
-        };
+        let recorded = leased(node("a"), [(RECORD_ANNOTATION, "{}")]);
         let tainted = NodeFacts {
             taints: vec![draining_taint(&id(crate::fixtures::OLD))],
             ..node("a")
@@ -264,7 +255,7 @@ mod tests {
             taints: vec![taint(REQUEST_TAINT, "PreferNoSchedule")],
             ..node("a")
         };
-        for node in [labelled, tainted, requested] {
+        for node in [recorded, tainted, requested] {
             assert_eq!(found(&[node], &[]), [itself.as_str()]);
         }
         let changed = NodeFacts {

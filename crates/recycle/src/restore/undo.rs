@@ -24,7 +24,7 @@ pub struct Undo {
     pub record: Option<Record>,
 }
 
-/// Decides what to remove from a Node. None if only claim, record and group label are left, which go last.
+/// Decides what to remove from a Node. None if only the claim and the record are left, which go last.
 /// `taint` is the taint that the execution set.
 ///
 /// The execution has set a cordon if three things hold: the record says that it drained the node, the cordon was not there before,
@@ -49,10 +49,15 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Opt
     let scale_down = known
         .filter(|_| !in_standby)
         .map_or(ScaleDown::Keep, |record| let_go_of_old_node(node, record));
-    let annotations = [PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION]
-        .into_iter()
-        .filter(|key| node.annotations.contains_key(*key))
-        .collect();
+    let has_end = node.drain_until().is_some();
+    let has_progress = node.annotations.contains_key(PROGRESS_ANNOTATION);
+    let annotations = [
+        (PROGRESS_ANNOTATION, has_progress),
+        (DRAIN_UNTIL_ANNOTATION, has_end),
+    ]
+    .into_iter()
+    .filter_map(|(key, is_there)| is_there.then_some(key))
+    .collect();
     let undo = Undo {
         taints: (others.len() < node.taints.len()).then_some(others),
         uncordon: node.is_cordoned_by_recycle_eks() && has_drained && !was_cordoned,

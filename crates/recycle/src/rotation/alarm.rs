@@ -13,6 +13,7 @@ use crate::base::text::cut_text;
 use crate::cluster::node::NodeFacts;
 use crate::input::model::InvalidInput;
 use crate::records::claim::StoredClaim;
+use crate::records::lease::Lease;
 use crate::rotation::attempts::is_in_service;
 use crate::rotation::fleet::{Fleet, Machine, fleet_of};
 use crate::rotation::request::{AlarmTerms, Pick, Trigger};
@@ -144,13 +145,14 @@ fn read_dimensions(dimensions: &Value) -> BTreeMap<&str, &str> {
 }
 
 /// Chooses the node that an alarm points to, unless a node of its group was claimed or replaced within the cooldown.
-/// `machines` are the group's members and the instances that were claimed in the group.
+/// `machines` are the group's members.
 pub fn choose_alarmed(
     alarmed: &Alarmed,
     terms: &AlarmTerms,
     fleets: &[Fleet],
     machines: &[Machine],
     nodes: &[NodeFacts],
+    leases: &[Lease],
     cluster: &ClusterName,
     now: Timestamp,
 ) -> Choice {
@@ -172,7 +174,7 @@ pub fn choose_alarmed(
         },
     };
     let cooldown = SignedDuration::from_mins(i64::from(terms.cooldown_minutes));
-    let last = find_last_work(fleet, machines, nodes);
+    let last = find_last_work(fleet, machines, nodes, leases);
     if let Some(last) = last.filter(|last| now.duration_since(*last) < cooldown) {
         return Choice::nothing(format!(
             "group {} is cooling down: its last node was claimed or replaced at {last}, less than {} minutes ago",
@@ -189,13 +191,19 @@ pub fn choose_alarmed(
 }
 
 /// Returns the time of the last claim of a node of the group, or of the last launch of a replacement in it.
-fn find_last_work(fleet: &Fleet, machines: &[Machine], nodes: &[NodeFacts]) -> Option<Timestamp> {
-    let on_nodes = nodes.iter().filter_map(NodeFacts::claim);
-    let in_tags = machines.iter().filter_map(|machine| machine.instance.claim());
-    let claimed = on_nodes.chain(in_tags).filter_map(|claim| match claim {
-        StoredClaim::Known(claim) if claim.group == fleet.name => Some(claim.claimed_at),
-        StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
-    });
+fn find_last_work(
+    fleet: &Fleet,
+    machines: &[Machine],
+    nodes: &[NodeFacts],
+    leases: &[Lease],
+) -> Option<Timestamp> {
+    let claimed = leases
+        .iter()
+        .filter_map(Lease::claim)
+        .filter_map(|claim| match claim {
+            StoredClaim::Known(claim) if claim.group == fleet.name => Some(claim.claimed_at),
+            StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
+        });
     let replacements: BTreeSet<&InstanceId> = nodes
         .iter()
         .filter(|node| node.annotations.contains_key(REPLACEMENT_FOR_ANNOTATION))

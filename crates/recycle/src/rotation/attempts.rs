@@ -6,6 +6,7 @@ use crate::claim::queue::waits_in_queue;
 use crate::cluster::group::is_leaving;
 use crate::cluster::node::NodeFacts;
 use crate::records::claim::StoredClaim;
+use crate::records::lease::Lease;
 use crate::rotation::admission::{Admission, LONGEST_BEGIN, SHORTEST_RETRY, WaitReason, WaitingNode};
 use crate::rotation::fleet::Fleet;
 use crate::rotation::terms::Terms;
@@ -110,12 +111,12 @@ pub struct Begun {
     pub replacement: Option<NodeFacts>,
 }
 
-/// Returns the nodes that have begun, in their order. `claimed` are the claimed Nodes of the group.
+/// Returns the nodes that have begun, in their order. `leases` are those with the group's label.
 /// `replacements` are the Nodes that replace one of `nodes`, and `rotation` is the execution of the rotation.
 #[must_use]
 pub fn find_begun(
     nodes: &[InstanceId],
-    claimed: &[NodeFacts],
+    leases: &[Lease],
     replacements: &[NodeFacts],
     rotation: &ExecutionArn,
 ) -> Vec<Begun> {
@@ -123,9 +124,9 @@ pub fn find_begun(
         .iter()
         .map(|id| Begun {
             instance: id.clone(),
-            is_claimed: claimed
+            is_claimed: leases
                 .iter()
-                .any(|node| node.instance.as_ref() == Some(id) && is_worked_on(node, rotation)),
+                .any(|lease| lease.instance == *id && is_worked_on(lease, rotation)),
             replacement: replacements
                 .iter()
                 .find(|node| node.labels.get(REPLACES_LABEL).map(String::as_str) == Some(id.as_str()))
@@ -135,11 +136,11 @@ pub fn find_begun(
         .collect()
 }
 
-/// Checks whether a planned execution of this installation holds the Node's claim. Only such a claim shows that the node is under way.
+/// Checks whether a planned execution of this installation holds the node's claim. Only such a claim shows that the node is under way.
 /// `claim-node` refuses a node with any other claim, and a rotation could wait indefinitely for the end of such a claim.
 /// For such a node, the status of its own execution decides.
-fn is_worked_on(node: &NodeFacts, rotation: &ExecutionArn) -> bool {
-    node.claim().is_some_and(|claim| match claim {
+fn is_worked_on(lease: &Lease, rotation: &ExecutionArn) -> bool {
+    lease.claim().is_some_and(|claim| match claim {
         StoredClaim::Known(claim) => waits_in_queue(claim.urgency) && claim.is_of_installation(rotation),
         StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => false,
     })

@@ -12,10 +12,10 @@ use crate::base::duration::{Duration, DurationRange};
 use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, short_hash};
 use crate::base::selector::Selector;
 use crate::base::text::cut_text;
-use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 use crate::input::model::InvalidInput;
 use crate::records::claim::StoredClaim;
+use crate::records::lease::Lease;
 use crate::rotation::fleet::{Fleet, FleetMember, Machine, Template, TemplateFacts};
 
 /// The ages that select a node. A shorter one would select the replacements of the rotation itself, and is most likely a number that was
@@ -145,6 +145,7 @@ pub struct OutdatedFacts<'a> {
     pub templates: &'a BTreeMap<Template, TemplateFacts>,
     /// Nodes of the cluster. Empty if no filter or criterion needs them.
     pub nodes: &'a [NodeFacts],
+    pub leases: &'a [Lease],
     /// The control plane's version. None if no criterion needs it.
     pub control_plane: Option<Release>,
     pub now: Timestamp,
@@ -302,11 +303,11 @@ impl Chosen {
     }
 }
 
-/// Checks whether an execution of the same installation has claimed the instance.
+/// Checks whether an execution of the same installation has claimed the node.
 /// A node with any other claim is not left out, so that a claim of unknown origin does not hide a node from every rotation.
 /// `claim-node` refuses such a node and names the claim, and the rotation lists the node as failed.
-pub(crate) fn is_worked_on(instance: &Instance, rotation: &ExecutionArn) -> bool {
-    matches!(instance.claim(), Some(StoredClaim::Known(claim)) if claim.is_of_installation(rotation))
+pub(crate) fn is_worked_on(lease: &Lease, rotation: &ExecutionArn) -> bool {
+    matches!(lease.claim(), Some(StoredClaim::Known(claim)) if claim.is_of_installation(rotation))
 }
 
 /// Bytes of all groups' names in one answer, which has room for 8 KB.

@@ -110,12 +110,16 @@ pub fn choose_members(
         Selection::InstanceIds(_) | Selection::Alarm(_) => Vec::new(),
         Selection::Outdated(outdated) => find_criteria(outdated, fleet, member, known),
     };
+    let is_claimed = |id: &InstanceId| {
+        let mut leases = known.leases.iter();
+        leases.any(|lease| lease.instance == *id && is_worked_on(lease, rotation))
+    };
     let mut found = Vec::new();
     let mut claimed = 0;
     for member in fleet.in_service() {
         let met = meant_by(member);
         match known.machine(&member.instance).filter(|_| !met.is_empty()) {
-            Some(machine) if is_worked_on(&machine.instance, rotation) => claimed += 1,
+            Some(_) if is_claimed(&member.instance) => claimed += 1,
             Some(machine) => found.push((member, (machine.launched_at, &member.instance), met)),
             None => {}
         }

@@ -1,7 +1,10 @@
 //! A Kubernetes API server that answers from a script and records the calls. It is only for tests of adapters. The local world runs a real
 //! API server.
+//!
+//! It keeps the Leases of instances by itself, so that a script names Nodes only. The Lease of an instance has the records that the
+//! Node of the instance had as annotations when it was read last. Calls about Leases are recorded only if the script has an answer to them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +22,8 @@ pub struct ScriptedKube {
 struct State {
     script: VecDeque<Exchange>,
     calls: Vec<Call>,
+    /// The annotations of each Lease, by its name.
+    leases: BTreeMap<String, Value>,
 }
 
 #[derive(Debug)]
@@ -125,6 +130,15 @@ impl ScriptedKube {
             .collect()
     }
 
+    /// Returns the annotations of an instance's Lease, as it is now. Null if there is none.
+    #[must_use]
+    pub fn lease(&self, instance: &str) -> Value {
+        let state = self.state();
+        let lease = state.leases.get(instance);
+        let lease = lease.and_then(|records| lease_of(instance, records));
+        lease.map_or(Value::Null, |lease| lease["metadata"]["annotations"].clone())
+    }
+
     /// Counts the answers that no call has used.
     #[must_use]
     pub fn exchanges_left(&self) -> usize {
@@ -165,16 +179,109 @@ impl ScriptedKube {
             .iter()
             .position(|exchange| exchange.method == call.method && call.path.contains(&exchange.path));
         let missing = format!("the script has no answer to {} {}", call.method, call.path);
+        let Some(exchange) = position.and_then(|position| state.script.remove(position)) else {
+            if let Some((_, path)) = call.path.split_once(LEASES) {
+                return state.answer_lease(path, &call);
+            }
+            state.calls.push(call);
+            return Answer::Response(501, refusal(501, "NotImplemented", &missing));
+        };
         state.calls.push(call);
-        match position.and_then(|position| state.script.remove(position)) {
-            Some(exchange) => exchange.answer,
-            None => Answer::Response(501, refusal(501, "NotImplemented", &missing)),
+        if let ("GET", Answer::Response(_, body)) = (exchange.method, &exchange.answer) {
+            state.keep_leases(body);
         }
+        exchange.answer
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+const LEASES: &str = "/namespaces/recycle-eks/leases";
+
+/// The records that Nodes of a script have as annotations.
+const RECORDS: [&str; 3] = ["recycle-eks/claim", "recycle-eks/record", "recycle-eks/restoring"];
+
+impl State {
+    /// Keeps the records of the Nodes in an answer as Leases. A Lease without records is none.
+    fn keep_leases(&mut self, body: &Value) {
+        let items = body["items"].as_array();
+        for node in items.into_iter().flatten().chain([body]) {
+            if let Some((name, records)) = read_records(node) {
+                self.leases.insert(name, records);
+            }
+        }
+    }
+
+    fn answer_lease(&mut self, path: &str, call: &Call) -> Answer {
+        let name = path.split('?').next().unwrap_or_default().trim_start_matches('/');
+        // The Lease may be read before the Node.
+        let mut script = self.script.iter();
+        let next = script.find(|exchange| exchange.method == "GET" && exchange.path.contains("/nodes"));
+        let next = next.map(|exchange| match &exchange.answer {
+            Answer::Response(_, body) => body.clone(),
+            Answer::BrokenConnection | Answer::Silence => Value::Null,
+        });
+        if call.method == "GET" && !self.leases.contains_key(name) {
+            self.keep_leases(&next.unwrap_or_default());
+        }
+        let name = match call.method.as_str() {
+            "POST" => call.body["metadata"]["name"].as_str().unwrap_or_default(),
+            _ => name,
+        };
+        if name.is_empty() {
+            let leases = self
+                .leases
+                .iter()
+                .filter_map(|(name, records)| lease_of(name, records));
+            return Answer::Response(200, json!({"metadata": {}, "items": leases.collect::<Vec<_>>()}));
+        }
+        let written = call.body["metadata"]["annotations"].as_object();
+        match call.method.as_str() {
+            "POST" | "PATCH" => {
+                let records = self.leases.entry(name.to_owned()).or_insert_with(|| json!({}));
+                for (key, value) in written.into_iter().flatten() {
+                    records[key] = value.clone();
+                }
+            }
+            "DELETE" => {
+                self.leases.remove(name);
+                return Answer::Response(200, json!({"kind": "Status", "status": "Success"}));
+            }
+            _ => {}
+        }
+        match self.leases.get(name).and_then(|records| lease_of(name, records)) {
+            Some(lease) => Answer::Response(200, lease),
+            None => Answer::Response(404, refusal(404, "NotFound", "there is no such Lease")),
+        }
+    }
+}
+
+/// Reads the instance of a Node, and its annotations that are records. None if it is no Node.
+fn read_records(node: &Value) -> Option<(String, Value)> {
+    let (_, instance) = node["spec"]["providerID"].as_str()?.rsplit_once('/')?;
+    let annotations = node["metadata"]["annotations"].as_object();
+    let records = annotations
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| RECORDS.contains(&key.as_str()));
+    let records: serde_json::Map<String, Value> =
+        records.map(|(key, value)| (key.clone(), value.clone())).collect();
+    Some((instance.to_owned(), Value::Object(records)))
+}
+
+/// Builds the Lease with these records; None if there is none.
+fn lease_of(name: &str, records: &Value) -> Option<Value> {
+    let there = records
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null());
+    let annotations: serde_json::Map<String, Value> =
+        there.map(|(key, value)| (key.clone(), value.clone())).collect();
+    (!annotations.is_empty())
+        .then(|| json!({"metadata": {"name": name, "resourceVersion": "5", "annotations": annotations}}))
 }
 
 /// Builds a `Status`, as the API server returns it when it refuses a call.

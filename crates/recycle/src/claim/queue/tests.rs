@@ -7,7 +7,8 @@ use super::*;
 use crate::base::ids::Fence;
 use crate::base::names::CLAIM_ANNOTATION;
 use crate::cluster::balancers::Balancer;
-use crate::fixtures::{NEW, OTHER, at, claim, group, id, input, member, node, strings};
+use crate::cluster::node::NodeFacts;
+use crate::fixtures::{NEW, at, claim, group, input, leased, leases, member, node};
 
 const ONE: Limits = Limits {
     parallel: 1,
@@ -18,8 +19,9 @@ const TWO: Limits = Limits {
     surge: 3,
 };
 
-fn name(text: &str) -> NodeName {
-    text.parse().unwrap()
+/// Returns an instance for each name. The order of the instances is that of the last characters of the names.
+fn instance_of(name: &str) -> InstanceId {
+    format!("i-{:08x}", name.bytes().last().unwrap()).parse().unwrap()
 }
 
 fn claimed_at(phase: Phase, seconds: i64) -> Claim {
@@ -31,15 +33,15 @@ fn claimed_at(phase: Phase, seconds: i64) -> Claim {
 
 fn rival(node: &str, phase: Phase, seconds: i64) -> Rival {
     Rival {
-        node: name(node),
-        instance: Some(id(OTHER)),
+        node: Some(node.parse().unwrap()),
+        instance: instance_of(node),
         claim: claimed_at(phase, seconds),
     }
 }
 
 /// Decides the step of node m, which claimed at second 10.
 fn decide(phase: Phase, rivals: &[Rival], limits: Limits) -> QueueStep {
-    decide_queue_step(&claimed_at(phase, 10), &name("m"), rivals, limits)
+    decide_queue_step(&claimed_at(phase, 10), &instance_of("m"), rivals, limits)
 }
 
 #[test]
@@ -210,7 +212,7 @@ fn urgent_executions_do_not_wait_and_count_for_others() {
             urgency,
             ..claimed_at(phase, 10)
         };
-        let step = |phase| decide_queue_step(&me(phase), &name("m"), &rivals, ONE);
+        let step = |phase| decide_queue_step(&me(phase), &instance_of("m"), &rivals, ONE);
         let expected = if urgency == Urgency::Planned {
             (QueueStep::Wait, QueueStep::StepBack)
         } else {
@@ -235,10 +237,15 @@ fn urgent_executions_do_not_wait_and_count_for_others() {
 
 #[test]
 fn rivals_are_claims_of_the_same_group_on_other_nodes() {
-    let on = |text: &str, value: &str| NodeFacts {
-        instance: Some(id(NEW)),
-        annotations: strings([(CLAIM_ANNOTATION, value)]),
-        ..node(text)
+    let on = |text: &str, value: &str| {
+        let instance = Some(instance_of(text));
+        leased(
+            NodeFacts {
+                instance,
+                ..node(text)
+            },
+            [(CLAIM_ANNOTATION, value)],
+        )
     };
     let written = |claim: &Claim| serde_json::to_string(claim).unwrap();
     let of_group = written(&claimed_at(Phase::Admitted, 5));
@@ -257,18 +264,22 @@ fn rivals_are_claims_of_the_same_group_on_other_nodes() {
         on("e", "mine!"),
         on("f", &of_another_installation),
     ];
-    let rivals = find_rivals(&nodes, &name("m"), &claimed_at(Phase::Claimed, 9));
-    let names: Vec<&str> = rivals.iter().map(|rival| rival.node.as_str()).collect();
+    let rivals = find_rivals(&leases(&nodes), &instance_of("m"), &claimed_at(Phase::Claimed, 9));
+    let names: Vec<&str> = rivals
+        .iter()
+        .filter_map(|rival| Some(rival.node.as_ref()?.as_str()))
+        .collect();
     assert_eq!(names, ["a"]);
-    assert_eq!(rivals[0].instance, Some(id(NEW)));
+    assert_eq!(rivals[0].instance, instance_of("a"));
     assert_eq!(rivals[0].claim, claimed_at(Phase::Admitted, 5));
 }
 
 #[test]
 fn the_wait_reason_names_the_nodes_that_are_recycled_or_ahead() {
     use Phase::{Claimed, Draining, Standby, Waiting};
-    let describe =
-        |rivals: &[Rival], limits| describe_queue(&claimed_at(Claimed, 10), &name("m"), rivals, limits);
+    let describe = |rivals: &[Rival], limits| {
+        describe_queue(&claimed_at(Claimed, 10), &instance_of("m"), rivals, limits)
+    };
     let queue = [
         rival("c", Claimed, 2),
         rival("a", Draining, 1),
@@ -277,11 +288,11 @@ fn the_wait_reason_names_the_nodes_that_are_recycled_or_ahead() {
     ];
     assert_eq!(
         describe(&queue, ONE),
-        "node a (i-0cccccccccccccccc) is being recycled; 2 nodes are ahead"
+        "node a (i-00000061) is being recycled; 2 nodes are ahead"
     );
     assert_eq!(
         describe(&[rival("b", Standby, 2), rival("a", Draining, 1)], TWO),
-        "node a (i-0cccccccccccccccc) is being recycled; node b (i-0cccccccccccccccc) is being recycled"
+        "node a (i-00000061) is being recycled; node b (i-00000062) is being recycled"
     );
     assert_eq!(
         describe(
@@ -307,7 +318,7 @@ fn the_wait_reason_of_a_long_queue_is_short() {
     let rivals: Vec<Rival> = (0..300)
         .map(|number| rival(&format!("{number:03}{}", "n".repeat(200)), Phase::Draining, 1))
         .collect();
-    let text = describe_queue(&claimed_at(Phase::Claimed, 10), &name("m"), &rivals, ONE);
+    let text = describe_queue(&claimed_at(Phase::Claimed, 10), &instance_of("m"), &rivals, ONE);
     assert!(text.len() < 1_500, "{}", text.len());
 }
 
@@ -330,9 +341,9 @@ fn a_node_waits_in_the_queue_for_a_day_by_the_poll_law() {
 /// A node of the group, with the execution that works on it.
 #[derive(Debug, Clone)]
 struct Worker {
-    node: NodeName,
+    instance: InstanceId,
     urgency: Urgency,
-    /// The claim on the Node.
+    /// The claim in the Lease.
     claim: Option<Claim>,
     /// The time that the execution's next claim carries. It may be taken long before the claim is written.
     stamp: Option<i64>,
@@ -368,7 +379,7 @@ impl Model {
     pub(crate) fn new(urgencies: &[Urgency], limits: Limits) -> Self {
         let workers = urgencies.iter().enumerate().map(|(number, urgency)| Worker {
             // The names run against the order of claiming, so that a decision by name instead of by time is noticed.
-            node: name(&format!("node-{}", urgencies.len() - number)),
+            instance: instance_of(&format!("node-{}", urgencies.len() - number)),
             urgency: *urgency,
             claim: None,
             stamp: None,
@@ -391,8 +402,8 @@ impl Model {
         others
             .filter_map(|(_, worker)| {
                 Some(Rival {
-                    node: worker.node.clone(),
-                    instance: None,
+                    node: None,
+                    instance: worker.instance.clone(),
                     claim: worker.claim.clone()?,
                 })
             })
@@ -439,7 +450,7 @@ impl Model {
                 Doing::List
             }
             (Doing::List, _) => match &worker.claim {
-                Some(claim) => Doing::Act(decide_queue_step(claim, &worker.node, &rivals, limits)),
+                Some(claim) => Doing::Act(decide_queue_step(claim, &worker.instance, &rivals, limits)),
                 None => panic!("it lists claims before it has claimed"),
             },
             (Doing::Act(QueueStep::Swap), _) => worker.swap(Phase::Admitted, Doing::List),

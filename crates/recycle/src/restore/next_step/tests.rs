@@ -26,7 +26,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::base::names::{DRAINING_TAINT, FIELD_MANAGER, REQUEST_TAINT, SCALE_DOWN_DISABLED_ANNOTATION};
-use crate::fixtures::{NEW, OLD, OTHER, at, claimed, group, id, instance, member, node, strings, taint};
+use crate::fixtures::{
+    NEW, OLD, OTHER, at, claimed, group, id, instance, leased, member, node, strings, taint,
+};
 use crate::records::claim::Phase;
 
 /// A group with its sizes, a node in it, and what surrounds them.
@@ -39,7 +41,7 @@ struct World {
     group_changes: GroupChanges,
     kubernetes: KubernetesHalf,
     is_lost: bool,
-    queued_since: Option<Timestamp>,
+    restoring_since: Option<Timestamp>,
     ahead: Option<NodeName>,
     waited: i64,
     steps: u32,
@@ -65,7 +67,7 @@ impl World {
             group_changes: GroupChanges::default(),
             kubernetes: KubernetesHalf::Clean,
             is_lost: false,
-            queued_since: Some(at(0)),
+            restoring_since: Some(at(0)),
             ahead: None,
             waited: 0,
             steps: 0,
@@ -97,7 +99,7 @@ impl World {
             is_lost: self.is_lost,
             new_members: self.new_members.as_deref(),
             marked: &[],
-            queued_since: self.queued_since,
+            restoring_since: self.restoring_since,
             ahead: self.ahead.as_ref(),
             protected: &self.protected,
             group_changes: &self.group_changes,
@@ -122,7 +124,7 @@ impl World {
     fn take(&mut self, step: &RestoreStep) -> bool {
         match step {
             RestoreStep::UndoKubernetes => self.kubernetes = KubernetesHalf::Clean,
-            RestoreStep::Queue => self.queued_since = Some(at(0)),
+            RestoreStep::Queue => self.restoring_since = Some(at(0)),
             RestoreStep::Protect(ids) => {
                 for id in ids {
                     self.member_mut(id).protected_from_scale_in = true;
@@ -792,11 +794,7 @@ fn only_unchanged_values_of_an_execution_are_undone() {
     );
     assert!(!kept(None, "true").record.unwrap().kept);
 
-    let mut edited = drained();
-    edited.annotations.insert(
-        crate::base::names::RECORD_ANNOTATION.to_owned(),
-        "mine".to_owned(),
-    );
+    let edited = leased(drained(), [(crate::base::names::RECORD_ANNOTATION, "mine")]);
     let undo = undo(&edited);
     assert!(undo.taints.is_some(), "the taint names its owner");
     assert_eq!(
@@ -808,7 +806,7 @@ fn only_unchanged_values_of_an_execution_are_undone() {
 #[test]
 fn two_restores_of_a_group_change_its_size_one_after_the_other() {
     let mut world = World::new(FREE);
-    world.queued_since = None;
+    world.restoring_since = None;
     assert_eq!(world.next(), RestoreStep::Queue);
     world.take(&RestoreStep::Queue);
     world.ahead = Some("first".parse().unwrap());
@@ -823,7 +821,7 @@ fn two_restores_of_a_group_change_its_size_one_after_the_other() {
         "a restore that sees no Nodes does not wait for other restores"
     );
     let mut stuck = World::new(FIXED);
-    stuck.queued_since = None;
+    stuck.restoring_since = None;
     stuck.ahead = Some("first".parse().unwrap());
     assert_eq!(
         stuck.next(),

@@ -4,7 +4,6 @@ use crate::base::names::REPLACES_LABEL;
 use crate::cluster::node::NodeFacts;
 use crate::cluster::pod::PodFacts;
 use crate::contract::verdicts::SelectVerdict;
-use crate::records::claim::StoredClaim;
 use crate::rotation::attempts::AttemptOutcome;
 use crate::rotation::attempts::Begun;
 use crate::rotation::attempts::check_failures;
@@ -31,10 +30,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::base::names::CLAIM_ANNOTATION;
 use crate::cluster::pod::Controller;
-use crate::fixtures::{NEW, OLD, OTHER, at, claimed, id, node, pod, strings};
+use crate::fixtures::{NEW, OLD, OTHER, at, claim, id, leased, node, pod, strings};
 use crate::input::urgency::Urgency;
 use crate::records::claim::{Claim, Phase};
-use crate::records::node_record::Record;
+use crate::records::lease::Lease;
 use crate::rotation::fleet::FleetMember;
 use crate::rotation::request::parse_rotation;
 
@@ -436,30 +435,29 @@ fn replacement(of: &str, evicted: Option<&str>) -> NodeFacts {
     found
 }
 
-fn in_work(name: &str) -> NodeFacts {
+fn in_work(name: &str) -> Lease {
     in_work_for(name, Urgency::Planned)
 }
 
-fn in_work_for(name: &str, urgency: Urgency) -> NodeFacts {
-    let mut found = claimed(node("old"), Phase::Draining, &Record::default());
-    let Some(StoredClaim::Known(claim)) = found.claim() else {
-        panic!("it has none")
+fn in_work_for(name: &str, urgency: Urgency) -> Lease {
+    let claim = Claim {
+        urgency,
+        ..claim(Phase::Draining)
     };
-    let claim = serde_json::to_string(&Claim { urgency, ..claim }).unwrap();
-    found.annotations.insert(CLAIM_ANNOTATION.to_owned(), claim);
-    NodeFacts {
+    with_claim(name, &serde_json::to_string(&claim).unwrap())
+}
+
+fn with_claim(name: &str, claim: &str) -> Lease {
+    let found = NodeFacts {
         instance: Some(id(name)),
-        ..found
-    }
+        ..node("old")
+    };
+    leased(found, [(CLAIM_ANNOTATION, claim)]).lease.unwrap()
 }
 
 #[test]
 fn no_node_waits_for_a_claim_of_another_installation() {
-    let begun = |claim: String| {
-        let mut node = in_work(NEW);
-        node.annotations.insert(CLAIM_ANNOTATION.to_owned(), claim);
-        find_begun(&[id(NEW)], &[node], &[], &part().execution)
-    };
+    let begun = |claim: String| find_begun(&[id(NEW)], &[with_claim(NEW, &claim)], &[], &part().execution);
     let own = in_work(NEW).annotations[CLAIM_ANNOTATION].clone();
     assert_eq!(begun(own.clone()).len(), 1);
     let foreign = own.replace("recycle-eks-recycle-node", "other-recycle-node");
@@ -471,9 +469,8 @@ fn no_node_waits_for_a_claim_of_another_installation() {
 #[test]
 fn the_first_replacement_is_awaited_and_judged_until_a_second_node_has_begun() {
     let nodes = [NEW, OTHER, OLD].map(id);
-    let begun = |claimed: &[NodeFacts], replaced: &[NodeFacts]| {
-        find_begun(&nodes, claimed, replaced, &part().execution)
-    };
+    let begun =
+        |claimed: &[Lease], replaced: &[NodeFacts]| find_begun(&nodes, claimed, replaced, &part().execution);
     for (name, index, begun, expected) in [
         ("the first itself", 0, vec![], "First"),
         ("none has begun", 2, vec![], "Ask"),

@@ -2,8 +2,9 @@ use crate::rotation::selection::choose_members;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::base::names::{CLAIM_TAG, GROUP_TAG};
-use crate::fixtures::{ARN, NEW, OLD, OTHER, at, claim, id, instance, node, strings};
+use crate::base::names::CLAIM_ANNOTATION;
+use crate::cluster::instance::Instance;
+use crate::fixtures::{ARN, NEW, OLD, OTHER, at, claim, id, instance, leased, leases, node, strings};
 use crate::records::claim::Phase;
 use crate::rotation::request::Selection;
 
@@ -107,6 +108,7 @@ fn a_member_is_outdated_if_it_passes_the_filters_and_meets_a_criterion() {
         (json!({"ami": true, "node_labels": "pool=b"}), 6, &[][..]),
     ] {
         let known = OutdatedFacts {
+            leases: &[],
             machines: &machines,
             templates: &templates,
             nodes: &nodes,
@@ -130,6 +132,7 @@ fn the_criteria_that_each_node_meets_are_listed() {
     ];
     let templates = templates();
     let known = OutdatedFacts {
+        leases: &[],
         machines: &machines,
         templates: &templates,
         nodes: &nodes,
@@ -158,16 +161,17 @@ fn nodes_are_ordered_by_zone_and_age_without_those_of_other_executions() {
         (OTHER, "1", "a"),
         (LAST, "1", "b"),
     ]);
-    let mut machines = [
+    let machines = [
         machine(OLD, 30),
         machine(NEW, 20),
         machine(OTHER, 10),
         machine(LAST, 15),
     ];
     let templates = templates();
-    let choose = |machines: &[Machine], selection: &Selection| {
+    let choose = |leases: &[Lease], selection: &Selection| {
         let known = OutdatedFacts {
-            machines,
+            leases,
+            machines: &machines,
             templates: &templates,
             nodes: &[],
             control_plane: None,
@@ -176,18 +180,25 @@ fn nodes_are_ordered_by_zone_and_age_without_those_of_other_executions() {
         choose_members(selection, &found, &known, &rotation())
     };
     let all = Selection::Outdated(outdated(json!({"all": true})));
-    assert_eq!(choose(&machines, &all).nodes, [OTHER, NEW, LAST, OLD].map(id));
+    assert_eq!(choose(&[], &all).nodes, [OTHER, NEW, LAST, OLD].map(id));
     let listed = Selection::InstanceIds(vec![id(OLD), id(OTHER)]);
-    assert_eq!(choose(&machines, &listed).nodes, [OTHER, OLD].map(id));
-    let own = claim(Phase::Draining).to_tag();
+    assert_eq!(choose(&[], &listed).nodes, [OTHER, OLD].map(id));
+    let own = serde_json::to_string(&claim(Phase::Draining)).unwrap();
     let foreign = own.replace("recycle-eks-", "other-");
-    for (tag, left_out) in [(own.as_str(), 1), (foreign.as_str(), 0), ("2 x", 0), ("x", 0)] {
-        let tags = &mut machines[2].instance.tags;
-        tags.insert(CLAIM_TAG.to_owned(), tag.to_owned());
-        tags.insert(GROUP_TAG.to_owned(), "workers".to_owned());
-        let chosen = choose(&machines, &all);
+    for (text, left_out) in [
+        (own.as_str(), 1),
+        (foreign.as_str(), 0),
+        (r#"{"schema": 2}"#, 0),
+        ("x", 0),
+    ] {
+        let other = NodeFacts {
+            instance: Some(id(OTHER)),
+            ..node("a")
+        };
+        let claimed = leases(&[leased(other, [(CLAIM_ANNOTATION, text)])]);
+        let chosen = choose(&claimed, &all);
         let found = (chosen.nodes.contains(&id(OTHER)), chosen.claimed);
-        assert_eq!(found, (left_out == 0, left_out), "{tag}");
+        assert_eq!(found, (left_out == 0, left_out), "{text}");
     }
 }
 

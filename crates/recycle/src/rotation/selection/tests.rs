@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::base::names::CLAIM_ANNOTATION;
-use crate::fixtures::{NEW, OLD, OTHER, at, claim, claimed, id, instance, node, strings};
+use crate::fixtures::{NEW, OLD, OTHER, at, claim, claimed, id, instance, leased, leases, node, strings};
 use crate::records::claim::{Claim, Phase};
 use crate::records::node_record::Record;
 
@@ -389,10 +389,8 @@ fn a_group_cools_down_after_a_claim_or_a_replacement_but_not_after_a_launch() {
         group: "others".parse().unwrap(),
         ..claim(Phase::Draining)
     };
-    let of_another_group = NodeFacts {
-        annotations: strings([(CLAIM_ANNOTATION, &serde_json::to_string(&elsewhere).unwrap())]),
-        ..node("a")
-    };
+    let text = serde_json::to_string(&elsewhere).unwrap();
+    let of_another_group = leased(node("a"), [(CLAIM_ANNOTATION, &text)]);
     let oldest = Alarmed::OldestOf("workers".parse().unwrap());
     for (name, nodes, minutes, hour, chosen) in [
         ("a launch alone", vec![node("a")], 60, 10, true),
@@ -405,7 +403,16 @@ fn a_group_cools_down_after_a_claim_or_a_replacement_but_not_after_a_launch() {
     ] {
         let terms = terms(json!({"pick": "oldest", "cooldown_minutes": minutes}));
         let now = at(hour * HOUR);
-        let choice = choose_alarmed(&oldest, &terms, &fleets, &machines, &nodes, &cluster(), now);
+        let choice = choose_alarmed(
+            &oldest,
+            &terms,
+            &fleets,
+            &machines,
+            &nodes,
+            &leases(&nodes),
+            &cluster(),
+            now,
+        );
         assert_eq!(ids(&choice) == [OLD], chosen, "{name}: {}", choice.describe());
     }
 }
@@ -415,7 +422,17 @@ fn an_alarm_of_another_group_or_cluster_recycles_nothing() {
     let fleets = [fleet(&[(OLD, "1")])];
     let choose = |alarmed: Alarmed, given: Value| {
         let (machines, now) = ([machine(OLD, 0), machine(OTHER, 0)], at(HOUR));
-        choose_alarmed(&alarmed, &terms(given), &fleets, &machines, &[], &cluster(), now).describe()
+        choose_alarmed(
+            &alarmed,
+            &terms(given),
+            &fleets,
+            &machines,
+            &[],
+            &[],
+            &cluster(),
+            now,
+        )
+        .describe()
     };
     let other_group = choose(Alarmed::Instance(id(OLD)), json!({"group": "others"}));
     assert!(

@@ -1,0 +1,77 @@
+//! The Lease of an instance: the claim and the records that only recycle-eks can write.
+//!
+//! A Lease is named by its instance and lies in the namespace [`NAMESPACE`]. A kubelet may write its own Node, and an AWS principal with
+//! `ec2:CreateTags` may write any tag. Neither may write here. The claim on the Node and the claim tag are copies for operators.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use crate::base::ids::{InstanceId, NodeName};
+use crate::base::names::{
+    CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, NAMESPACE, RECORD_ANNOTATION, RESTORING_ANNOTATION,
+};
+use crate::base::strict::{Unreadable, read_text};
+use crate::records::claim::{Claim, StoredClaim};
+use crate::records::node_record::Record;
+
+/// The annotations of a Lease that decide.
+pub const LEASED: [&str; 4] = [
+    CLAIM_ANNOTATION,
+    RECORD_ANNOTATION,
+    RESTORING_ANNOTATION,
+    DRAIN_UNTIL_ANNOTATION,
+];
+
+/// A Lease, as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// `metadata.name`.
+    pub instance: InstanceId,
+    /// `metadata.resourceVersion`, which every write of recycle-eks carries.
+    pub resource_version: String,
+    /// The name of the instance's Node, for operators and for the texts about the queue.
+    pub node: Option<NodeName>,
+    /// The annotations in [`LEASED`].
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The error that the record of a Lease cannot be read, because it was edited.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to read the annotation {RECORD_ANNOTATION} of lease {instance} in namespace {NAMESPACE}")]
+pub struct UnreadableRecord {
+    instance: InstanceId,
+    source: Unreadable,
+}
+
+impl Lease {
+    #[must_use]
+    pub fn claim(&self) -> Option<StoredClaim> {
+        let text = self.annotations.get(CLAIM_ANNOTATION)?;
+        Some(Claim::from_annotation(text))
+    }
+
+    /// Returns the record; an empty one if there is none.
+    pub fn record(&self) -> Result<Record, UnreadableRecord> {
+        let text = self.annotations.get(RECORD_ANNOTATION);
+        let record = text.map(|text| read_text(text)).transpose();
+        record
+            .map(Option::unwrap_or_default)
+            .map_err(|source| UnreadableRecord {
+                instance: self.instance.clone(),
+                source,
+            })
+    }
+
+    /// Returns the time since which the node is being restored. A value that is not a time counts as none.
+    #[must_use]
+    pub fn restoring_since(&self) -> Option<Timestamp> {
+        self.annotations.get(RESTORING_ANNOTATION)?.parse().ok()
+    }
+
+    /// Returns the end of the drain that an operator has set with `recycle-eks extend` or `finish`.
+    #[must_use]
+    pub fn drain_until(&self) -> Option<&str> {
+        self.annotations.get(DRAIN_UNTIL_ANNOTATION).map(String::as_str)
+    }
+}
