@@ -60,7 +60,7 @@ pub struct Inside {
     pub version: String,
     /// Version of the API server, which is read with a token.
     pub api_server: Seen<String>,
-    /// Permissions of the module's ClusterRole that the API server does not allow.
+    /// Permissions that the groups of the functions lack in the cluster, in one text for each group.
     pub missing_permissions: Seen<Vec<String>>,
     /// Names of the cluster's groups, from Auto Scaling.
     pub groups: Seen<Vec<String>>,

@@ -117,7 +117,7 @@ impl ScriptedKube {
     #[must_use]
     pub fn writes(&self) -> Vec<String> {
         let is_no_change =
-            |path: &str| path.contains("/events") || path.contains("/selfsubjectaccessreviews");
+            |path: &str| path.contains("/events") || path.contains("/subjectaccessreviews");
         let calls = self.calls().into_iter();
         let writes = calls.filter(|call| call.method != "GET" && !is_no_change(&call.path));
         writes

@@ -1,6 +1,6 @@
 use super::*;
-use crate::base::names::GROUP;
 use crate::base::names::LIFECYCLE_HOOK;
+use crate::base::permissions::groups_of;
 use crate::cluster::node::NodeList;
 use crate::cluster::node::{NodeFacts, UnreadableNode};
 use crate::doctor::access::ASKER;
@@ -57,7 +57,10 @@ fn healthy() -> Installation {
         functions: STEPS.map(|step| (step.to_owned(), Seen::Found(Some(function.clone())))).into(),
         authentication: Seen::Found("API".to_owned()),
         entries: ["check-pods", "claim-node"]
-            .map(|step| (step.to_owned(), Seen::Found(Some(vec![GROUP.to_owned()]))))
+            .map(|step| {
+                let groups = groups_of(step).iter().map(ToString::to_string);
+                (step.to_owned(), Seen::Found(Some(groups.collect())))
+            })
             .into(),
         groups: Seen::Found(vec![group()]),
         rules: Seen::Found(
@@ -164,7 +167,7 @@ fn every_finding_of_a_healthy_installation_is_ok_and_has_no_remedy() {
         "state machine",
         "code",
         "API server",
-        "ClusterRole",
+        "permissions",
         "endpoint",
         "Nodes",
         "access entry",
@@ -274,7 +277,7 @@ fn one_fault_of_functions_machines_or_entries_is_one_finding() {
                 Level::Problem,
                 "access entry",
                 "check-pods",
-                "not in the group recycle-eks, but in [others]",
+                "needs the groups [recycle-eks-read, recycle-eks-write] and no others of recycle-eks, but is in [others]",
             ),
         ),
         (
@@ -648,16 +651,16 @@ fn one_fault_that_the_functions_see_is_one_finding() {
         (
             Inside {
                 missing_permissions: Seen::Found(vec![
-                    "create pods/eviction".to_owned(),
-                    "get nodes".to_owned(),
+                    "the group recycle-eks-read may not get nodes".to_owned(),
+                    "the group recycle-eks-evict may not create pods/eviction".to_owned(),
                 ]),
                 ..inside()
             },
             (
                 Level::Problem,
-                "ClusterRole",
+                "permissions",
                 "",
-                "does not allow create pods/eviction, get nodes",
+                "recycle-eks-read may not get nodes; the group recycle-eks-evict may not create pods/eviction",
             ),
         ),
         (
