@@ -12,7 +12,8 @@ locals {
     evict-pods       = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-evict"]
     detach-terminate = ["recycle-eks-read", "recycle-eks-write"]
     restore-node     = ["recycle-eks-read", "recycle-eks-write"]
-    select-nodes     = ["recycle-eks-read", "recycle-eks-review"]
+    select-nodes     = ["recycle-eks-read"]
+    serve-operator   = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-review"]
   }
 }
 

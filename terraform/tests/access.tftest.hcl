@@ -32,7 +32,7 @@ run "every_role_that_calls_kubernetes_is_in_the_groups_that_it_needs" {
 
   assert {
     condition     = [for function, entry in aws_eks_access_entry.function : function if !contains(entry.kubernetes_groups, "recycle-eks-write")] == ["select-nodes"]
-    error_message = "select-nodes, which only reads, may write nothing"
+    error_message = "select-nodes, which only reads, may change nothing"
   }
 
   assert {

@@ -95,9 +95,9 @@ def test_a_role_without_an_access_entry_is_named(healthy, cli):
 
 
 def test_without_its_own_entry_the_cluster_does_not_let_the_function_in(healthy, cli):
-    with without_entry(healthy, "select-nodes"):
+    with without_entry(healthy, "serve-operator"):
         _, found = examine(cli)
-    assert ("problem", "access entry", "select-nodes") in [each[:3] for each in found]
+    assert ("problem", "access entry", "serve-operator") in [each[:3] for each in found]
     assert any(check == "API server" and "it refuses the functions" in text for _, check, _, text in found), found
 
 

@@ -367,8 +367,8 @@ def test_no_payload_chooses_where_a_token_goes(world):
             world.host.call(f"recycle-eks-{function}", json.dumps(payload).encode())
         with pytest.raises(BlockingIOError):
             attacker.accept()
-    other = {"select": "status", "cluster_name": "production"}
-    refusal = world.host.call("recycle-eks-select-nodes", json.dumps(other).encode())
+    other = {"ask": "status", "cluster_name": "production"}
+    refusal = world.host.call("recycle-eks-serve-operator", json.dumps(other).encode())
     assert refusal.function_error and b"the request names production" in refusal.payload
     job.finishes()
     assert execution.finishes().outcome == "recycled"
@@ -473,6 +473,12 @@ def test_no_role_may_touch_foreign_resources(world, whose):
     assert {each: code for each, code in codes.items() if code not in REFUSALS} == {}
     assert world.instance(instance).state == "running" and not world.instance(instance).tags.keys() & {"recycle-eks:claim"}
     assert sorted(theirs.states.values()) == ["InService"] and theirs.sizes == (0, 1, 3)
+
+
+@pytest.mark.parametrize("function", [function for function in LAMBDAS if function != "serve-operator"])
+def test_an_operator_may_not_invoke_a_function_of_the_state_machines(world, function):
+    code = call_as(world, "operator", "lambda:InvokeFunction", {"FunctionName": f"recycle-eks-{function}", "Payload": b"{}"})
+    assert code in REFUSALS
 
 
 def test_only_recycle_eks_tags_are_written_and_only_claimed_instances_stopped(world):

@@ -3,14 +3,17 @@
 use eks_auth::Access;
 use recycle::base::ids::NodeName;
 use recycle::cluster::node::NodeFacts;
+use recycle::contract::run::Run;
 
 use crate::{Error, get_node};
 
-/// Connects to the cluster and fetches the Node. None if there is no such Node.
+/// Connects to the cluster and fetches the Node of a run. None if there is no such Node. A run of another cluster is an error.
 ///
 /// If the connection fails or the token is rejected, a second attempt follows with the endpoint and the CA that EKS reports now.
 /// Endpoints change, and a cluster's CA rotates.
-pub async fn open(access: &Access, node: &NodeName) -> Result<(kube::Client, Option<NodeFacts>), Error> {
+pub async fn open(access: &Access, run: &Run) -> Result<(kube::Client, Option<NodeFacts>), Error> {
+    access.check(&run.input.cluster_name)?;
+    let node = &run.node;
     match enter(access, node).await {
         Err(Error::Unauthorized { .. } | Error::Unreachable { .. }) => {
             access.describe_cluster().await?;

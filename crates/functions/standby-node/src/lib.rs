@@ -85,7 +85,7 @@ impl StandbyNode {
     }
 
     async fn take_step(&self, request: StepRequest) -> Answered {
-        let (client, node) = kubernetes::open(&self.access, &request.run.node).await?;
+        let (client, node) = kubernetes::open(&self.access, &request.run).await?;
         self.take_step_in(client, node, request).await
     }
 

@@ -21,7 +21,7 @@ impl StandbyNode {
     pub(crate) async fn await_successor(&self, request: StepRequest) -> Answered {
         let StepRequest { context, run } = request;
         let id = run.input.instance_id.clone();
-        let (client, node) = kubernetes::open(&self.access, &run.node).await?;
+        let (client, node) = kubernetes::open(&self.access, &run).await?;
         self.check_remaining_claim(node.as_ref(), &run, &context.fence())
             .await?;
 

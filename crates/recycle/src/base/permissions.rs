@@ -78,8 +78,8 @@ impl fmt::Display for Permission {
 }
 
 /// The functions that ask the API server about the permissions of all groups.
-const ASKING: &[&str] = &["claim-node", "select-nodes"];
-/// The functions of `recycle-node`: a Node is all that some of them touch.
+const ASKING: &[&str] = &["claim-node", "serve-operator"];
+/// The functions of `recycle-node`.
 const STEPS: &[&str] = &[
     "claim-node",
     "standby-node",
@@ -89,7 +89,18 @@ const STEPS: &[&str] = &[
     "detach-terminate",
     "restore-node",
 ];
-/// The functions that read Nodes.
+/// The functions that find a Node by its name, or change it. `serve-operator` writes the end of a drain that an operator asks for.
+const CHANGING: &[&str] = &[
+    "claim-node",
+    "standby-node",
+    "taint-node",
+    "check-pods",
+    "evict-pods",
+    "detach-terminate",
+    "restore-node",
+    "serve-operator",
+];
+/// The functions that list Nodes: all that call Kubernetes.
 const READING: &[&str] = &[
     "claim-node",
     "standby-node",
@@ -99,6 +110,7 @@ const READING: &[&str] = &[
     "detach-terminate",
     "restore-node",
     "select-nodes",
+    "serve-operator",
 ];
 /// The functions that read pods.
 const READING_PODS: &[&str] = &[
@@ -114,12 +126,12 @@ const READING_VOLUMES: &[&str] = &["claim-node", "check-pods", "evict-pods", "de
 
 /// Exactly the calls that the functions make. The permissions of a group are adjacent, and so are the verbs of one resource.
 pub const PERMISSIONS: &[Permission] = &[
-    in_core_group(AccessGroup::Read, "nodes", "get", STEPS),
+    in_core_group(AccessGroup::Read, "nodes", "get", CHANGING),
     in_core_group(AccessGroup::Read, "nodes", "list", READING),
     in_core_group(AccessGroup::Read, "pods", "list", READING_PODS),
     in_core_group(AccessGroup::Read, "persistentvolumeclaims", "get", READING_VOLUMES),
     in_core_group(AccessGroup::Read, "persistentvolumes", "get", READING_VOLUMES),
-    in_core_group(AccessGroup::Write, "nodes", "patch", STEPS),
+    in_core_group(AccessGroup::Write, "nodes", "patch", CHANGING),
     in_core_group(AccessGroup::Write, "events", "create", STEPS),
     in_core_group(AccessGroup::Evict, "pods/eviction", "create", &["evict-pods"]),
     REVIEW,
@@ -227,10 +239,7 @@ mod tests {
         assert_eq!(functions(AccessGroup::Evict), ["evict-pods"]);
         assert_eq!(functions(AccessGroup::Review), ASKING);
         assert_eq!(functions(AccessGroup::Read), READING);
-        assert_eq!(
-            groups_of("select-nodes"),
-            [AccessGroup::Read, AccessGroup::Review]
-        );
+        assert_eq!(groups_of("select-nodes"), [AccessGroup::Read]);
         assert!(groups_of("start-rotation").is_empty());
     }
 

@@ -6,10 +6,10 @@ use crate::doctor::facts::{Inside, Installation, Seen};
 use crate::doctor::finding::{Check, Finding};
 
 /// The function that calls the API server for `doctor`.
-pub(crate) const ASKER: &str = "select-nodes";
+pub(crate) const ASKER: &str = "serve-operator";
 
 /// Checks the access entries of the functions' roles. The ConfigMap aws-auth may map a role that has no entry, and doctor may not read it.
-/// If `select-nodes` has no entry and reaches the API server, the ConfigMap maps its role.
+/// If `serve-operator` has no entry and reaches the API server, the ConfigMap maps its role.
 pub(crate) fn examine_entries(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
     let api_server = inside.as_ref().and_then(|inside| inside.api_server.as_ref());
     let entry = seen.entries.get(ASKER).map(Seen::as_ref);

@@ -54,7 +54,7 @@ impl<T> Seen<T> {
     }
 }
 
-/// The facts that `select-nodes` sees, with its own role, from its own network.
+/// The facts that `serve-operator` sees, with its own role, from its own network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
     pub version: String,

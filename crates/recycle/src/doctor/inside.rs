@@ -8,7 +8,7 @@ use crate::doctor::finding::{Check, Finding, MOST_IN_COMMAND, count, name_some};
 use crate::doctor::functions::SAME_RELEASE;
 
 pub(crate) fn examine_inside(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
-    Check::only("select-nodes").judge_all(inside, |inside| {
+    Check::only("serve-operator").judge_all(inside, |inside| {
         [
             vec![
                 examine_code(seen, inside),
@@ -24,7 +24,7 @@ pub(crate) fn examine_inside(seen: &Installation, inside: &Seen<Inside>) -> Vec<
 }
 
 fn examine_code(seen: &Installation, inside: &Inside) -> Finding {
-    let check = Check::new("code", "select-nodes");
+    let check = Check::new("code", "serve-operator");
     let (version, own) = (&inside.version, &seen.version);
     if version == own {
         return check.ok(format!("version {version}"));

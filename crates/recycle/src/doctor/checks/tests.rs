@@ -632,7 +632,7 @@ fn one_fault_that_the_functions_see_is_one_finding() {
                 version: "0.9.0".to_owned(),
                 ..inside()
             },
-            (Level::Warning, "code", "select-nodes", "has version 0.9.0"),
+            (Level::Warning, "code", "serve-operator", "has version 0.9.0"),
         ),
         (
             Inside {
@@ -774,7 +774,7 @@ fn roles_that_only_the_config_map_maps_are_a_warning_with_a_remedy() {
     let mapped = |mode: &str| {
         let mut seen = healthy();
         seen.authentication = Seen::Found(mode.to_owned());
-        for step in ["select-nodes", "check-pods"] {
+        for step in ["serve-operator", "check-pods"] {
             seen.entries.insert(step.to_owned(), Seen::Found(None));
         }
         seen
@@ -818,7 +818,7 @@ fn facts_that_the_caller_may_not_read_are_unknown() {
         &findings,
         (
             Level::Unknown,
-            "select-nodes",
+            "serve-operator",
             "",
             "not allowed to lambda:InvokeFunction",
         ),
