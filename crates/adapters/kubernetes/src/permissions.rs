@@ -1,9 +1,7 @@
 //! Checks the permissions of the functions' groups in the cluster before anything is touched.
 
 use futures::future::try_join_all;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
 use recycle::base::permissions::{PERMISSIONS, Permission, REVIEW, describe_missing};
 

@@ -108,7 +108,9 @@ async fn a_cluster_that_answers_is_not_described_again() {
 #[tokio::test]
 async fn a_refused_token_leads_to_one_more_attempt() {
     let (endpoint, serving) = api_server(vec![unauthorized(), node()]);
-    let (_client, found) = open(&access(&[&endpoint, &endpoint]), &run("world")).await.unwrap();
+    let (_client, found) = open(&access(&[&endpoint, &endpoint]), &run("world"))
+        .await
+        .unwrap();
     assert!(found.is_some());
     assert_eq!(serving.join().unwrap().len(), 2);
 }

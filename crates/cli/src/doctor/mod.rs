@@ -18,10 +18,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, shows_all:
     // The execution need not exist. The answer that it does not exist shows that the function reaches Step Functions.
     let execution = installation.execution("recycle-node", "doctor");
     let question = json!({"ask": "doctor", "cluster_name": installation.cluster, "execution": execution});
-    let (seen, inside) = tokio::join!(
-        facts::gather(installation),
-        installation.ask::<Inside>(&question),
-    );
+    let (seen, inside) = tokio::join!(facts::gather(installation), installation.ask::<Inside>(&question),);
     let findings = examine(&seen, &answers::seen(inside));
     let level = worst(&findings);
     output.document(&json!({"level": level, "findings": findings}))?;

@@ -68,8 +68,14 @@ mod tests {
         ] {
             let request: OperatorRequest = serde_json::from_value(request).unwrap();
             let refusal = server.handle(request).await.unwrap_err();
-            assert!(refusal.to_string().contains("the request names production"), "{refusal}");
-            assert!(!matches!(refusal.failure(), Failure::ServiceUnavailable), "{refusal}");
+            assert!(
+                refusal.to_string().contains("the request names production"),
+                "{refusal}"
+            );
+            assert!(
+                !matches!(refusal.failure(), Failure::ServiceUnavailable),
+                "{refusal}"
+            );
         }
         assert!(aws.calls().is_empty());
     }

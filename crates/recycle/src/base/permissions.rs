@@ -129,7 +129,12 @@ pub const PERMISSIONS: &[Permission] = &[
     in_core_group(AccessGroup::Read, "nodes", "get", CHANGING),
     in_core_group(AccessGroup::Read, "nodes", "list", READING),
     in_core_group(AccessGroup::Read, "pods", "list", READING_PODS),
-    in_core_group(AccessGroup::Read, "persistentvolumeclaims", "get", READING_VOLUMES),
+    in_core_group(
+        AccessGroup::Read,
+        "persistentvolumeclaims",
+        "get",
+        READING_VOLUMES,
+    ),
     in_core_group(AccessGroup::Read, "persistentvolumes", "get", READING_VOLUMES),
     in_core_group(AccessGroup::Write, "nodes", "patch", CHANGING),
     in_core_group(AccessGroup::Write, "events", "create", STEPS),
@@ -273,7 +278,10 @@ mod tests {
             .iter()
             .map(|function| {
                 let groups = groups_of(function).into_iter();
-                ((*function).to_owned(), groups.map(|group| group.to_string()).collect())
+                (
+                    (*function).to_owned(),
+                    groups.map(|group| group.to_string()).collect(),
+                )
             })
             .collect();
         assert_eq!(in_terraform, expected);

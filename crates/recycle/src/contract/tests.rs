@@ -190,13 +190,31 @@ fn a_request_of_an_unknown_shape_is_refused_by_name() {
     restore["leftover"] = json!({"instance_id": OLD, "cluster_name": "prod"});
     restore["unmarking"] = json!({"cluster_name": "prod", "rotations": [], "nodes": null});
     for (found, expected) in [
-        (refusal::<TaintRequest>(&status), "none of the fields run, marking"),
-        (refusal::<TaintRequest>(&drain_until), "none of the fields run, marking"),
+        (
+            refusal::<TaintRequest>(&status),
+            "none of the fields run, marking",
+        ),
+        (
+            refusal::<TaintRequest>(&drain_until),
+            "none of the fields run, marking",
+        ),
         (refusal::<TaintRequest>(&bare), "none of the fields run, marking"),
-        (refusal::<TaintRequest>(&both), "both of the fields run and marking"),
-        (refusal::<TaintRequest>(&json!([])), "none of the fields run, marking"),
-        (refusal::<RestoreCall>(&bare), "none of the fields failure, leftover, unmarking"),
-        (refusal::<RestoreCall>(&restore), "both of the fields leftover and unmarking"),
+        (
+            refusal::<TaintRequest>(&both),
+            "both of the fields run and marking",
+        ),
+        (
+            refusal::<TaintRequest>(&json!([])),
+            "none of the fields run, marking",
+        ),
+        (
+            refusal::<RestoreCall>(&bare),
+            "none of the fields failure, leftover, unmarking",
+        ),
+        (
+            refusal::<RestoreCall>(&restore),
+            "both of the fields leftover and unmarking",
+        ),
         (refusal::<SelectRequest>(&status), "context"),
         (
             refusal::<SelectRequest>(&json!({"select": "status", "cluster_name": "prod"})),
@@ -208,7 +226,10 @@ fn a_request_of_an_unknown_shape_is_refused_by_name() {
             refusal::<OperatorRequest>(&json!({"ask": "evict", "cluster_name": "prod"})),
             "unknown variant `evict`",
         ),
-        (refusal::<OperatorRequest>(&json!({"ask": "doctor"})), "cluster_name"),
+        (
+            refusal::<OperatorRequest>(&json!({"ask": "doctor"})),
+            "cluster_name",
+        ),
         (
             refusal::<OperatorRequest>(&json!({"ask": "move_drain_end", "cluster_name": "prod"})),
             "instance_id",

@@ -46,8 +46,7 @@ fn examine_mode(seen: &Installation, mode: &str, is_mapped: bool) -> Finding {
 
 fn examine_entry(step: &str, entry: &Seen<Option<Vec<String>>>, is_mapped: bool) -> Finding {
     let check = Check::new("access entry", step);
-    let remedy =
-        "Apply the Terraform module again, or create the access entry for the role (outputs role_arns and kubernetes_groups).";
+    let remedy = "Apply the Terraform module again, or create the access entry for the role (outputs role_arns and kubernetes_groups).";
     check.judge(entry, |groups| match groups {
         None if is_mapped && step == ASKER => check.warning(
             "its role has no access entry; the ConfigMap aws-auth admits it",
@@ -81,5 +80,7 @@ fn judge_groups(step: &str, groups: &[String]) -> Result<String, String> {
         return Ok(format!("in {names}"));
     }
     let groups = groups.join(", ");
-    Err(format!("its role needs the groups [{names}] and no others of recycle-eks, but is in [{groups}]"))
+    Err(format!(
+        "its role needs the groups [{names}] and no others of recycle-eks, but is in [{groups}]"
+    ))
 }

@@ -71,7 +71,10 @@ subjects:
 }
 
 fn render_rule(permissions: &[Permission]) -> String {
-    let Some(Permission { api_group, resource, .. }) = permissions.first() else {
+    let Some(Permission {
+        api_group, resource, ..
+    }) = permissions.first()
+    else {
         return String::new();
     };
     let verbs: Vec<&str> = permissions.iter().map(|permission| permission.verb).collect();
@@ -105,7 +108,11 @@ mod tests {
             verb,
             functions: &["evict-pods"],
         };
-        let permissions = [of("get", None), of("create", Some("apart")), of("patch", Some("apart"))];
+        let permissions = [
+            of("get", None),
+            of("create", Some("apart")),
+            of("patch", Some("apart")),
+        ];
         let documents = render_documents(&permissions);
         let heads: Vec<Vec<&str>> = documents
             .iter()
@@ -115,10 +122,30 @@ mod tests {
             heads,
             [
                 vec!["kind: Namespace", "metadata:", "  name: apart"],
-                vec!["kind: ClusterRole", "metadata:", "  name: recycle-eks-write", "rules:"],
-                vec!["kind: ClusterRoleBinding", "metadata:", "  name: recycle-eks-write", "roleRef:"],
-                vec!["kind: Role", "metadata:", "  name: recycle-eks-write", "  namespace: apart"],
-                vec!["kind: RoleBinding", "metadata:", "  name: recycle-eks-write", "  namespace: apart"],
+                vec![
+                    "kind: ClusterRole",
+                    "metadata:",
+                    "  name: recycle-eks-write",
+                    "rules:"
+                ],
+                vec![
+                    "kind: ClusterRoleBinding",
+                    "metadata:",
+                    "  name: recycle-eks-write",
+                    "roleRef:"
+                ],
+                vec![
+                    "kind: Role",
+                    "metadata:",
+                    "  name: recycle-eks-write",
+                    "  namespace: apart"
+                ],
+                vec![
+                    "kind: RoleBinding",
+                    "metadata:",
+                    "  name: recycle-eks-write",
+                    "  namespace: apart"
+                ],
             ]
         );
         assert!(documents[3].contains("resources: [\"things\"]\n    verbs: [\"create\", \"patch\"]\n"));
