@@ -58,7 +58,7 @@ fn healthy() -> Installation {
         authentication: Seen::Found("API".to_owned()),
         entries: ["check-pods", "claim-node"]
             .map(|step| {
-                let groups = groups_of(step).iter().map(ToString::to_string);
+                let groups = groups_of(step).into_iter().map(|group| group.to_string());
                 (step.to_owned(), Seen::Found(Some(groups.collect())))
             })
             .into(),
