@@ -238,13 +238,10 @@ fn find_kind<'a, E: serde::de::Error>(
         .filter_map(|field| Some((*field, request.get(*field)?)));
     match (found.next(), found.next()) {
         (Some(kind), None) => Ok(kind),
-        (None, _) => Err(E::custom(format!(
-            "it has none of the fields {}",
-            fields.join(", ")
+        (None, _) => Err(E::custom(format!("it needs a field `{}`", fields.join("` or `")))),
+        (Some((one, _)), Some((other, _))) => Err(E::custom(format!(
+            "it has a field `{one}` and a field `{other}`, but may have only one of them"
         ))),
-        (Some((one, _)), Some((other, _))) => {
-            Err(E::custom(format!("it has both of the fields {one} and {other}")))
-        }
     }
 }
 

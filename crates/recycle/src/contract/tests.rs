@@ -192,33 +192,33 @@ fn a_request_of_an_unknown_shape_is_refused_by_name() {
     for (found, expected) in [
         (
             refusal::<TaintRequest>(&status),
-            "none of the fields run, marking",
+            "needs a field `run` or `marking`",
         ),
         (
             refusal::<TaintRequest>(&drain_until),
-            "none of the fields run, marking",
+            "needs a field `run` or `marking`",
         ),
-        (refusal::<TaintRequest>(&bare), "none of the fields run, marking"),
+        (refusal::<TaintRequest>(&bare), "needs a field `run` or `marking`"),
         (
             refusal::<TaintRequest>(&both),
-            "both of the fields run and marking",
+            "a field `run` and a field `marking`",
         ),
         (
             refusal::<TaintRequest>(&json!([])),
-            "none of the fields run, marking",
+            "needs a field `run` or `marking`",
         ),
         (
             refusal::<RestoreCall>(&bare),
-            "none of the fields failure, leftover, unmarking",
+            "needs a field `failure` or `leftover` or `unmarking`",
         ),
         (
             refusal::<RestoreCall>(&restore),
-            "both of the fields leftover and unmarking",
+            "a field `leftover` and a field `unmarking`",
         ),
-        (refusal::<SelectRequest>(&status), "context"),
+        (refusal::<SelectRequest>(&status), "missing field `context`"),
         (
             refusal::<SelectRequest>(&json!({"select": "status", "cluster_name": "prod"})),
-            "context",
+            "unknown variant `status`",
         ),
         (refusal::<OperatorRequest>(&bare), "ask"),
         (refusal::<OperatorRequest>(&drain_until), "ask"),
