@@ -1,12 +1,28 @@
-# The roles of all functions that call Kubernetes are in its group recycle-eks. The permissions of the group are in rbac/recycle-eks.yaml, which
-# an administrator of the cluster applies. The module has no Kubernetes provider, because it could not be configured before the cluster exists.
+# The role of each function that calls Kubernetes is in the groups that the function needs. The permissions of the groups are in
+# rbac/recycle-eks.yaml, which an administrator of the cluster applies. The module has no Kubernetes provider, because it could not be
+# configured before the cluster exists.
+
+locals {
+  # A test compares these groups with the table of permissions in crates/recycle/src/base/permissions.rs.
+  kubernetes_groups = {
+    claim-node       = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-review"]
+    standby-node     = ["recycle-eks-read", "recycle-eks-write"]
+    taint-node       = ["recycle-eks-read", "recycle-eks-write"]
+    check-pods       = ["recycle-eks-read", "recycle-eks-write"]
+    evict-pods       = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-evict"]
+    detach-terminate = ["recycle-eks-read", "recycle-eks-write"]
+    restore-node     = ["recycle-eks-read", "recycle-eks-write"]
+    select-nodes     = ["recycle-eks-read"]
+    serve-operator   = ["recycle-eks-read", "recycle-eks-request", "recycle-eks-review"]
+  }
+}
 
 resource "aws_eks_access_entry" "function" {
   for_each = { for function in local.in_cluster : function => function if var.create_access_entries }
 
   cluster_name      = var.cluster_name
   principal_arn     = aws_iam_role.function[each.key].arn
-  kubernetes_groups = ["recycle-eks"]
+  kubernetes_groups = local.kubernetes_groups[each.key]
   type              = "STANDARD"
   tags              = var.tags
 

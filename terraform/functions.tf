@@ -21,6 +21,7 @@ locals {
       timeout     = 60
       environment = { CLUSTER_NAME = var.cluster_name, MAX_SURGE_PER_GROUP = var.max_surge_per_group }
     }
+    serve-operator = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
     start-rotation = {
       timeout = 60
       environment = {

@@ -230,6 +230,18 @@ locals {
         Resource = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}"
       },
     ]
+    # It changes nothing in AWS. Operators may invoke it, so it must not have permissions that operators do not have.
+    serve-operator = [
+      local.find_instances,
+      local.read_groups,
+      {
+        # `doctor` asks about an execution that does not exist. Any answer shows that Step Functions can be reached.
+        Sid      = "LearnWhetherStepFunctionsAnswers"
+        Effect   = "Allow"
+        Action   = "states:DescribeExecution"
+        Resource = "arn:${local.partition}:states:${local.region}:${local.account}:execution:${local.machine_name}:doctor"
+      },
+    ]
     start-rotation = concat([local.start_rotations], local.leave_dead_letters)
   }
 
@@ -396,7 +408,7 @@ locals {
     recycle-node = {
       name       = local.machine_name
       statements = [local.ask_for_owners]
-      functions  = setsubtract(local.in_cluster, ["select-nodes"])
+      functions  = setsubtract(local.in_cluster, ["select-nodes", "serve-operator"])
     }
     rotate-nodes = {
       name       = local.rotate_name

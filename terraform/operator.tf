@@ -1,5 +1,6 @@
-# The permissions that an operator needs for the command line. It calls only these services. For the state of Kubernetes and EC2 it invokes two
-# functions, which have their own permissions.
+# The permissions that an operator needs for the command line. It calls only these services. For the state of Kubernetes and EC2 it invokes
+# serve-operator. The functions of the state machines are not here: each believes what its state machine sends, and some of them evict pods or
+# terminate instances.
 
 locals {
   machine_arns = {
@@ -42,7 +43,7 @@ locals {
       Sid      = "ReadNodesAndMoveTheEndOfADrain"
       Effect   = "Allow"
       Action   = "lambda:InvokeFunction"
-      Resource = [for function in ["select-nodes", "taint-node"] : aws_lambda_function.this[function].arn]
+      Resource = aws_lambda_function.this["serve-operator"].arn
     },
     {
       # None of these actions supports resource-level permissions (service authorization reference).

@@ -28,6 +28,11 @@ output "role_arns" {
   value       = { for function in local.in_cluster : function => aws_iam_role.function[function].arn }
 }
 
+output "kubernetes_groups" {
+  description = "The Kubernetes groups that each of these functions needs, for access entries that you create yourself."
+  value       = local.kubernetes_groups
+}
+
 output "state_machine_role_arn" {
   description = "The role of the state machine."
   value       = aws_iam_role.state_machine["recycle-node"].arn

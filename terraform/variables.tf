@@ -370,7 +370,7 @@ variable "vpc" {
 ################################################################################
 
 variable "create_access_entries" {
-  description = "Create the EKS access entries that put every function's role into the Kubernetes group `recycle-eks`. If this is false, create an access entry for every role of the output `role_arns` yourself."
+  description = "Create the EKS access entries that put each function's role into its Kubernetes groups (output `kubernetes_groups`). If this is false, create an access entry for every role of the output `role_arns` yourself."
   type        = bool
   default     = true
   nullable    = false

@@ -1,7 +1,7 @@
-"""The tables of permissions in README.md: the AWS calls of each function, and the rules in the cluster.
+"""The tables of permissions in README.md: the AWS calls and the Kubernetes groups of each function, and the rules of the groups.
 
 `make generate` writes them. The calls come from terraform/tests/permissions.tftest.hcl, which holds the policies to them.
-Those of lifecycle hooks come from terraform/iam.tf, and the rules in the cluster from the ClusterRole.
+Those of lifecycle hooks come from terraform/iam.tf, the groups from terraform/access.tf, and their rules from the manifest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ PAGE = ROOT / "README.md"
 BEGIN, END = "<!-- permissions: make generate -->\n", "<!-- end of permissions -->"
 POLICIES = ROOT / "terraform" / "iam.tf"
 EXPECTED = ROOT / "terraform" / "tests" / "permissions.tftest.hcl"
-CLUSTER_ROLE = ROOT / "terraform" / "rbac" / "recycle-eks.yaml"
+GROUPS = ROOT / "terraform" / "access.tf"
+MANIFEST = ROOT / "terraform" / "rbac" / "recycle-eks.yaml"
 #: Calls that only read have names that begin so.
 READS = ("Describe", "List")
 
@@ -34,22 +35,33 @@ def aws_table() -> Iterator[str]:
     """A row for each function. The logs, which all functions may write, are left out."""
     allowed = actions_of_functions()
     common = set.intersection(*map(set, allowed.values()))
-    yield "| function | changes in AWS | reads in AWS |"
-    yield "|---|---|---|"
+    yield "| function | changes in AWS | reads in AWS | groups in the cluster |"
+    yield "|---|---|---|---|"
     for function in LAMBDAS:
         own = [action for action in allowed[function] if action not in common]
         reads = [action for action in own if action.partition(":")[2].startswith(READS)]
         changes = [action for action in own if action not in reads]
-        yield f"| `{function}` | {_listed(changes)} | {_listed(reads)} |"
+        groups = groups_of_functions().get(function, [])
+        yield f"| `{function}` | {_listed(changes)} | {_listed(reads)} | {_listed(groups)} |"
 
 
 def cluster_table() -> Iterator[str]:
-    """A column for each resource: one row of verbs."""
-    [role] = [each for each in yaml.safe_load_all(CLUSTER_ROLE.read_text()) if each["kind"] == "ClusterRole"]
-    rules = [(rule["resources"], rule["verbs"]) for rule in role["rules"]]
-    yield f"| in the cluster | {' | '.join(_listed(resources) for resources, _ in rules)} |"
-    yield f"|---{'|---' * len(rules)}|"
-    yield f"| all functions but `start-rotation` | {' | '.join(', '.join(verbs) for _, verbs in rules)} |"
+    """A column for each group: its verbs and resources."""
+    groups: dict[str, list[str]] = {}
+    for role in yaml.safe_load_all(MANIFEST.read_text()):
+        place = role["metadata"].get("namespace")
+        for rule in role.get("rules", []):
+            text = f"{', '.join(rule['verbs'])} {_listed(rule['resources'])}" + (f" in `{place}`" if place else "")
+            groups.setdefault(role["metadata"]["name"], []).append(text)
+    yield f"| group {' | '.join(f'`{name}`' for name in groups)} |"
+    yield f"{'|---' * len(groups)}|"
+    yield f"| {' | '.join('; '.join(rules) for rules in groups.values())} |"
+
+
+def groups_of_functions() -> dict[str, list[str]]:
+    """The Kubernetes groups of each function that calls Kubernetes."""
+    [listed] = re.findall(r"^  kubernetes_groups = \{\n(.*?)^  \}", GROUPS.read_text(), re.MULTILINE | re.DOTALL)
+    return {name: re.findall(r'"([^"]+)"', groups) for name, groups in re.findall(r"^ +([a-z-]+) += (.*)$", listed, re.MULTILINE)}
 
 
 def actions_of_functions() -> dict[str, list[str]]:

@@ -37,7 +37,7 @@ STEPS = [
     "restore-node",
     "select-nodes",
 ]
-LAMBDAS = [*STEPS, "start-rotation"]
+LAMBDAS = [*STEPS, "serve-operator", "start-rotation"]
 
 #: command, arguments for its version, the least version, its source
 TOOLS = [

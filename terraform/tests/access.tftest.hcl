@@ -9,7 +9,7 @@ variables {
   artifacts    = { directory = "./tests/artifacts" }
 }
 
-run "every_role_that_calls_kubernetes_is_in_the_group_recycle_eks" {
+run "every_role_that_calls_kubernetes_is_in_the_groups_that_it_needs" {
   command = plan
 
   assert {
@@ -20,23 +20,38 @@ run "every_role_that_calls_kubernetes_is_in_the_group_recycle_eks" {
   assert {
     condition = alltrue([
       for entry in aws_eks_access_entry.function :
-      entry.cluster_name == "prod" && entry.type == "STANDARD" && entry.kubernetes_groups == toset(["recycle-eks"])
+      entry.cluster_name == "prod" && entry.type == "STANDARD" && contains(entry.kubernetes_groups, "recycle-eks-read")
     ])
-    error_message = "every entry is in this cluster, in the group recycle-eks and in no other group"
+    error_message = "every entry is in this cluster, and may read"
+  }
+
+  assert {
+    condition     = [for function, entry in aws_eks_access_entry.function : function if contains(entry.kubernetes_groups, "recycle-eks-evict")] == ["evict-pods"]
+    error_message = "only evict-pods may evict pods"
+  }
+
+  assert {
+    condition     = [for function, entry in aws_eks_access_entry.function : function if !contains(entry.kubernetes_groups, "recycle-eks-write")] == ["select-nodes", "serve-operator"]
+    error_message = "select-nodes, which only reads, may change nothing"
+  }
+
+  assert {
+    condition     = { for function, groups in output.kubernetes_groups : function => toset(groups) } == { for function, entry in aws_eks_access_entry.function : function => entry.kubernetes_groups }
+    error_message = "an output lists the groups of each function"
   }
 
   assert {
     condition = alltrue([
       for document in split("\n---\n", output.rbac_manifest) : contains(["ClusterRole", "ClusterRoleBinding"], yamldecode(document).kind)
     ])
-    error_message = "the manifest has only the group's role and its binding"
+    error_message = "the manifest has only the roles of the groups and their bindings"
   }
 
   assert {
-    condition = one([
-      for document in split("\n---\n", output.rbac_manifest) : yamldecode(document).subjects if yamldecode(document).kind == "ClusterRoleBinding"
-    ])[0].name == "recycle-eks"
-    error_message = "the binding is for the group of the access entries"
+    condition = toset([
+      for document in split("\n---\n", output.rbac_manifest) : yamldecode(document).subjects[0].name if yamldecode(document).kind == "ClusterRoleBinding"
+    ]) == toset(flatten([for entry in aws_eks_access_entry.function : tolist(entry.kubernetes_groups)]))
+    error_message = "the bindings are for the groups of the access entries"
   }
 }
 

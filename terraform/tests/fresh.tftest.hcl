@@ -12,7 +12,7 @@ run "a_plan_works_before_any_resource_exists" {
   }
 
   assert {
-    condition     = length(output.role_steps) == 8
+    condition     = length(output.role_steps) == 9
     error_message = "the set of resources does not depend on values that are known only after an apply"
   }
 }

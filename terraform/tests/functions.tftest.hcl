@@ -22,6 +22,7 @@ run "every_step_has_its_own_published_function" {
       detach-terminate = "recycle-eks-detach-terminate"
       restore-node     = "recycle-eks-restore-node"
       select-nodes     = "recycle-eks-select-nodes"
+      serve-operator   = "recycle-eks-serve-operator"
       start-rotation   = "recycle-eks-start-rotation"
     }
     error_message = "each step has one function, named after it"

@@ -66,6 +66,15 @@ run "an_operator_has_exactly_the_actions_that_the_command_line_uses" {
   }
 }
 
+run "an_operator_invokes_only_the_function_for_operators" {
+  assert {
+    condition = flatten([
+      for statement in jsondecode(output.operator_policy_json).Statement : statement.Resource if contains(flatten([statement.Action]), "lambda:InvokeFunction")
+    ]) == [aws_lambda_function.this["serve-operator"].arn]
+    error_message = "the functions of the state machines evict pods and terminate instances, so an operator must not invoke them"
+  }
+}
+
 run "an_operator_cannot_stop_the_sweep_and_can_tag_only_a_pause" {
   assert {
     condition = alltrue([

@@ -68,6 +68,14 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
         "logs:PutLogEvents",
       ])
       start-rotation = tolist(["logs:CreateLogStream", "logs:PutLogEvents", "sqs:SendMessage", "states:StartExecution"])
+      serve-operator = tolist([
+        "autoscaling:DescribeAutoScalingGroups",
+        "ec2:DescribeInstances",
+        "eks:DescribeCluster",
+        "logs:CreateLogStream",
+        "logs:PutLogEvents",
+        "states:DescribeExecution",
+      ])
       select-nodes = tolist([
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:DescribeLifecycleHooks",
@@ -190,6 +198,28 @@ run "every_change_is_confined_to_this_clusters_groups_and_instances" {
   }
 }
 
+run "serve_operator_changes_nothing_and_no_machine_calls_it" {
+  assert {
+    condition = alltrue(flatten([
+      for statement in jsondecode(aws_iam_role_policy.function["serve-operator"].policy).Statement : [
+        for action in flatten([statement.Action]) : can(regex("^([a-z0-9]+:Describe|logs:)", action))
+      ]
+    ]))
+    error_message = "serve-operator may change nothing in AWS"
+  }
+
+  assert {
+    condition = alltrue(flatten([
+      for policy in aws_iam_role_policy.state_machine : [
+        for statement in jsondecode(policy.policy).Statement : [
+          for resource in flatten([statement.Resource]) : !strcontains(resource, "serve-operator")
+        ]
+      ]
+    ]))
+    error_message = "no state machine invokes serve-operator"
+  }
+}
+
 run "start_rotation_may_only_start_rotations_and_send_dead_letters" {
   variables {
     kms_key_arn = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
@@ -250,7 +280,7 @@ run "the_machines_may_call_every_version_of_their_functions_and_describe_executi
       ][0])
       } == {
       recycle-node = toset([
-        for step, function in aws_lambda_function.this : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${function.function_name}:*" if !contains(["select-nodes", "start-rotation"], step)
+        for step, function in aws_lambda_function.this : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${function.function_name}:*" if !contains(["select-nodes", "serve-operator", "start-rotation"], step)
       ])
       rotate-nodes = toset([
         for step in ["restore-node", "select-nodes", "taint-node"] : "arn:aws-us-gov:lambda:us-gov-west-1:123456789012:function:${aws_lambda_function.this[step].function_name}:*"

@@ -35,7 +35,7 @@ UNDER_NO_OTHERS = ("claim-node", "restore-node")
 ELSEWHERE = (
     "lambda:Invoke",
     "kubernetes:POST events",
-    "kubernetes:POST selfsubjectaccessreviews",
+    "kubernetes:POST subjectaccessreviews",
     "sns:Publish",
     "sts:",
     "logs:",

@@ -78,6 +78,11 @@ TABLE = [
         "looks for the marks of recycle-eks on Nodes and instances, and asks what became of the executions that set them",
     ),
     Row(
+        "serve-operator",
+        STEP_OF_THE_INSTANCE | {"aws-sdk-sfn"},
+        "looks for the marks of recycle-eks on Nodes and instances, and tries whether it reaches each service",
+    ),
+    Row(
         "start-rotation",
         {"recycle", "aws-config", "aws-sdk-sfn", "autoscaling", "lambda", "tokio"},
         "starts executions and looks at nothing; how AWS's refusals are sorted it has from autoscaling",

@@ -49,7 +49,9 @@ def test_the_role_of_every_step_may_enter_the_cluster_and_no_other(world, applie
     roles = {function["Role"] for function in functions if function["FunctionName"] != "recycle-eks-start-rotation"}
     entries = world.eks.access_entries()
     assert {principal for principal, _, _ in entries} == roles
-    assert all(groups == ["recycle-eks"] for _, _, groups in entries)
+    groups_of = {principal.rpartition("/")[2]: groups for principal, _, groups in entries}
+    may_evict = [name for name, groups in groups_of.items() if "recycle-eks-evict" in groups]
+    assert may_evict == ["recycle-eks-evict-pods"]
 
 
 def test_a_failed_execution_is_published_to_the_topic(world, applied):

@@ -10,7 +10,7 @@ from docs.pages import Block, Shell, assert_says, blocks, follow_page
 from prepare import ROOT
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
-RIGHTS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/recycle-eks"
+RIGHTS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/recycle-eks-evict"
 
 
 @pytest.fixture

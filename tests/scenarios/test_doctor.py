@@ -9,8 +9,7 @@ import pytest
 from world.aws.identity import ACCOUNT, PARTITION, REGION
 from world.deployment import CLUSTER
 
-ROLE = "ClusterRole"
-CLUSTER_ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/recycle-eks"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 
 
 @pytest.fixture
@@ -35,11 +34,12 @@ def without_entry(world, step):
     role = world.aws.client("lambda").get_function_configuration(FunctionName=f"recycle-eks-{step}")["Role"]
     entry = {"clusterName": CLUSTER, "principalArn": role}
     eks = world.aws.client("eks")
+    groups = eks.describe_access_entry(**entry)["accessEntry"]["kubernetesGroups"]
     eks.delete_access_entry(**entry)
     # A token that was used before is still good for a while, and two that are signed within a second are the same.
     time.sleep(1)
     yield
-    eks.create_access_entry(**entry, kubernetesGroups=["recycle-eks"], type="STANDARD")
+    eks.create_access_entry(**entry, kubernetesGroups=groups, type="STANDARD")
 
 
 def examine(cli, *arguments):
@@ -65,7 +65,7 @@ def test_a_healthy_installation_is_ok_and_nothing_is_written(healthy, cli):
     assert "0 problem, 0 warning, 0 unknown" in printed.text
     for check in (
         "API server",
-        ROLE,
+        "permissions",
         "access entry",
         "endpoint",
         "Step Functions",
@@ -95,21 +95,40 @@ def test_a_role_without_an_access_entry_is_named(healthy, cli):
 
 
 def test_without_its_own_entry_the_cluster_does_not_let_the_function_in(healthy, cli):
-    with without_entry(healthy, "select-nodes"):
+    with without_entry(healthy, "serve-operator"):
         _, found = examine(cli)
-    assert ("problem", "access entry", "select-nodes") in [each[:3] for each in found]
+    assert ("problem", "access entry", "serve-operator") in [each[:3] for each in found]
     assert any(check == "API server" and "it refuses the functions" in text for _, check, _, text in found), found
 
 
-def test_a_verb_that_the_cluster_role_does_not_allow_is_named(healthy, cli):
-    role = healthy.kubernetes.must("GET", CLUSTER_ROLE)
-    rules = [rule for rule in role["rules"] if rule["resources"] != ["pods/eviction"]]
-    healthy.kubernetes.must("PUT", CLUSTER_ROLE, {**role, "rules": rules})
+def test_a_role_in_too_many_groups_is_found(healthy, cli):
+    role = healthy.aws.client("lambda").get_function_configuration(FunctionName="recycle-eks-check-pods")["Role"]
+    entry = {"clusterName": CLUSTER, "principalArn": role}
+    eks = healthy.aws.client("eks")
+    groups = eks.describe_access_entry(**entry)["accessEntry"]["kubernetesGroups"]
+    eks.update_access_entry(**entry, kubernetesGroups=[*groups, "recycle-eks-evict"])
     try:
-        the_only_one(cli, "problem", ROLE, "", "does not allow create pods/eviction")
+        the_only_one(cli, "problem", "access entry", "check-pods", "and no others of recycle-eks, but is in [")
     finally:
-        now = healthy.kubernetes.must("GET", CLUSTER_ROLE)
-        healthy.kubernetes.must("PUT", CLUSTER_ROLE, {**now, "rules": role["rules"]})
+        eks.update_access_entry(**entry, kubernetesGroups=groups)
+
+
+@pytest.mark.parametrize(
+    ("group", "call"),
+    [
+        ("recycle-eks-read", "get nodes"),
+        ("recycle-eks-write", "patch nodes"),
+        ("recycle-eks-evict", "create pods/eviction"),
+        ("recycle-eks-review", "create subjectaccessreviews.authorization.k8s.io"),
+    ],
+)
+def test_a_group_that_may_not_do_enough_is_named(healthy, cli, group, call):
+    healthy.kubernetes.must("DELETE", f"{BINDINGS}/{group}")
+    try:
+        _, found = examine(cli)
+    finally:
+        healthy.kubernetes.apply(healthy.deployment.outputs["rbac_manifest"])
+    assert [text for _, check, _, text in found if check == "permissions"][0].startswith(f"the group {group} may not {call}")
 
 
 def test_an_api_server_that_is_away_is_found(healthy, cli):

@@ -1,4 +1,4 @@
-"""Least privilege: every role's policies and the ClusterRole allow exactly the calls that scenarios of every kind need."""
+"""Least privilege: every role's policies and Kubernetes groups allow exactly the calls that scenarios of every kind need."""
 
 import json
 import socket
@@ -7,6 +7,7 @@ import pytest
 from botocore import xform_name
 from botocore.exceptions import ClientError
 
+from prepare import LAMBDAS, ROOT
 from world.aws.iam_resources import ROWS, everything
 from world.aws.identity import ACCOUNT, PARTITION, REGION
 from world.aws.requests import BOTO3_SERVICE
@@ -366,8 +367,8 @@ def test_no_payload_chooses_where_a_token_goes(world):
             world.host.call(f"recycle-eks-{function}", json.dumps(payload).encode())
         with pytest.raises(BlockingIOError):
             attacker.accept()
-    other = {"select": "status", "cluster_name": "production"}
-    refusal = world.host.call("recycle-eks-select-nodes", json.dumps(other).encode())
+    other = {"ask": "status", "cluster_name": "production"}
+    refusal = world.host.call("recycle-eks-serve-operator", json.dumps(other).encode())
     assert refusal.function_error and b"the request names production" in refusal.payload
     job.finishes()
     assert execution.finishes().outcome == "recycled"
@@ -474,6 +475,12 @@ def test_no_role_may_touch_foreign_resources(world, whose):
     assert sorted(theirs.states.values()) == ["InService"] and theirs.sizes == (0, 1, 3)
 
 
+@pytest.mark.parametrize("function", [function for function in LAMBDAS if function != "serve-operator"])
+def test_an_operator_may_not_invoke_a_function_of_the_state_machines(world, function):
+    code = call_as(world, "operator", "lambda:InvokeFunction", {"FunctionName": f"recycle-eks-{function}", "Payload": b"{}"})
+    assert code in REFUSALS
+
+
 def test_only_recycle_eks_tags_are_written_and_only_claimed_instances_stopped(world):
     ours, owned = world.group("workers", size=1).instances[0], {"Key": f"kubernetes.io/cluster/{CLUSTER}"}
     refused = [
@@ -496,16 +503,31 @@ def test_only_recycle_eks_tags_are_written_and_only_claimed_instances_stopped(wo
 # The cluster
 
 
-def rules(world):
-    """(API group, resource, verb) of the ClusterRole as it stands on the API server."""
-    role = world.kubernetes.must("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/recycle-eks")
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+GROUPS = ("recycle-eks-read", "recycle-eks-write", "recycle-eks-request", "recycle-eks-evict", "recycle-eks-review")
+#: The namespace of recycle-eks, and one of somebody else.
+NAMESPACES = ("recycle-eks", "default")
+
+
+def rules(world, group, *namespaces):
+    """(API group, resource, verb) of a group's ClusterRole and of its Roles in namespaces, as they stand on the API server."""
+    roles = world.kubernetes.must("GET", f"{RBAC}/clusterroles")["items"]
+    for namespace in namespaces:
+        roles += world.kubernetes.must("GET", f"{RBAC}/namespaces/{namespace}/roles")["items"]
     return {
-        (group, resource, verb)
+        (api_group, resource, verb)
+        for role in roles
+        if role["metadata"]["name"] == group
         for rule in role["rules"]
-        for group in rule["apiGroups"]
+        for api_group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
+
+
+def groups_of_functions(world):
+    """The Kubernetes groups of each function's access entry."""
+    return {short(principal): set(groups) for principal, _, groups in world.eks.access_entries()}
 
 
 def as_rule(call):
@@ -523,10 +545,44 @@ OF_EVERY_USER = {
 }
 
 
-def test_every_verb_of_the_cluster_role_was_needed(world, lived):
+def calls_by_function(lived):
+    """What each function asked the API server for, with success."""
     of_resources = [call for call in lived.kubernetes if call.status < 300 and not call.action.endswith(" /version")]
-    assert {as_rule(call) for call in of_resources} - OF_EVERY_USER == rules(world)
+    made = {}
+    for call in of_resources:
+        made.setdefault(call.function.removeprefix("recycle-eks-"), set()).add(as_rule(call))
+    return {function: calls - OF_EVERY_USER for function, calls in made.items()}
+
+
+def test_no_call_was_refused_by_the_api_server(lived):
     assert [call for call in lived.kubernetes if call.status in (401, 403) and call.fault is None] == []
+
+
+def test_every_verb_of_each_group_was_needed_by_a_function_of_the_group(world, lived):
+    made, groups_of = calls_by_function(lived), groups_of_functions(world)
+    assert set().union(*groups_of.values()) == set(GROUPS)
+    for group in GROUPS:
+        members = [function for function, groups in groups_of.items() if group in groups]
+        allowed = rules(world, group, *NAMESPACES)
+        assert set().union(*(made[function] for function in members)) & allowed == allowed, group
+
+
+def test_each_function_is_in_exactly_the_groups_that_its_calls_need(world, lived):
+    made, groups_of = calls_by_function(lived), groups_of_functions(world)
+    assert made.keys() == groups_of.keys()
+    allowed = {group: rules(world, group, *NAMESPACES) for group in GROUPS}
+    for function, calls in made.items():
+        assert {group for group in GROUPS if allowed[group] & calls} == groups_of[function], function
+        assert calls <= set().union(*(allowed[group] for group in groups_of[function])), function
+
+
+def test_the_table_of_permissions_has_exactly_the_calls_of_each_function(lived):
+    table = json.loads((ROOT / "tests" / "contract" / "contract.json").read_text())["permissions"]
+    listed = {}
+    for permission in table:
+        for function in permission["functions"]:
+            listed.setdefault(function, set()).add((permission["api_group"], permission["resource"], permission["verb"]))
+    assert calls_by_function(lived) == listed
 
 
 def every_verb(world):
@@ -540,17 +596,19 @@ def every_verb(world):
                 yield group, resource["name"], verb
 
 
-def test_the_cluster_role_allows_nothing_else(world):
+@pytest.mark.parametrize("namespace", NAMESPACES)
+@pytest.mark.parametrize("role", GROUPS)
+def test_a_group_may_do_nothing_else(world, role, namespace):
     def is_allowed(group, resource, verb):
         name, _, subresource = resource.partition("/")
-        attributes = {"group": group, "resource": name, "subresource": subresource, "verb": verb, "namespace": "default"}
-        asked = {"user": "somebody", "groups": ["recycle-eks", "system:authenticated"], "resourceAttributes": attributes}
+        attributes = {"group": group, "resource": name, "subresource": subresource, "verb": verb, "namespace": namespace}
+        asked = {"user": "somebody", "groups": [role, "system:authenticated"], "resourceAttributes": attributes}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": asked}
         return world.kubernetes.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
 
     every = set(every_verb(world))
     assert len(every) > 300
-    assert {each for each in every if is_allowed(*each)} == rules(world) | OF_EVERY_USER
+    assert {each for each in every if is_allowed(*each)} == rules(world, role, namespace) | OF_EVERY_USER
 
 
 NODE = "/api/v1/nodes/{node}"
@@ -573,7 +631,7 @@ NODE = "/api/v1/nodes/{node}"
         ("GET", "/api/v1/namespaces/kube-system/configmaps/aws-auth"),
         ("GET", "/apis/apps/v1/deployments"),
         ("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web"),
-        ("PATCH", "/apis/rbac.authorization.k8s.io/v1/clusterroles/recycle-eks"),
+        ("PATCH", f"{RBAC}/clusterroles/recycle-eks-evict"),
     ],
 )
 def test_the_api_server_refuses_a_function_everything_else(world, method, path):
@@ -588,6 +646,25 @@ def test_the_api_server_refuses_a_function_everything_else(world, method, path):
 
     assert answer.status == 403, answer
     assert "forbidden" in answer.body["message"]
+
+
+EVICTION = "/api/v1/namespaces/default/pods/web/eviction"
+#: A call of each group, and a function that is not in the group.
+NOT_IN_THE_GROUP = [
+    ("evict-pods", "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
+    ("select-nodes", "PATCH", NODE),
+    ("select-nodes", "POST", "/api/v1/namespaces/default/events"),
+    *((function, "POST", EVICTION) for function in LAMBDAS if function not in ("evict-pods", "start-rotation")),
+]
+
+
+@pytest.mark.parametrize(("function", "method", "path"), NOT_IN_THE_GROUP)
+def test_the_api_server_refuses_a_function_the_calls_of_other_groups(world, function, method, path):
+    node = world.group("workers", size=1).nodes[0]
+    token = eks_token(CLUSTER, REGION, *credentials(world, function))
+    client = KubeClient(world.kubernetes.proxy.port, world.kubernetes.control_plane.authority.file, token=token)
+    content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    assert client.call(method, path.format(node=node.name), {}, content_type).status == 403
 
 
 def test_a_function_that_does_not_call_kubernetes_has_no_access(world):

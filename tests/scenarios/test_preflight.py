@@ -158,9 +158,18 @@ def test_a_group_whose_launches_lack_the_clusters_tag_is_a_note(world, node):
     assert [note for note in notes if note.startswith(f"group workers does not set the tag {TAG}")], notes
 
 
-def test_missing_permissions_in_the_cluster_are_refused_by_name_with_all_else(world, node):
+@pytest.mark.parametrize(
+    ("group", "calls"),
+    [
+        ("recycle-eks-read", "get nodes, list nodes, list pods, get persistentvolumeclaims, get persistentvolumes"),
+        ("recycle-eks-write", "patch nodes, create events"),
+        ("recycle-eks-evict", "create pods/eviction"),
+        ("recycle-eks-review", "create subjectaccessreviews.authorization.k8s.io"),
+    ],
+)
+def test_missing_permissions_of_each_group_are_refused_by_name_with_all_else(world, node, group, calls):
     node.group.protect(node)
-    world.kubernetes.must("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/recycle-eks")
+    world.kubernetes.must("DELETE", f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{group}")
     try:
         end = world.recycle(node).finishes()
     finally:
@@ -168,7 +177,7 @@ def test_missing_permissions_in_the_cluster_are_refused_by_name_with_all_else(wo
 
     names = [line.split(":")[0] for line in end.cause.splitlines()[:-1]]
     assert names == ["missing_permission", "scale_in_protection"]
-    assert "may not get nodes, list nodes, patch nodes" in end.cause and world.writes() == []
+    assert f"in cluster world the group {group} may not {calls}; apply the manifest" in end.cause and world.writes() == []
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

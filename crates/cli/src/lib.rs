@@ -1,6 +1,6 @@
 //! The command line. It starts, shows, changes and stops executions of the state machines.
 //!
-//! It calls only AWS. The functions `select-nodes` and `taint-node` read the cluster and EC2 for it, and write the end of a drain.
+//! It calls only AWS. The function `serve-operator` reads the cluster and EC2 for it, and writes the end of a drain.
 //! Therefore it needs no access to the cluster, and works with a private API endpoint.
 
 mod args;

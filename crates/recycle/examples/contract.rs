@@ -3,6 +3,7 @@
 
 use recycle::base::failure::{Failure, Outcome};
 use recycle::base::names;
+use recycle::base::permissions::PERMISSIONS;
 use recycle::contract::verdicts::{
     CheckVerdict, ClaimVerdict, DisposeVerdict, EvictVerdict, RestoreVerdict, SelectVerdict, StandbyVerdict,
     StartVerdict, TaintVerdict,
@@ -37,6 +38,14 @@ fn main() {
         "terms": terms::FIELDS.into_iter().chain(["dry_run"]).collect::<Vec<_>>(),
         "stops": [Stop::ReplacementStillOutdated, Stop::KubeletTooNew],
         "lifecycle_hook": names::LIFECYCLE_HOOK,
+        "permissions": PERMISSIONS.iter().map(|permission| json!({
+            "group": permission.group.name(),
+            "namespace": permission.namespace,
+            "api_group": permission.api_group,
+            "resource": permission.resource,
+            "verb": permission.verb,
+            "functions": permission.functions,
+        })).collect::<Vec<_>>(),
         "tags": [
             names::CLAIM_TAG,
             names::GROUP_TAG,

@@ -26,7 +26,9 @@ use crate::claim::queue::{pace_queue, write_queue_progress};
 use crate::cluster::hook::HeldByHook;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
-use crate::contract::requests::{Asked, ClaimRequest, RestoreCall, StepRequest, TaintRequest};
+use crate::contract::requests::{
+    ClaimRequest, OperatorRequest, RestoreCall, SelectRequest, StepRequest, TaintRequest,
+};
 use crate::contract::run::Run;
 use crate::disposal::next_step::wait_for_answer;
 use crate::drain::end::{DrainEnd, judge_drain_end};
@@ -576,9 +578,9 @@ proptest! {
                 json!({"context": context(), "leftover": {"instance_id": OLD, "cluster_name": "prod"}, "owner": {}, "restore": {}}),
                 json!({"unmarking": {"cluster_name": "prod", "rotations": [ARN], "nodes": [OLD]}}),
                 json!({"marking": {"cluster_name": "prod", "rotation": ARN, "mark": "soft", "nodes": [OLD], "ended": [ARN]}}),
-                json!({"drain_until": {"instance_id": OLD, "cluster_name": "prod", "until": "now"}}),
-                json!({"select": "status", "cluster_name": "prod", "node": "a"}),
-                json!({"select": "doctor", "cluster_name": "prod", "execution": ARN}),
+                json!({"ask": "move_drain_end", "instance_id": OLD, "cluster_name": "prod", "until": "now"}),
+                json!({"ask": "status", "cluster_name": "prod", "node": "a"}),
+                json!({"ask": "doctor", "cluster_name": "prod", "execution": ARN}),
                 json!({"context": context(), "select": "may_start", "cluster_name": "prod",
                     "rotation": {"group": "workers", "execution": ARN, "began_at": at(0), "input": rotation()},
                     "members": {"nodes": [OLD, NEW], "at_once": 1, "launch_source": "a"},
@@ -595,7 +597,8 @@ proptest! {
         }
         check_request::<RestoreCall>(&request)?;
         check_request::<TaintRequest>(&request)?;
-        if let Some(Asked::ByMachine(asked)) = check_request::<Asked>(&request)?
+        check_request::<OperatorRequest>(&request)?;
+        if let Some(asked) = check_request::<SelectRequest>(&request)?
             && let (Some(part), Some(waiting_node)) = (&asked.rotation, &asked.waiting_node)
             && let Ok(Rotation { terms: Some(terms), .. }) = parse_rotation(&part.input)
         {

@@ -1,23 +1,29 @@
-//! Checks the permissions of this function in the cluster before anything is touched.
+//! Checks the permissions of the functions' groups in the cluster before anything is touched.
 
 use futures::future::try_join_all;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
-use recycle::reference::permissions::{PERMISSIONS, Permission};
+use recycle::base::permissions::{PERMISSIONS, Permission, REVIEW, describe_missing};
 
 use crate::Error;
 use crate::call::{Call, send};
 
-/// Lists the required permissions that this role lacks, each as `verb resource`. Every authenticated client may ask for this.
+/// The group that the API server adds to each client with a valid token.
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// Lists the permissions that the groups of the functions lack, in one text for each group. Asks about all groups at the same time.
+/// A function that may not ask learns only that.
 pub async fn missing_permissions(client: &kube::Client) -> Result<Vec<String>, Error> {
     let reviews = PERMISSIONS
         .iter()
         .map(|permission| is_allowed(client, *permission));
-    let answers = try_join_all(reviews).await?;
+    let answers = match try_join_all(reviews).await {
+        Err(Error::Forbidden { .. }) => return Ok(describe_missing(&[REVIEW])),
+        answers => answers?,
+    };
     let missing = PERMISSIONS.iter().zip(answers).filter(|(_, allowed)| !allowed);
-    Ok(missing.map(|(permission, _)| permission.to_string()).collect())
+    let missing: Vec<Permission> = missing.map(|(permission, _)| *permission).collect();
+    Ok(describe_missing(&missing))
 }
 
 /// Fetches the API server's version, such as `v1.35.2-eks-1234567`. The call carries the token, so it also shows if the cluster accepts it.
@@ -27,28 +33,31 @@ pub async fn server_version(client: &kube::Client) -> Result<String, Error> {
 }
 
 async fn is_allowed(client: &kube::Client, permission: Permission) -> Result<bool, Error> {
-    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let call = Call::new("create", "selfsubjectaccessreviews", permission.resource);
+    let api: Api<SubjectAccessReview> = Api::all(client.clone());
+    let call = Call::new("create", "subjectaccessreviews", permission.resource);
     let answer = send(call, api.create(&PostParams::default(), &review(permission))).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-fn review(permission: Permission) -> SelfSubjectAccessReview {
+/// Builds the question about a client that is in the permission's group, whatever its name.
+fn review(permission: Permission) -> SubjectAccessReview {
     let (resource, subresource) = match permission.resource.split_once('/') {
         Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
         None => (permission.resource, None),
     };
-    SelfSubjectAccessReview {
-        spec: SelfSubjectAccessReviewSpec {
+    SubjectAccessReview {
+        spec: SubjectAccessReviewSpec {
+            groups: Some(vec![permission.group.to_string(), AUTHENTICATED.to_owned()]),
             resource_attributes: Some(ResourceAttributes {
-                group: Some(permission.group.to_owned()),
+                group: Some(permission.api_group.to_owned()),
+                namespace: permission.namespace.map(str::to_owned),
                 resource: Some(resource.to_owned()),
                 subresource,
                 verb: Some(permission.verb.to_owned()),
                 ..ResourceAttributes::default()
             }),
-            ..SelfSubjectAccessReviewSpec::default()
+            ..SubjectAccessReviewSpec::default()
         },
-        ..SelfSubjectAccessReview::default()
+        ..SubjectAccessReview::default()
     }
 }

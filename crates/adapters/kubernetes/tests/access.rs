@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use eks_auth::Access;
 use kubernetes::{Error, open};
 use recycle::base::failure::{Failure, NamedFailure as _};
-use recycle::base::ids::{InstanceId, NodeName};
+use recycle::contract::run::Run;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -94,12 +94,15 @@ fn access(endpoints: &[&str]) -> Access {
     Access::new(&aws.config(), &"world".parse().unwrap())
 }
 
-fn name() -> NodeName {
-    "a".parse().unwrap()
-}
-
-fn instance() -> InstanceId {
-    "i-0123456789abcdef0".parse().unwrap()
+/// Returns a run that is about node `a` of this cluster.
+fn run(cluster: &str) -> Run {
+    let input = json!({
+        "instance_id": "i-0123456789abcdef0", "cluster_name": cluster, "awaited": {"selector": null}, "evict": "others",
+        "replacement": "before", "dispose": "terminate", "replacement_timeout": 840, "node_lost_after": 1_800, "drain_timeout": 172_800,
+        "on_drain_timeout": "restore", "load_balancer_grace": 60, "urgency": "planned", "dry_run": false, "override": [],
+    });
+    let run = json!({"input": input, "path": "before", "group": "workers", "node": "a", "claimed_at": "2027-01-01T05:00:00Z"});
+    serde_json::from_value(run).unwrap()
 }
 
 fn unauthorized() -> (u16, serde_json::Value) {
@@ -118,8 +121,8 @@ async fn a_cluster_that_answers_is_not_described_again() {
     let (endpoint, seen) = api_server(vec![node(), node()]);
     let access = access(&[&endpoint]);
     for _ in 0..2 {
-        let (_client, found) = open(&access, &name(), &instance()).await.unwrap();
-        assert_eq!(found.unwrap().name, name());
+        let (_client, found) = open(&access, &run("world")).await.unwrap();
+        assert_eq!(found.unwrap().name.as_str(), "a");
     }
     let tokens = seen.lock().unwrap();
     assert!(tokens[0].starts_with("k8s-aws-v1."), "{tokens:?}");
@@ -128,7 +131,7 @@ async fn a_cluster_that_answers_is_not_described_again() {
 #[tokio::test]
 async fn a_refused_token_leads_to_one_more_attempt() {
     let (endpoint, seen) = api_server(vec![unauthorized(), node()]);
-    let (_client, found) = open(&access(&[&endpoint, &endpoint]), &name(), &instance())
+    let (_client, found) = open(&access(&[&endpoint, &endpoint]), &run("world"))
         .await
         .unwrap();
     assert!(found.is_some());
@@ -138,7 +141,7 @@ async fn a_refused_token_leads_to_one_more_attempt() {
 #[tokio::test]
 async fn a_token_that_is_refused_twice_is_an_error_that_the_state_machine_retries() {
     let (endpoint, seen) = api_server(vec![unauthorized(), unauthorized()]);
-    let error = open(&access(&[&endpoint, &endpoint]), &name(), &instance())
+    let error = open(&access(&[&endpoint, &endpoint]), &run("world"))
         .await
         .err()
         .unwrap();
@@ -155,7 +158,7 @@ async fn a_cluster_with_a_new_endpoint_is_found_again() {
     let (endpoint, seen) = api_server(vec![node(), node()]);
     let access = access(&[&old, &endpoint]);
     for _ in 0..2 {
-        let (_client, found) = open(&access, &name(), &instance()).await.unwrap();
+        let (_client, found) = open(&access, &run("world")).await.unwrap();
         assert!(found.is_some());
     }
     assert_eq!(seen.lock().unwrap().len(), 2);
@@ -165,10 +168,7 @@ async fn a_cluster_with_a_new_endpoint_is_found_again() {
 async fn any_other_answer_leads_to_no_second_attempt() {
     let busy = (503, scripted_kube::refusal(503, "ServiceUnavailable", "later"));
     let (endpoint, seen) = api_server(vec![busy]);
-    let error = open(&access(&[&endpoint]), &name(), &instance())
-        .await
-        .err()
-        .unwrap();
+    let error = open(&access(&[&endpoint]), &run("world")).await.err().unwrap();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
@@ -176,13 +176,20 @@ async fn any_other_answer_leads_to_no_second_attempt() {
 #[tokio::test]
 async fn a_failure_of_eks_at_the_second_attempt_is_the_error() {
     let (endpoint, seen) = api_server(vec![unauthorized()]);
-    let error = open(&access(&[&endpoint]), &name(), &instance())
-        .await
-        .err()
-        .unwrap();
+    let error = open(&access(&[&endpoint]), &run("world")).await.err().unwrap();
     assert!(
         matches!(error, Error::Access(eks_auth::Error::DescribeUnavailable { .. })),
         "{error:?}"
     );
     assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_run_of_another_cluster_is_refused_before_any_call() {
+    let aws = ScriptedAws::new();
+    let access = Access::new(&aws.config(), &"world".parse().unwrap());
+    let error = open(&access, &run("production")).await.err().unwrap();
+    assert!(error.to_string().contains("failed to sign in"), "{error}");
+    assert_eq!(error.failure(), Failure::InvalidInput);
+    assert!(aws.calls().is_empty());
 }

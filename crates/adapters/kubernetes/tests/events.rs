@@ -4,8 +4,8 @@
 
 use kubernetes::{Occasion, missing_permissions, record_event};
 use recycle::base::ids::{Fence, NodeName};
+use recycle::base::permissions::PERMISSIONS;
 use recycle::records::claim::Phase;
-use recycle::reference::permissions::PERMISSIONS;
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
@@ -148,30 +148,48 @@ fn review(allowed: bool) -> Value {
 }
 
 #[tokio::test]
-async fn every_permission_is_reviewed_and_the_missing_ones_are_named() {
+async fn every_permission_of_every_group_is_reviewed_and_the_missing_ones_are_named() {
     let mut kube = ScriptedKube::new();
     for permission in PERMISSIONS {
         let missing = permission.resource == "pods/eviction" || permission.verb == "patch";
         kube = kube.on(
             "POST",
-            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
             201,
             review(!missing),
         );
     }
     let missing = missing_permissions(&kube.client()).await.unwrap();
-    assert_eq!(missing, ["patch nodes", "create pods/eviction"]);
-    let asked: Vec<Value> = kube
-        .calls()
-        .into_iter()
-        .map(|call| call.body["spec"]["resourceAttributes"].clone())
-        .collect();
-    assert_eq!(asked.len(), PERMISSIONS.len());
-    assert!(
-        asked
-            .contains(&json!({"group": "", "resource": "pods", "subresource": "eviction", "verb": "create"}))
+    assert_eq!(
+        missing,
+        [
+            "the group recycle-eks-write may not patch nodes",
+            "the group recycle-eks-evict may not create pods/eviction",
+        ]
     );
-    assert!(asked.contains(&json!({"group": "", "resource": "nodes", "verb": "get"})));
+    let calls = kube.calls().into_iter();
+    let asked: Vec<Value> = calls.map(|call| call.body["spec"].clone()).collect();
+    assert_eq!(asked.len(), PERMISSIONS.len());
+    assert!(asked.contains(&json!({
+        "groups": ["recycle-eks-evict", "system:authenticated"],
+        "resourceAttributes": {"group": "", "resource": "pods", "subresource": "eviction", "verb": "create"},
+    })));
+    assert!(asked.contains(&json!({
+        "groups": ["recycle-eks-read", "system:authenticated"],
+        "resourceAttributes": {"group": "", "resource": "nodes", "verb": "get"},
+    })));
+}
+
+#[tokio::test]
+async fn a_function_that_may_not_ask_learns_that_its_group_is_missing() {
+    let kube = PERMISSIONS.iter().fold(ScriptedKube::new(), |kube, _| {
+        kube.refuses("POST", "/subjectaccessreviews", 403, "Forbidden", "no")
+    });
+    let missing = missing_permissions(&kube.client()).await.unwrap();
+    assert_eq!(
+        missing,
+        ["the group recycle-eks-review may not create subjectaccessreviews.authorization.k8s.io"]
+    );
 }
 
 #[tokio::test]
@@ -182,7 +200,7 @@ async fn a_cluster_that_answers_no_review_is_an_error() {
     assert!(
         error
             .to_string()
-            .starts_with("failed to create selfsubjectaccessreviews"),
+            .starts_with("failed to create subjectaccessreviews"),
         "{error}"
     );
 }

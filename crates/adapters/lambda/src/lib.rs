@@ -73,28 +73,14 @@ impl<V: Verdict + Serialize> Reply for Answer<V> {
     }
 }
 
-/// An answer to a state machine or to the command line. The command line gets only the report.
+/// An answer to the command line. It does not pass through a state machine, so it may be larger than 8 KB.
 #[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub enum StepOrReport<V: Verdict> {
-    /// The answer to a state machine.
-    Step(Box<Answer<V>>),
-    /// The answer to the command line. It does not pass through a state machine, so it may be larger than 8 KB.
-    Report(Value),
-}
+#[serde(transparent)]
+pub struct Report(pub Value);
 
-impl<V: Verdict> From<Answer<V>> for StepOrReport<V> {
-    fn from(answer: Answer<V>) -> Self {
-        Self::Step(Box::new(answer))
-    }
-}
-
-impl<V: Verdict + Serialize> Reply for StepOrReport<V> {
+impl Reply for Report {
     fn take_notes(&mut self) -> (Option<Phase>, Vec<Metric>) {
-        match self {
-            Self::Step(answer) => answer.take_notes(),
-            Self::Report(_) => (None, Vec::new()),
-        }
+        (None, Vec::new())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::base::error::{Result, refuse};
 
 /// The longest time to open a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest time of a call with all its attempts. `select-nodes` reads the whole cluster before it answers.
+/// The longest time of a call with all its attempts. `serve-operator` reads the whole cluster before it answers.
 const CALL_TIMEOUT: Duration = Duration::from_secs(90);
 /// Attempts of one call. Watching lasts for hours, so a throttle or a lost connection is retried instead of reported.
 const ATTEMPTS: u32 = 5;

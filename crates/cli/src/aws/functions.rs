@@ -1,4 +1,4 @@
-//! Invokes functions directly, without a state machine.
+//! Invokes `serve-operator`, the only function that operators call directly.
 
 use aws_sdk_lambda::primitives::Blob;
 use recycle::base::failure::Failure;
@@ -9,9 +9,9 @@ use crate::aws::installation::Installation;
 use crate::base::error::{Error, Result, refuse};
 
 impl Installation {
-    /// Invokes a function and parses its answer.
-    pub(crate) async fn ask<T: DeserializeOwned>(&self, function: &str, question: &Value) -> Result<T> {
-        let name = format!("{}-{function}", self.name);
+    /// Invokes `serve-operator` and parses its answer.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, question: &Value) -> Result<T> {
+        let name = format!("{}-serve-operator", self.name);
         let payload = Blob::new(question.to_string());
         let call = self.lambda.invoke().function_name(&name).payload(payload).send();
         let answer = match call.await.map_err(Error::of("lambda:InvokeFunction")) {
@@ -54,13 +54,13 @@ mod tests {
         for (name, text) in [
             (
                 "ServiceRefused",
-                "the function recycle-eks-select-nodes failed: ServiceRefused: no",
+                "the function recycle-eks-serve-operator failed: ServiceRefused: no",
             ),
             ("InvalidInput", "no"),
         ] {
             let answer = json!({"errorType": name, "errorMessage": "no"});
             assert_eq!(
-                failure("recycle-eks-select-nodes".to_owned(), &answer).to_string(),
+                failure("recycle-eks-serve-operator".to_owned(), &answer).to_string(),
                 text
             );
         }

@@ -1,4 +1,4 @@
-//! Fetches nodes from `select-nodes`.
+//! Fetches nodes from `serve-operator`.
 
 use recycle::notify::status::{NodeStatus, Status};
 use serde_json::json;
@@ -8,8 +8,8 @@ use crate::base::error::{Error, Result, refuse};
 
 /// Fetches every node that carries a mark of recycle-eks, or the given node with or without a mark.
 pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>) -> Result<Status> {
-    let question = json!({"select": "status", "cluster_name": installation.cluster, "node": node});
-    installation.ask("select-nodes", &question).await
+    let question = json!({"ask": "status", "cluster_name": installation.cluster, "node": node});
+    installation.ask(&question).await
 }
 
 /// Fetches one node by its instance id or by the name of its Node.

@@ -125,7 +125,7 @@ mod tests {
 
     fn failed(name: &str) -> Error {
         Error::Function {
-            function: "recycle-eks-select-nodes".to_owned(),
+            function: "recycle-eks-serve-operator".to_owned(),
             name: name.to_owned(),
             reason: "why".to_owned(),
         }

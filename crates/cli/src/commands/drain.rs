@@ -1,4 +1,4 @@
-//! `extend` and `finish`: move the end of a running drain. They invoke `taint-node`, which writes the new end on the Node.
+//! `extend` and `finish`: move the end of a running drain. They invoke `serve-operator`, which writes the new end on the Node.
 
 use std::io::IsTerminal as _;
 
@@ -101,12 +101,13 @@ fn list_holding(progress: &Progress) -> Vec<String> {
 }
 
 async fn move_end(installation: &Installation, output: &Output, instance: &str, until: &str) -> Result<Exit> {
-    let question = json!({"drain_until": {
+    let question = json!({
+        "ask": "move_drain_end",
         "instance_id": instance,
         "cluster_name": installation.cluster,
         "until": until,
-    }});
-    let moved: Value = installation.ask("taint-node", &question).await?;
+    });
+    let moved: Value = installation.ask(&question).await?;
     let ends = moved["until"].as_str().unwrap_or(until);
     let at = ends.parse::<Timestamp>();
     let at = at.map_or_else(|_| ends.to_owned(), |time| format!("at {}", moment(time)));

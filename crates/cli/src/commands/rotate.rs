@@ -30,7 +30,7 @@ use crate::views::watch::{Next, Watch};
 const TRIGGER: &str = "manual";
 /// The maximum number of attempts for one node in a rotation: the first one and ten retries.
 const MOST_ATTEMPTS: u32 = 11;
-/// A watch calls `select-nodes` only at every sixth check, which is every twelve seconds, because the function reads the whole cluster.
+/// A watch calls `serve-operator` only at every sixth check, which is every twelve seconds, because the function reads the whole cluster.
 const CHECKS: u32 = 6;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Rotate) -> Result<Exit> {
@@ -105,7 +105,7 @@ fn exit_of_plan(end: &End, nodes: &[Exit]) -> Exit {
 pub(super) async fn watch(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     let (installation, output) = (watch.installation, watch.output);
     let (mut rotation, mut checks, mut status) = (RotationHistory::new(arn), 0_u32, Status::default());
-    // `select-nodes` does not list a node that is gone, so the last row of that node stays.
+    // `serve-operator` does not list a node that is gone, so the last row of that node stays.
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let over = watch.until_over(async |now| {
         rotation.read_on(&installation.states).await?;

@@ -14,7 +14,7 @@ use crate::base::error::{Error, Result};
 use crate::doctor::answers::{find_group, find_rule, if_there, is_of_module, seen, to_function};
 
 /// The functions that call the Kubernetes API (`terraform/functions.tf`).
-const IN_CLUSTER: [&str; 8] = [
+const IN_CLUSTER: [&str; 9] = [
     "claim-node",
     "standby-node",
     "taint-node",
@@ -23,6 +23,7 @@ const IN_CLUSTER: [&str; 8] = [
     "detach-terminate",
     "restore-node",
     "select-nodes",
+    "serve-operator",
 ];
 
 /// The function that does not call the Kubernetes API.

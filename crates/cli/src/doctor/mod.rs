@@ -13,15 +13,12 @@ use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
-/// Gathers the facts from AWS and from `select-nodes`, and shows the findings.
+/// Gathers the facts from AWS and from `serve-operator`, and shows the findings.
 pub(crate) async fn run(installation: &Installation, output: &Output, shows_all: bool) -> Result<Exit> {
     // The execution need not exist. The answer that it does not exist shows that the function reaches Step Functions.
     let execution = installation.execution("recycle-node", "doctor");
-    let question = json!({"select": "doctor", "cluster_name": installation.cluster, "execution": execution});
-    let (seen, inside) = tokio::join!(
-        facts::gather(installation),
-        installation.ask::<Inside>("select-nodes", &question),
-    );
+    let question = json!({"ask": "doctor", "cluster_name": installation.cluster, "execution": execution});
+    let (seen, inside) = tokio::join!(facts::gather(installation), installation.ask::<Inside>(&question),);
     let findings = examine(&seen, &answers::seen(inside));
     let level = worst(&findings);
     output.document(&json!({"level": level, "findings": findings}))?;

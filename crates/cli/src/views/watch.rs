@@ -19,7 +19,7 @@ use crate::views::viewer::{Frame, Viewer};
 /// The time between two checks of one execution. Ten operators who each watch one make five calls of GetExecutionHistory a second.
 /// The account's quota for that call refills by 20 a second (Step Functions guide, "Quotas related to API action throttling").
 const CHECK_AGAIN: Duration = Duration::from_secs(2);
-/// The factor by which the wait is longer before another check of the cluster, because `select-nodes` reads the whole cluster.
+/// The factor by which the wait is longer before another check of the cluster, because `serve-operator` reads the whole cluster.
 const CHECKS_OF_CLUSTER: u32 = 6;
 /// The environment variable with another number of seconds, for the local world of the tests.
 const CHECK_AGAIN_VARIABLE: &str = "RECYCLE_EKS_CHECK_AGAIN_SECONDS";

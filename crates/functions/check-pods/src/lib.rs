@@ -60,7 +60,7 @@ pub async fn check_pods(
     let polls = run.drain.polls;
     run.drain.polls = run.drain.polls.saturating_add(1);
     run.drain.draining_since.get_or_insert(context.now());
-    let checked = match open(access, &run.node, &run.input.instance_id).await {
+    let checked = match open(access, &run).await {
         Ok((client, node)) => {
             let outside_facts = fetch_outside_facts(outside, node.as_ref(), &run).await;
             if let Some(hook) = &outside_facts.hook {

@@ -3,8 +3,8 @@
 use bad_input::{beyond, block_on, each_gap_beside, few_cases, spoiled, spoiled_xml};
 use proptest::prelude::*;
 use recycle::base::failure::NamedFailure as _;
+use recycle::base::permissions::PERMISSIONS;
 use recycle::records::claim::Phase;
-use recycle::reference::permissions::PERMISSIONS;
 use scripted_aws::{ScriptedAws, one_group, running_instance};
 use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ fn claim_by([found, node_group, instance, member, group, refreshes, health]: &An
         .on("PATCH", NODE, 200, node(Some(&claim(Phase::Claimed))))
         .on("PATCH", NODE, 200, node(Some(&claim(Phase::Admitted))));
     let kube = (0..3).fold(kube, |kube, _| kube.on("GET", LIST, 200, listed.clone()));
-    let review = "/selfsubjectaccessreviews";
+    let review = "/subjectaccessreviews";
     let kube = PERMISSIONS
         .iter()
         .fold(kube, |kube, _| kube.on("POST", review, 201, allowed.clone()));

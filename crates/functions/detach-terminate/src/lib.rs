@@ -66,8 +66,7 @@ impl DetachTerminate {
     }
 
     async fn take_step(&self, request: StepRequest) -> Answered {
-        let (client, node) =
-            kubernetes::open(&self.access, &request.run.node, &request.run.input.instance_id).await?;
+        let (client, node) = kubernetes::open(&self.access, &request.run).await?;
         self.take_step_in(client, node, request).await
     }
 

@@ -35,7 +35,7 @@ pub use error::Error;
 /// `check-pods` handles that.
 pub async fn evict_pods(access: &Access, request: StepRequest) -> Result<Answer<EvictVerdict>, Error> {
     let StepRequest { context, mut run } = request;
-    let evicted = match open(access, &run.node, &run.input.instance_id).await {
+    let evicted = match open(access, &run).await {
         Ok((client, node)) => evict(&client, node, &context, &mut run).await,
         Err(error) => Err(error.into()),
     };

@@ -532,7 +532,7 @@ mod tests {
                 NODE,
                 200,
                 json!({"metadata": {"name": "node-a", "resourceVersion": "8", "annotations": {CLAIM_ANNOTATION: theirs}},
-                    "spec": {"providerID": format!("aws:///eu-west-1a/{}", crate::fixtures::OLD)}}),
+                    "spec": {"providerID": format!("aws:///eu-west-1a/{}", OLD)}}),
             );
         let aws = ScriptedAws::new();
         let facts = facts_in(&kube, Some(claim("one")), Some(claim("one")));

@@ -221,7 +221,7 @@ mod tests {
         waiting_node: Value,
     ) -> Result<Answer<SelectVerdict>, Error> {
         SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
-            .select(request(&input, &waiting_node))
+            .handle(request(&input, &waiting_node))
             .await
     }
 
@@ -337,7 +337,7 @@ mod tests {
             let aws =
                 unreadable_group().refuses("DescribeCluster", 503, "ServiceUnavailableException", "away");
             let answer = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
-                .select(asked)
+                .handle(asked)
                 .await;
             if is_left {
                 let answer = answer.unwrap();
@@ -411,7 +411,7 @@ mod tests {
         incomplete.members = None;
         let aws = ScriptedAws::new();
         let error = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
-            .select(incomplete)
+            .handle(incomplete)
             .await
             .unwrap_err();
         assert_eq!(error.failure(), Failure::InternalError);

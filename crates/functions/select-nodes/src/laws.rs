@@ -67,7 +67,7 @@ fn select_by([groups, instances, template]: &[String; 3]) -> Vec<String> {
             "cluster_name": "world",
         });
         let request = serde_json::from_value(request).unwrap();
-        match block_on(SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5).select(request)) {
+        match block_on(SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5).handle(request)) {
             Ok(answer) => {
                 let body = json!(answer);
                 let starts = body["starts"].as_array().into_iter().flatten();

@@ -1,17 +1,15 @@
-//! The Lambda `select-nodes`: selects the nodes for the sweep and for rotations, and answers `recycle-eks status` and `recycle-eks doctor`.
+//! The Lambda `select-nodes`: selects the nodes for the sweep and for rotations.
 //!
 //! It only reads. The other functions decide what to do with the nodes.
 
 mod admission;
 mod config;
-mod doctor;
 mod error;
 mod executions;
 mod group;
 #[cfg(test)]
 mod laws;
 mod rotation;
-mod status;
 
 use std::collections::BTreeSet;
 
@@ -19,20 +17,16 @@ use aws_config::SdkConfig;
 use ec2::groups::Groups;
 use ec2::instances::Instances;
 use eks_auth::Access;
-use lambda::StepOrReport;
 use recycle::answer::envelope::{Answer, SelectBody};
 use recycle::base::failure::with_causes;
 use recycle::base::ids::{ClusterName, ExecutionArn};
-use recycle::base::names::PROTECTED_FOR_TAG;
-use recycle::cluster::instance::Instance;
 use recycle::cluster::node::{NodeFacts, NodeList};
-use recycle::contract::requests::{Asked, Question, SelectRequest, Selection};
+use recycle::contract::requests::{SelectRequest, Selection};
 use recycle::contract::verdicts::SelectVerdict;
 use recycle::notify::metrics::measure_claims;
 use recycle::records::lease::Lease;
-use recycle::restore::sweep::{OWN_TAGS, choose_instances, find_leftovers};
+use recycle::restore::sweep::{choose_instances, find_leftovers, list_marks};
 use recycle::rotation::marks::{find_rotations, machine_of, rotations_beside};
-use serde_json::json;
 
 use crate::executions::Executions;
 
@@ -66,26 +60,9 @@ impl SelectNodes {
         }
     }
 
-    /// Selects nodes for a state machine, or answers a question from the command line.
-    pub async fn handle(&self, asked: Asked) -> Result<StepOrReport<SelectVerdict>, Error> {
-        self.access.check(asked.cluster_name())?;
-        match asked {
-            Asked::ByMachine(request) => Ok(self.select(*request).await?.into()),
-            Asked::ByPerson(Question::Status { cluster_name, node }) => {
-                let status = self.build_status(&cluster_name, node.as_deref()).await?;
-                Ok(StepOrReport::Report(status))
-            }
-            Asked::ByPerson(Question::Doctor {
-                cluster_name,
-                execution,
-            }) => {
-                let findings = self.examine(&cluster_name, execution.as_ref()).await;
-                Ok(StepOrReport::Report(json!(findings)))
-            }
-        }
-    }
-
-    async fn select(&self, request: SelectRequest) -> Answered {
+    /// Selects nodes for a state machine.
+    pub async fn handle(&self, request: SelectRequest) -> Result<Answer<SelectVerdict>, Error> {
+        self.access.check(&request.cluster_name)?;
         match request.select {
             Selection::Leftovers => self.select_leftovers(request).await,
             Selection::Rotation => self.select_rotation(request).await,
@@ -98,7 +75,7 @@ impl SelectNodes {
     /// restore of the group does not need the cluster.
     async fn select_leftovers(&self, request: SelectRequest) -> Answered {
         let (cluster, now) = (&request.cluster_name, request.context.now());
-        let instances = self.fetch_marked(cluster).await?;
+        let instances = self.instances.fetch_marked(cluster, &list_marks()).await?;
         let found = self.list_claimed_nodes(cluster).await;
         let known = found.as_ref().ok();
         let counted = known.map(|(nodes, leases)| measure_claims(&nodes.readable, leases, now));
@@ -152,12 +129,6 @@ impl SelectNodes {
         (ended, unknown)
     }
 
-    /// Fetches the cluster's instances that carry a tag of recycle-eks.
-    async fn fetch_marked(&self, cluster: &ClusterName) -> Result<Vec<Instance>, Error> {
-        let tags: Vec<&str> = OWN_TAGS.into_iter().chain([PROTECTED_FOR_TAG]).collect();
-        Ok(self.instances.fetch_marked(cluster, &tags).await?)
-    }
-
     async fn list_claimed_nodes(&self, cluster: &ClusterName) -> Result<(NodeList, Vec<Lease>), Error> {
         let client = self.connect(cluster).await?;
         Ok(kubernetes::list_claimed_nodes(&client).await?)
@@ -171,8 +142,10 @@ impl SelectNodes {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use scripted_aws::ScriptedAws;
+    use serde_json::json;
+
+    use super::*;
 
     #[tokio::test]
     async fn an_outage_of_the_cluster_does_not_hide_the_marks_on_instances() {
@@ -195,7 +168,7 @@ mod tests {
             "cluster_name": "world",
         }));
         let answer = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
-            .select(request.unwrap())
+            .handle(request.unwrap())
             .await
             .unwrap();
         assert_eq!(json!(answer)["nodes"], json!(["i-0123456789abcdef0"]));

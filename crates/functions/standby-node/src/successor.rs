@@ -21,7 +21,7 @@ impl StandbyNode {
     pub(crate) async fn await_successor(&self, request: StepRequest) -> Answered {
         let StepRequest { context, run } = request;
         let id = run.input.instance_id.clone();
-        let (client, node) = kubernetes::open(&self.access, &run.node, &id).await?;
+        let (client, node) = kubernetes::open(&self.access, &run).await?;
         check_remaining_claim(&client, node.as_ref(), &run, &context.fence()).await?;
 
         let old = run.old.clone().unwrap_or_default();
@@ -107,7 +107,7 @@ mod tests {
     use crate::fixtures::{self, facts};
 
     fn request() -> StepRequest {
-        let mut run = facts(&scripted_kube::ScriptedKube::new()).run;
+        let mut run = facts(&ScriptedKube::new()).run;
         run.path = RecyclePath::After;
         run.replacement_since = Some("2027-01-01T00:00:00Z".parse().unwrap());
         run.old = Some(OldNode::new(None, &[fixtures::id()]));

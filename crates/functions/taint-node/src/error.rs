@@ -1,7 +1,6 @@
 //! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
-use recycle::input::model::InvalidInput;
 use recycle::records::lease::UnreadableRecord;
 
 #[derive(Debug, thiserror::Error)]
@@ -10,11 +9,6 @@ pub enum Error {
     Node(#[from] kubernetes::Error),
     #[error(transparent)]
     ClaimLost(#[from] recycle::records::claim::ClaimLost),
-    /// The request from the command line is refused, for example because the node has no drain whose end could be moved.
-    #[error(transparent)]
-    Input(#[from] InvalidInput),
-    #[error(transparent)]
-    Access(#[from] eks_auth::Error),
     #[error(transparent)]
     Record(#[from] UnreadableRecord),
 }
@@ -24,8 +18,6 @@ impl NamedFailure for Error {
         match self {
             Self::Node(error) => error.failure(),
             Self::ClaimLost(error) => error.failure(),
-            Self::Input(_) => Failure::InvalidInput,
-            Self::Access(error) => error.failure(),
             Self::Record(_) => Failure::InternalError,
         }
     }

@@ -1,18 +1,15 @@
 //! The Lambda `taint-node`: records what was there before, then taints and cordons the node.
 //!
-//! It also removes a request taint. For a rotation, this function marks the nodes that will be recycled. The command line calls it
-//! to move the end of a drain.
+//! It also removes a request taint. For a rotation, this function marks the nodes that will be recycled.
 //!
 //! It evicts nothing and waits for nothing. `check-pods` sets the start of the drain, because the attempts to set the taint may take a
 //! quarter of an hour.
 
-mod drain_end;
 mod error;
 
 use eks_auth::Access;
 use jiff::Timestamp;
 use kubernetes::{NodeChange, amend_node, check_claim, mark_nodes, open, record_event};
-use lambda::StepOrReport;
 use recycle::answer::envelope::Answer;
 use recycle::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
 use recycle::cluster::autoscaler::{DISABLED, keep_old_node};
@@ -30,15 +27,11 @@ pub use error::Error;
 
 type Answered = Result<Answer<TaintVerdict>, Error>;
 
-/// Handles a step of the state machine, a rotation's request for marks, or a request from the command line.
-pub async fn handle(access: &Access, request: TaintRequest) -> Result<StepOrReport<TaintVerdict>, Error> {
+/// Handles a step of the state machine, or a rotation's request for marks.
+pub async fn handle(access: &Access, request: TaintRequest) -> Result<Answer<TaintVerdict>, Error> {
     match request {
-        TaintRequest::Step(request) => Ok(taint_node(access, *request).await?.into()),
-        TaintRequest::Mark { marking } => Ok(mark(access, &marking).await?.into()),
-        TaintRequest::ByPerson { drain_until } => {
-            let moved = drain_end::move_drain_end(access, &drain_until).await?;
-            Ok(StepOrReport::Report(moved))
-        }
+        TaintRequest::Step(request) => taint_node(access, *request).await,
+        TaintRequest::Mark { marking } => mark(access, &marking).await,
     }
 }
 
@@ -55,7 +48,7 @@ async fn mark(access: &Access, marking: &Marking) -> Answered {
 /// Taints the node of a run, as a step of the state machine.
 async fn taint_node(access: &Access, request: StepRequest) -> Answered {
     let StepRequest { context, run } = request;
-    let (client, node) = open(access, &run.node, &run.input.instance_id).await?;
+    let (client, node) = open(access, &run).await?;
     pass_on(taint(&client, node, &context, run.clone()).await, run)
 }
 

@@ -4,6 +4,7 @@ pub mod duration;
 pub mod failure;
 pub mod ids;
 pub mod names;
+pub mod permissions;
 pub mod poll;
 pub mod printable;
 pub mod selector;

@@ -113,6 +113,3 @@ pub const SCALE_DOWN_DISABLED_ANNOTATION: &str = "cluster-autoscaler.kubernetes.
 
 /// Field manager of every write to the Kubernetes API.
 pub const FIELD_MANAGER: &str = "recycle-eks";
-
-/// The Kubernetes group of every function's access entry, and the name of its ClusterRole and ClusterRoleBinding.
-pub const GROUP: &str = "recycle-eks";

@@ -43,7 +43,7 @@ pub struct PreflightFacts<'a> {
     pub node: Option<&'a NodeFacts>,
     /// The cluster's endpoint, if it has never answered.
     pub unreachable: Option<&'a str>,
-    /// Permissions that the function lacks in the cluster, each as `verb resource`, as SelfSubjectAccessReview reports them.
+    /// Permissions that the groups of the functions lack in the cluster, in one text for each group.
     pub missing_permissions: &'a [String],
     /// Whether this execution, or a dead owner of the claim, has already touched the node.
     /// Changes that were already made are then no reason to refuse.

@@ -4,6 +4,7 @@
 
 use crate::base::ids::InstanceId;
 use crate::base::names::SCALE_DOWN_DISABLED_ANNOTATION;
+use crate::base::permissions::REVIEW;
 use crate::claim::facts::PreflightFacts;
 use crate::claim::group_checks::{
     check_keeping, check_processes, check_protection, check_stop, check_targets, check_updates, check_weights,
@@ -127,9 +128,10 @@ fn check_cluster(facts: &PreflightFacts<'_>) -> Option<Refusal> {
     let missing = facts.missing_permissions;
     (!missing.is_empty()).then(|| {
         Obstacle::MissingPermission.because(format!(
-            "recycle-eks may not {} in cluster {cluster}; apply the manifest of the module's output rbac_manifest, and check that the \
-             access entry of this function's role names the group recycle-eks",
-            missing.join(", "),
+            "in cluster {cluster} {}; apply the manifest of the module's output rbac_manifest, and check that the access entry of this \
+             function's role names the group {}",
+            missing.join(", and "),
+            REVIEW.group,
         ))
     })
 }
@@ -151,6 +153,7 @@ fn check_taints(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
 #[cfg(test)]
 mod tests {
     use crate::base::names::STANDBY_TAG;
+    use crate::base::permissions::{PERMISSIONS, describe_missing};
     use crate::claim::facts::GroupState;
     use crate::cluster::balancers::Balancer;
     use crate::cluster::group::Group;
@@ -468,11 +471,11 @@ mod tests {
             (
                 "missing permissions",
                 World {
-                    missing_permissions: vec!["patch nodes".to_owned(), "create pods/eviction".to_owned()],
+                    missing_permissions: describe_missing(&[PERMISSIONS[5], PERMISSIONS[7]]),
                     ..world()
                 },
-                "may not patch nodes, create pods/eviction in cluster prod; apply the manifest of the module's output \
-                 rbac_manifest",
+                "in cluster prod the group recycle-eks-write may not patch nodes, and the group recycle-eks-evict may not create \
+                 pods/eviction; apply the manifest of the module's output rbac_manifest",
             ),
             (
                 "protected",
@@ -654,7 +657,7 @@ mod tests {
             (
                 "without permission the Node was not read",
                 World {
-                    missing_permissions: vec!["list pods".to_owned()],
+                    missing_permissions: describe_missing(&PERMISSIONS[2..3]),
                     ..world().without_node().protected()
                 },
                 vec!["missing_permission", "scale_in_protection"],

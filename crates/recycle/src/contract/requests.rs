@@ -59,7 +59,7 @@ pub struct Leftover {
     pub cluster_name: ClusterName,
 }
 
-/// The request of a state machine to `select-nodes`.
+/// The request to `select-nodes`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct SelectRequest {
     pub context: Context,
@@ -101,52 +101,47 @@ pub enum Selection {
     MayStart,
 }
 
-/// The request to `select-nodes`, from a state machine or from the command line.
+/// The request to `serve-operator`, from an operator's command line. Neither the request nor the answer passes through a state machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
-    ByMachine(Box<SelectRequest>),
-    /// A question from an operator's command line, which invokes the function directly.
-    ByPerson(Question),
+pub enum OperatorRequest {
+    /// Reports the nodes with marks of recycle-eks, and their progress ([`crate::notify::status`]).
+    Status(StatusQuestion),
+    /// Reports whether the function reaches the cluster and AWS ([`crate::doctor::checks`]).
+    Doctor(DoctorQuestion),
+    /// Moves the end of a drain ([`crate::drain::end`]).
+    MoveDrainEnd(DrainUntil),
 }
 
-impl Asked {
+impl OperatorRequest {
     #[must_use]
     pub fn cluster_name(&self) -> &ClusterName {
         match self {
-            Self::ByMachine(request) => &request.cluster_name,
-            Self::ByPerson(Question::Status { cluster_name, .. } | Question::Doctor { cluster_name, .. }) => {
-                cluster_name
-            }
+            Self::Status(question) => &question.cluster_name,
+            Self::Doctor(question) => &question.cluster_name,
+            Self::MoveDrainEnd(asked) => &asked.cluster_name,
         }
     }
 }
 
-/// An operator's question. The answer travels through no state machine.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(from = "WrittenQuestion")]
-pub enum Question {
-    /// The nodes with marks of recycle-eks, and their progress ([`crate::notify::status`]).
-    Status {
-        cluster_name: ClusterName,
-        /// The only node to report, with or without marks: an instance id, or the name of a Node. None for all nodes with marks.
-        node: Option<String>,
-    },
-    /// Whether the function reaches the cluster and AWS ([`crate::doctor::checks`]).
-    Doctor {
-        cluster_name: ClusterName,
-        /// An execution of `recycle-node` that Step Functions is asked about, whether it exists or not.
-        execution: Option<ExecutionArn>,
-    },
+pub struct StatusQuestion {
+    pub cluster_name: ClusterName,
+    /// The only node to report, with or without marks: an instance id, or the name of a Node. None for all nodes with marks.
+    #[serde(default)]
+    pub node: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct DoctorQuestion {
+    pub cluster_name: ClusterName,
+    /// An execution of `recycle-node` that Step Functions is asked about, whether it exists or not.
+    #[serde(default)]
+    pub execution: Option<ExecutionArn>,
 }
 
 #[derive(Deserialize)]
-struct WrittenQuestion {
-    select: Asks,
-    cluster_name: ClusterName,
-    #[serde(default)]
-    node: Option<String>,
-    #[serde(default)]
-    execution: Option<ExecutionArn>,
+struct Asking {
+    ask: Asks,
 }
 
 #[derive(Deserialize)]
@@ -154,36 +149,16 @@ struct WrittenQuestion {
 enum Asks {
     Status,
     Doctor,
+    MoveDrainEnd,
 }
 
-impl From<WrittenQuestion> for Question {
-    fn from(written: WrittenQuestion) -> Self {
-        let cluster_name = written.cluster_name;
-        match written.select {
-            Asks::Status => Self::Status {
-                cluster_name,
-                node: written.node,
-            },
-            Asks::Doctor => Self::Doctor {
-                cluster_name,
-                execution: written.execution,
-            },
-        }
-    }
-}
-
-/// The request to `taint-node`: a node of `recycle-node`, the nodes that a rotation marks, or an operator's request.
+/// The request to `taint-node`: a node of `recycle-node`, or the nodes that a rotation marks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaintRequest {
     /// The nodes that a rotation marks.
     Mark { marking: Marking },
     /// A step of `recycle-node`.
     Step(Box<StepRequest>),
-    /// A request from an operator's command line, which invokes the function directly.
-    ByPerson {
-        /// The new end of a drain.
-        drain_until: DrainUntil,
-    },
 }
 
 /// The request to `restore-node`: a node, or the rotations whose marks are removed.
@@ -221,13 +196,14 @@ pub struct CaughtError {
 
 // Not `#[serde(untagged)]`: its error does not say what cannot be read, and it takes a list for a record.
 
-impl<'de> Deserialize<'de> for Asked {
+impl<'de> Deserialize<'de> for OperatorRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let request = Value::deserialize(deserializer)?;
-        if request.get("context").is_some() {
-            read(&request).map(Self::ByMachine)
-        } else {
-            read(&request).map(Self::ByPerson)
+        let Asking { ask } = read::<_, D::Error>(&request)?;
+        match ask {
+            Asks::Status => read(&request).map(Self::Status),
+            Asks::Doctor => read(&request).map(Self::Doctor),
+            Asks::MoveDrainEnd => read(&request).map(Self::MoveDrainEnd),
         }
     }
 }
@@ -235,12 +211,9 @@ impl<'de> Deserialize<'de> for Asked {
 impl<'de> Deserialize<'de> for TaintRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let request = Value::deserialize(deserializer)?;
-        if let Some(marking) = request.get("marking") {
-            read(marking).map(|marking| Self::Mark { marking })
-        } else if let Some(drain_until) = request.get("drain_until") {
-            read(drain_until).map(|drain_until| Self::ByPerson { drain_until })
-        } else {
-            read(&request).map(Self::Step)
+        match find_kind::<D::Error>(&request, &["run", "marking"])? {
+            ("marking", marking) => read(marking).map(|marking| Self::Mark { marking }),
+            (_, _) => read(&request).map(Self::Step),
         }
     }
 }
@@ -248,11 +221,27 @@ impl<'de> Deserialize<'de> for TaintRequest {
 impl<'de> Deserialize<'de> for RestoreCall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let request = Value::deserialize(deserializer)?;
-        if let Some(unmarking) = request.get("unmarking") {
-            read(unmarking).map(|unmarking| Self::Unmark { unmarking })
-        } else {
-            read(&request).map(Self::Node)
+        match find_kind::<D::Error>(&request, &["failure", "leftover", "unmarking"])? {
+            ("unmarking", unmarking) => read(unmarking).map(|unmarking| Self::Unmark { unmarking }),
+            (_, _) => read(&request).map(Self::Node),
         }
+    }
+}
+
+/// Finds the one field that says what a request is about. A request with none of these fields, or with several, is refused.
+fn find_kind<'a, E: serde::de::Error>(
+    request: &'a Value,
+    fields: &[&'static str],
+) -> Result<(&'static str, &'a Value), E> {
+    let mut found = fields
+        .iter()
+        .filter_map(|field| Some((*field, request.get(*field)?)));
+    match (found.next(), found.next()) {
+        (Some(kind), None) => Ok(kind),
+        (None, _) => Err(E::custom(format!("it needs a field `{}`", fields.join("` or `")))),
+        (Some((one, _)), Some((other, _))) => Err(E::custom(format!(
+            "it has a field `{one}` and a field `{other}`, but may have only one of them"
+        ))),
     }
 }
 

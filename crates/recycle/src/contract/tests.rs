@@ -2,8 +2,9 @@
 
 use crate::answer::envelope::{Answer, ClaimBody, explain_question};
 use crate::base::ids::ExecutionArn;
+use crate::base::strict::read_value;
 use crate::cluster::instance::describe_instance;
-use crate::contract::requests::ClaimRequest;
+use crate::contract::requests::{ClaimRequest, OperatorRequest, RestoreCall, SelectRequest, TaintRequest};
 use crate::contract::run::EndedPods;
 use crate::input::model::Replacement;
 use crate::input::path::RecyclePath;
@@ -167,5 +168,74 @@ fn a_node_enters_standby_only_if_its_replacement_comes_first() {
             expected,
             "{path:?} {replacement:?}"
         );
+    }
+}
+
+/// Requests of other functions, of operators, and of no function, with the words of each refusal.
+#[test]
+fn a_request_of_an_unknown_shape_is_refused_by_name() {
+    fn refusal<T: serde::de::DeserializeOwned>(request: &Value) -> String {
+        match read_value::<T>(request) {
+            Ok(_) => format!("{request} was read"),
+            Err(error) => error.to_string(),
+        }
+    }
+    let status = json!({"ask": "status", "cluster_name": "prod"});
+    let drain_until = json!({"drain_until": {"instance_id": OLD, "cluster_name": "prod", "until": "now"}});
+    let bare = json!({"context": context(&json!({}))});
+    let mut both = bare.clone();
+    both["run"] = json!({});
+    both["marking"] = json!({});
+    let mut restore = bare.clone();
+    restore["leftover"] = json!({"instance_id": OLD, "cluster_name": "prod"});
+    restore["unmarking"] = json!({"cluster_name": "prod", "rotations": [], "nodes": null});
+    for (found, expected) in [
+        (
+            refusal::<TaintRequest>(&status),
+            "needs a field `run` or `marking`",
+        ),
+        (
+            refusal::<TaintRequest>(&drain_until),
+            "needs a field `run` or `marking`",
+        ),
+        (refusal::<TaintRequest>(&bare), "needs a field `run` or `marking`"),
+        (
+            refusal::<TaintRequest>(&both),
+            "a field `run` and a field `marking`",
+        ),
+        (
+            refusal::<TaintRequest>(&json!([])),
+            "needs a field `run` or `marking`",
+        ),
+        (
+            refusal::<RestoreCall>(&bare),
+            "needs a field `failure` or `leftover` or `unmarking`",
+        ),
+        (
+            refusal::<RestoreCall>(&restore),
+            "a field `leftover` and a field `unmarking`",
+        ),
+        (refusal::<SelectRequest>(&status), "missing field `context`"),
+        (
+            refusal::<SelectRequest>(&json!({"select": "status", "cluster_name": "prod"})),
+            "unknown variant `status`",
+        ),
+        (refusal::<OperatorRequest>(&bare), "ask"),
+        (refusal::<OperatorRequest>(&drain_until), "ask"),
+        (
+            refusal::<OperatorRequest>(&json!({"ask": "evict", "cluster_name": "prod"})),
+            "unknown variant `evict`",
+        ),
+        (
+            refusal::<OperatorRequest>(&json!({"ask": "doctor"})),
+            "cluster_name",
+        ),
+        (
+            refusal::<OperatorRequest>(&json!({"ask": "move_drain_end", "cluster_name": "prod"})),
+            "instance_id",
+        ),
+    ] {
+        assert!(found.contains(expected), "{expected}: {found}");
+        assert!(!found.contains("was read"), "{found}");
     }
 }

@@ -1,6 +1,6 @@
 //! Examines the facts about an installation, and returns the findings, each with its remedy.
 //!
-//! `select-nodes` gathers the facts that only a function sees. The command line gathers the others.
+//! `serve-operator` gathers the facts that only a function sees. The command line gathers the others.
 
 use crate::doctor::access::examine_entries;
 use crate::doctor::events::{

@@ -54,13 +54,13 @@ impl<T> Seen<T> {
     }
 }
 
-/// The facts that `select-nodes` sees, with its own role, from its own network.
+/// The facts that `serve-operator` sees, with its own role, from its own network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
     pub version: String,
     /// Version of the API server, which is read with a token.
     pub api_server: Seen<String>,
-    /// Permissions of the module's ClusterRole that the API server does not allow.
+    /// Permissions that the groups of the functions lack in the cluster, in one text for each group.
     pub missing_permissions: Seen<Vec<String>>,
     /// Names of the cluster's groups, from Auto Scaling.
     pub groups: Seen<Vec<String>>,

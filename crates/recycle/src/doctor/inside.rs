@@ -1,13 +1,14 @@
 //! Checks what the functions see: the cluster, its nodes and their tags.
 
 use crate::base::ids::InstanceId;
+use crate::base::permissions::AccessGroup;
 use crate::cluster::cluster_tag::{cluster_tag, tag_instances};
 use crate::doctor::facts::{Inside, Installation, Nodes, Seen};
 use crate::doctor::finding::{Check, Finding, MOST_IN_COMMAND, count, name_some};
 use crate::doctor::functions::SAME_RELEASE;
 
 pub(crate) fn examine_inside(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
-    Check::only("select-nodes").judge_all(inside, |inside| {
+    Check::only("serve-operator").judge_all(inside, |inside| {
         [
             vec![
                 examine_code(seen, inside),
@@ -23,7 +24,7 @@ pub(crate) fn examine_inside(seen: &Installation, inside: &Seen<Inside>) -> Vec<
 }
 
 fn examine_code(seen: &Installation, inside: &Inside) -> Finding {
-    let check = Check::new("code", "select-nodes");
+    let check = Check::new("code", "serve-operator");
     let (version, own) = (&inside.version, &seen.version);
     if version == own {
         return check.ok(format!("version {version}"));
@@ -49,13 +50,14 @@ fn examine_api_server(inside: &Inside) -> Finding {
 }
 
 fn examine_permissions(inside: &Inside) -> Finding {
-    let check = Check::only("ClusterRole");
+    let check = Check::only("permissions");
     check.judge(&inside.missing_permissions, |missing| {
         if missing.is_empty() {
-            return check.ok("allows every verb that is used");
+            let groups = AccessGroup::ALL.map(AccessGroup::name).join(", ");
+            return check.ok(format!("the groups {groups} may make every call that is used"));
         }
         check.problem(
-            format!("does not allow {}", missing.join(", ")),
+            missing.join("; "),
             "terraform output -raw rbac_manifest | kubectl apply -f -",
         )
     })

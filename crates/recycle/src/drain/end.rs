@@ -13,7 +13,7 @@ use crate::input::model::{InvalidInput, LONGEST_DRAIN};
 use crate::records::claim::{Phase, StoredClaim};
 use crate::records::progress::Progress;
 
-/// The request that the command line sends to `taint-node`.
+/// The request to move the end of a drain, which the command line sends to `serve-operator`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct DrainUntil {
     pub instance_id: InstanceId,

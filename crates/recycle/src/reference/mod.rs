@@ -1,4 +1,4 @@
-//! Generates reference pages and the ClusterRole.
+//! Generates reference pages and the manifest of the permissions in the cluster.
 
 pub mod permissions;
 pub mod tables;

@@ -1,88 +1,84 @@
-//! Lists the permissions of recycle-eks in the cluster.
-//!
-//! The ClusterRole is generated from this list. `doctor` checks each entry with a SelfSubjectAccessReview.
+//! Generates the manifest of the functions' groups in the cluster.
 
-use std::fmt;
+use std::collections::BTreeSet;
 
-use crate::base::names::GROUP;
-
-/// One verb on one resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Permission {
-    /// API group; empty for the core group.
-    pub group: &'static str,
-    /// Resource, with its subresource if any, such as `pods/eviction`.
-    pub resource: &'static str,
-    pub verb: &'static str,
-}
-
-impl fmt::Display for Permission {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.verb, self.resource)
-    }
-}
-
-/// Exactly the verbs that the functions use. The verbs of one resource are adjacent.
-pub const PERMISSIONS: &[Permission] = &[
-    in_core_group("nodes", "get"),
-    in_core_group("nodes", "list"),
-    in_core_group("nodes", "patch"),
-    in_core_group("pods", "list"),
-    in_core_group("pods/eviction", "create"),
-    in_core_group("persistentvolumeclaims", "get"),
-    in_core_group("persistentvolumes", "get"),
-    in_core_group("events", "create"),
-];
-
-const fn in_core_group(resource: &'static str, verb: &'static str) -> Permission {
-    Permission {
-        group: "",
-        resource,
-        verb,
-    }
-}
-
-/// Renders the manifest `terraform/rbac/recycle-eks.yaml`.
-#[must_use]
-pub fn render_manifest() -> String {
-    let rules: String = PERMISSIONS
-        .chunk_by(|one, next| (one.group, one.resource) == (next.group, next.resource))
-        .map(render_rule)
-        .collect();
-    format!(
-        "\
-# Generated from crates/recycle/src/reference/permissions.rs by `{COMMAND}`.
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata:
-  name: {GROUP}
-rules:
-{rules}---
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata:
-  name: {GROUP}
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: ClusterRole
-  name: {GROUP}
-subjects:
-  - apiGroup: rbac.authorization.k8s.io
-    kind: Group
-    name: {GROUP}
-"
-    )
-}
+use crate::base::permissions::{AccessGroup, PERMISSIONS, Permission};
 
 /// The command that regenerates the manifest.
 const COMMAND: &str = "cargo run -q -p recycle --example rbac > terraform/rbac/recycle-eks.yaml";
 
+/// Renders the manifest `terraform/rbac/recycle-eks.yaml`.
+#[must_use]
+pub fn render_manifest() -> String {
+    let documents = render_documents(PERMISSIONS).join("---\n");
+    format!("# Generated from crates/recycle/src/base/permissions.rs by `{COMMAND}`.\n{documents}")
+}
+
+/// Renders the namespaces, then a role and its binding for each group: in the cluster, and in each namespace that the group needs.
+fn render_documents(permissions: &[Permission]) -> Vec<String> {
+    let namespaces: BTreeSet<&str> = permissions
+        .iter()
+        .filter_map(|permission| permission.namespace)
+        .collect();
+    let namespaces = namespaces.into_iter().map(render_namespace);
+    let roles = permissions
+        .chunk_by(|one, next| (one.group, one.namespace) == (next.group, next.namespace))
+        .filter_map(|own| Some((own.first()?, own)))
+        .flat_map(|(first, own)| render_role(first.group, first.namespace, own));
+    namespaces.chain(roles).collect()
+}
+
+fn render_namespace(name: &str) -> String {
+    format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n")
+}
+
+/// Renders a role and its binding to the group. Role and binding have the group's name.
+fn render_role(group: AccessGroup, namespace: Option<&str>, own: &[Permission]) -> [String; 2] {
+    let (kind, place) = match namespace {
+        None => ("ClusterRole", String::new()),
+        Some(namespace) => ("Role", format!("  namespace: {namespace}\n")),
+    };
+    let rules: String = own
+        .chunk_by(|one, next| (one.api_group, one.resource) == (next.api_group, next.resource))
+        .map(render_rule)
+        .collect();
+    let role = format!(
+        "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {kind}
+metadata:
+  name: {group}
+{place}rules:
+{rules}"
+    );
+    let binding = format!(
+        "\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {kind}Binding
+metadata:
+  name: {group}
+{place}roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {kind}
+  name: {group}
+subjects:
+  - apiGroup: rbac.authorization.k8s.io
+    kind: Group
+    name: {group}
+"
+    );
+    [role, binding]
+}
+
 fn render_rule(permissions: &[Permission]) -> String {
-    let Some(Permission { group, resource, .. }) = permissions.first() else {
+    let Some(Permission {
+        api_group, resource, ..
+    }) = permissions.first()
+    else {
         return String::new();
     };
     let verbs: Vec<&str> = permissions.iter().map(|permission| permission.verb).collect();
-    format!("  - apiGroups: [{group:?}]\n    resources: [{resource:?}]\n    verbs: {verbs:?}\n")
+    format!("  - apiGroups: [{api_group:?}]\n    resources: [{resource:?}]\n    verbs: {verbs:?}\n")
 }
 
 #[cfg(test)]
@@ -103,20 +99,56 @@ mod tests {
     }
 
     #[test]
-    fn no_permission_is_listed_twice_and_none_is_a_wildcard() {
-        let mut sorted = PERMISSIONS.to_vec();
-        sorted.sort();
-        sorted.dedup();
-        assert_eq!(sorted.len(), PERMISSIONS.len());
-        assert!(
-            PERMISSIONS
-                .iter()
-                .all(|permission| permission.verb != "*" && permission.resource != "*")
+    fn a_permission_in_a_namespace_is_in_a_role_there_and_the_namespace_comes_first() {
+        let of = |verb, namespace: Option<&'static str>| Permission {
+            group: AccessGroup::Write,
+            namespace,
+            api_group: "example.org",
+            resource: "things",
+            verb,
+            functions: &["evict-pods"],
+        };
+        let permissions = [
+            of("get", None),
+            of("create", Some("apart")),
+            of("patch", Some("apart")),
+        ];
+        let documents = render_documents(&permissions);
+        let heads: Vec<Vec<&str>> = documents
+            .iter()
+            .map(|document| document.lines().take(5).skip(1).collect())
+            .collect();
+        assert_eq!(
+            heads,
+            [
+                vec!["kind: Namespace", "metadata:", "  name: apart"],
+                vec![
+                    "kind: ClusterRole",
+                    "metadata:",
+                    "  name: recycle-eks-write",
+                    "rules:"
+                ],
+                vec![
+                    "kind: ClusterRoleBinding",
+                    "metadata:",
+                    "  name: recycle-eks-write",
+                    "roleRef:"
+                ],
+                vec![
+                    "kind: Role",
+                    "metadata:",
+                    "  name: recycle-eks-write",
+                    "  namespace: apart"
+                ],
+                vec![
+                    "kind: RoleBinding",
+                    "metadata:",
+                    "  name: recycle-eks-write",
+                    "  namespace: apart"
+                ],
+            ]
         );
-    }
-
-    #[test]
-    fn a_permission_reads_as_verb_and_resource() {
-        assert_eq!(PERMISSIONS[4].to_string(), "create pods/eviction");
+        assert!(documents[3].contains("resources: [\"things\"]\n    verbs: [\"create\", \"patch\"]\n"));
+        assert!(documents[4].contains("  kind: Role\n"));
     }
 }

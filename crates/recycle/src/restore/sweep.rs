@@ -63,6 +63,12 @@ pub fn is_by_request(execution: &ExecutionArn) -> bool {
 /// The tags that mark an instance because of the instance itself, not because of another one.
 pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, RESTORE_LOG_TAG, GAVE_UP_TAG];
 
+/// Lists the tags by which the instances that executions have changed are found.
+#[must_use]
+pub fn list_marks() -> Vec<&'static str> {
+    OWN_TAGS.into_iter().chain([PROTECTED_FOR_TAG]).collect()
+}
+
 /// Returns every instance for which something of recycle-eks is left in a Lease, on a Node or on an instance, or that an operator's taint
 /// requests.
 /// `recycle-eks:stopped`, `recycle-eks:detached` with the taint of that name, and `recycle-eks/replacement-for` do not count:

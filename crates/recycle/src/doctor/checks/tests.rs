@@ -1,6 +1,6 @@
 use super::*;
-use crate::base::names::GROUP;
 use crate::base::names::LIFECYCLE_HOOK;
+use crate::base::permissions::groups_of;
 use crate::cluster::node::NodeList;
 use crate::cluster::node::{NodeFacts, UnreadableNode};
 use crate::doctor::access::ASKER;
@@ -57,7 +57,10 @@ fn healthy() -> Installation {
         functions: STEPS.map(|step| (step.to_owned(), Seen::Found(Some(function.clone())))).into(),
         authentication: Seen::Found("API".to_owned()),
         entries: ["check-pods", "claim-node"]
-            .map(|step| (step.to_owned(), Seen::Found(Some(vec![GROUP.to_owned()]))))
+            .map(|step| {
+                let groups = groups_of(step).into_iter().map(|group| group.to_string());
+                (step.to_owned(), Seen::Found(Some(groups.collect())))
+            })
             .into(),
         groups: Seen::Found(vec![group()]),
         rules: Seen::Found(
@@ -164,7 +167,7 @@ fn every_finding_of_a_healthy_installation_is_ok_and_has_no_remedy() {
         "state machine",
         "code",
         "API server",
-        "ClusterRole",
+        "permissions",
         "endpoint",
         "Nodes",
         "access entry",
@@ -274,7 +277,7 @@ fn one_fault_of_functions_machines_or_entries_is_one_finding() {
                 Level::Problem,
                 "access entry",
                 "check-pods",
-                "not in the group recycle-eks, but in [others]",
+                "needs the groups [recycle-eks-read, recycle-eks-write] and no others of recycle-eks, but is in [others]",
             ),
         ),
         (
@@ -629,7 +632,7 @@ fn one_fault_that_the_functions_see_is_one_finding() {
                 version: "0.9.0".to_owned(),
                 ..inside()
             },
-            (Level::Warning, "code", "select-nodes", "has version 0.9.0"),
+            (Level::Warning, "code", "serve-operator", "has version 0.9.0"),
         ),
         (
             Inside {
@@ -648,16 +651,16 @@ fn one_fault_that_the_functions_see_is_one_finding() {
         (
             Inside {
                 missing_permissions: Seen::Found(vec![
-                    "create pods/eviction".to_owned(),
-                    "get nodes".to_owned(),
+                    "the group recycle-eks-read may not get nodes".to_owned(),
+                    "the group recycle-eks-evict may not create pods/eviction".to_owned(),
                 ]),
                 ..inside()
             },
             (
                 Level::Problem,
-                "ClusterRole",
+                "permissions",
                 "",
-                "does not allow create pods/eviction, get nodes",
+                "recycle-eks-read may not get nodes; the group recycle-eks-evict may not create pods/eviction",
             ),
         ),
         (
@@ -771,7 +774,7 @@ fn roles_that_only_the_config_map_maps_are_a_warning_with_a_remedy() {
     let mapped = |mode: &str| {
         let mut seen = healthy();
         seen.authentication = Seen::Found(mode.to_owned());
-        for step in ["select-nodes", "check-pods"] {
+        for step in ["serve-operator", "check-pods"] {
             seen.entries.insert(step.to_owned(), Seen::Found(None));
         }
         seen
@@ -815,7 +818,7 @@ fn facts_that_the_caller_may_not_read_are_unknown() {
         &findings,
         (
             Level::Unknown,
-            "select-nodes",
+            "serve-operator",
             "",
             "not allowed to lambda:InvokeFunction",
         ),

@@ -11,18 +11,20 @@ use recycle::cluster::node::NodeList;
 use recycle::doctor::facts::{Inside, Seen, find_odd_nodes};
 use recycle::rotation::fleet::Fleet;
 
-use crate::rotation::list_members;
-use crate::{Error, SelectNodes};
+use crate::{Error, ServeOperator};
 
 type Ids = BTreeSet<InstanceId>;
 
-impl SelectNodes {
+const DESCRIBE_EXECUTION: &str = "states:DescribeExecution";
+
+impl ServeOperator {
     /// Examines everything, whatever fails, because failures are what the doctor reports.
     /// Makes all calls at once, because a service that cannot be reached takes its time, and the function has a minute.
-    pub(crate) async fn examine(&self, cluster: &ClusterName, execution: Option<&ExecutionArn>) -> Inside {
+    pub(crate) async fn examine(&self, execution: Option<&ExecutionArn>) -> Inside {
+        let cluster = self.access.name();
         let (step_functions, (api_server, missing_permissions, nodes), (fleets, members, there)) = tokio::join!(
             self.reach_step_functions(execution),
-            self.examine_api_server(cluster),
+            self.examine_api_server(),
             self.examine_groups(cluster),
         );
         let untagged = there.as_ref().map(|there| find_untagged(there, cluster));
@@ -44,16 +46,19 @@ impl SelectNodes {
     }
 
     async fn reach_step_functions(&self, execution: Option<&ExecutionArn>) -> Option<Seen<()>> {
-        let status = self.executions.find_status(execution?).await;
-        Some(seen(status).map(|_| ()))
+        let asked = self.step_functions.describe_execution();
+        let answer = asked.execution_arn(execution?.as_str()).send().await;
+        // The answer that there is no such execution also shows that Step Functions answers.
+        let answer = match answer.map_err(|error| ec2::Error::from_sdk(DESCRIBE_EXECUTION, error)) {
+            Err(error) if matches!(error.code(), Some("ExecutionDoesNotExist" | "InvalidArn")) => Ok(()),
+            answer => answer.map(|_| ()),
+        };
+        Some(seen(answer))
     }
 
-    /// Reads the API server's version, the permissions that the function lacks there, and the Nodes.
-    async fn examine_api_server(
-        &self,
-        cluster: &ClusterName,
-    ) -> (Seen<String>, Seen<Vec<String>>, Seen<NodeList>) {
-        let client = seen(self.connect(cluster).await);
+    /// Reads the API server's version, the permissions that the groups of all functions lack there, and the Nodes.
+    async fn examine_api_server(&self) -> (Seen<String>, Seen<Vec<String>>, Seen<NodeList>) {
+        let client = seen(self.access.connect_anew().await);
         tokio::join!(
             ask(&client, async |client| server_version(client).await),
             ask(&client, async |client| missing_permissions(client).await),
@@ -67,9 +72,10 @@ impl SelectNodes {
         cluster: &ClusterName,
     ) -> (Seen<Vec<Fleet>>, Seen<Ids>, Seen<Vec<Instance>>) {
         let fleets = seen(self.groups.fetch_fleets(cluster).await);
-        let members_of =
-            |fleets: &Vec<Fleet>| fleets.iter().flat_map(|fleet| list_members(&[fleet])).collect();
-        let members: Seen<Ids> = fleets.as_ref().map(members_of);
+        let members: Seen<Ids> = fleets.as_ref().map(|fleets| {
+            let members = fleets.iter().flat_map(|fleet| &fleet.members);
+            members.map(|member| member.instance.clone()).collect()
+        });
         let ids = members.as_ref().found().into_iter().flatten();
         let there = seen(self.find_there(ids).await);
         (fleets, members, there)
@@ -143,7 +149,7 @@ fn seen<T, E: Into<Error>>(answer: Result<T, E>) -> Seen<T> {
 
 /// Checks whether AWS was reached and answered that it is busy, by a throttle or a fault of its own.
 fn is_busy(error: &Error) -> bool {
-    matches!(error, Error::Instance(ec2::Error::Unavailable { source, .. }) if source.is::<ec2::Reply>())
+    matches!(error, Error::Aws(ec2::Error::Unavailable { source, .. }) if source.is::<ec2::Reply>())
 }
 
 #[cfg(test)]
@@ -168,8 +174,8 @@ mod tests {
                 "UnauthorizedOperation",
                 "not you either",
             );
-        let inside = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
-            .examine(&"world".parse().unwrap(), None)
+        let inside = ServeOperator::new(&aws.config(), &"world".parse().unwrap())
+            .examine(None)
             .await;
         assert_eq!(inside.groups, Seen::Found(vec!["workers".to_owned()]));
         assert!(
@@ -203,15 +209,14 @@ mod tests {
             .hangs_on("DescribeCluster")
             .on("DescribeAutoScalingGroups", groups)
             .hangs_on("DescribeInstances");
-        let select_nodes = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5);
-        let cluster = "world".parse().unwrap();
+        let server = ServeOperator::new(&aws.config(), &"world".parse().unwrap());
         let all_called = async {
             while aws.exchanges_left() > 0 {
                 tokio::task::yield_now().await;
             }
         };
         tokio::select! {
-            inside = select_nodes.examine(&cluster, Some(&execution)) => panic!("{inside:?}"),
+            inside = server.examine(Some(&execution)) => panic!("{inside:?}"),
             () = all_called => {}
             () = tokio::time::sleep(Duration::from_secs(60)) => panic!("only {:?}", aws.actions()),
         }
@@ -232,8 +237,8 @@ mod tests {
                 .refuses("DescribeExecution", status, code, "no")
                 .refuses("DescribeCluster", 403, "AccessDeniedException", "not you")
                 .refuses("DescribeAutoScalingGroups", 400, "Throttling", "later");
-            let inside = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
-                .examine(&"world".parse().unwrap(), Some(&execution))
+            let inside = ServeOperator::new(&aws.config(), &"world".parse().unwrap())
+                .examine(Some(&execution))
                 .await;
             let found = format!("{:?}", inside.step_functions);
             assert!(found.starts_with(&format!("Some({expected}(")), "{code}: {found}");

@@ -2,20 +2,20 @@
 
 use std::cell::Cell;
 
-use eks_auth::Access;
 use kubernetes::{NodeChange, amend_node, find_node};
 use recycle::cluster::node::NodeFacts;
 use recycle::drain::end::{DrainUntil, judge_drain_end};
 use serde_json::{Value, json};
 
-use crate::Error;
+use crate::{Error, ServeOperator};
 
-/// Writes the annotation that moves the end of a drain. Without a drain, or if the cluster is another one, that is an error.
-pub(crate) async fn move_drain_end(access: &Access, asked: &DrainUntil) -> Result<Value, Error> {
-    access.check(&asked.cluster_name)?;
-    let client = access.connect_anew().await?;
-    let node = find_node(&client, &asked.instance_id, None).await?;
-    move_end_of(&client, node, asked).await
+impl ServeOperator {
+    /// Writes the annotation that moves the end of a drain. Without a drain, that is an error.
+    pub(crate) async fn move_drain_end(&self, asked: &DrainUntil) -> Result<Value, Error> {
+        let client = self.access.connect_anew().await?;
+        let node = find_node(&client, &asked.instance_id, None).await?;
+        move_end_of(&client, node, asked).await
+    }
 }
 
 /// Writes and returns the time when the drain will end. The time asked for may be later than a drain can last.

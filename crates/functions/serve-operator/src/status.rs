@@ -1,26 +1,25 @@
 //! Builds the status for `recycle-eks status` from the marks on Nodes and instances.
 
 use recycle::base::failure::with_causes;
-use recycle::base::ids::{ClusterName, InstanceId};
+use recycle::base::ids::InstanceId;
 use recycle::cluster::node::NodeList;
 use recycle::notify::status::build_status;
+use recycle::records::lease::Lease;
+use recycle::restore::sweep::list_marks;
 use serde_json::{Value, json};
 
-use crate::{Error, SelectNodes};
+use crate::{Error, ServeOperator};
 
-impl SelectNodes {
+impl ServeOperator {
     /// Returns the status. If the cluster cannot be read, the instances are still listed, but no Node can be found by its name.
-    pub(crate) async fn build_status(
-        &self,
-        cluster: &ClusterName,
-        wanted: Option<&str>,
-    ) -> Result<Value, Error> {
-        let mut instances = self.fetch_marked(cluster).await?;
+    pub(crate) async fn build_status(&self, wanted: Option<&str>) -> Result<Value, Error> {
+        let marks = list_marks();
+        let mut instances = self.instances.fetch_marked(self.access.name(), &marks).await?;
         if let Some(id) = wanted.and_then(|name| name.parse::<InstanceId>().ok()) {
             instances.retain(|instance| instance.id != id);
             instances.extend(self.instances.fetch(&id).await?);
         }
-        let (nodes, leases, cluster_error) = match self.list_claimed_nodes(cluster).await {
+        let (nodes, leases, cluster_error) = match self.list_claimed_nodes().await {
             Ok((nodes, leases)) => (nodes, leases, None),
             Err(error) => (NodeList::default(), Vec::new(), Some(with_causes(&error))),
         };
@@ -29,11 +28,16 @@ impl SelectNodes {
         status.unreadable_nodes = nodes.describe_unreadable();
         Ok(json!(status))
     }
+
+    async fn list_claimed_nodes(&self) -> Result<(NodeList, Vec<Lease>), Error> {
+        let client = self.access.connect_anew().await?;
+        Ok(kubernetes::list_claimed_nodes(&client).await?)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use recycle::contract::requests::Asked;
+    use recycle::contract::requests::OperatorRequest;
     use scripted_aws::ScriptedAws;
 
     use super::*;
@@ -49,9 +53,9 @@ mod tests {
             "ServiceUnavailableException",
             "away",
         );
-        let asked: Asked =
-            serde_json::from_value(json!({"select": "status", "cluster_name": "world"})).unwrap();
-        let report = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
+        let asked: OperatorRequest =
+            serde_json::from_value(json!({"ask": "status", "cluster_name": "world"})).unwrap();
+        let report = ServeOperator::new(&aws.config(), &"world".parse().unwrap())
             .handle(asked)
             .await
             .unwrap();
