@@ -177,20 +177,32 @@ def test_an_execution_for_a_foreign_instance_is_refused(world, workers, theirs):
     assert not world.writes()
 
 
-@pytest.mark.parametrize("field", ["hook", "interrupted_at"])
-def test_an_execution_that_poses_as_an_interruption_or_a_hook_evicts_no_awaited_pod(world, workers, field):
-    """E10. Before: `urgency: spot` with `interrupted_at` skipped the queue and evicted every pod at once, those that are awaited
-    too."""
+def test_an_execution_that_poses_as_an_interruption_keeps_to_budgets_and_is_reported(world, workers):
+    """E10. Whoever may start executions may skip the queue and evict every pod of one node at once: a documented right. Budgets hold,
+    other nodes are untouched, and the notification names the execution."""
+    node, *others = workers.nodes
+    web = node.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+    jobs = [other.job(f"long-{number}", annotations=WAITS) for number, other in enumerate(others)]
+
+    execution = start(world, instance_id=node.instance_id, urgency="spot", interrupted_at="2027-01-01T00:00:00Z")
+    execution.finishes()
+
+    assert {call.parameters["name"].split("-")[0] for call in world.calls("kubernetes:POST pods/eviction")} == {"web"}
+    assert len(web.running_pods()) == 2 and {job.phase for job in jobs} == {"Running"}
+    assert {sent["execution"] for sent in world.all_notifications} == {execution.arn}
+    assert [other.unschedulable for other in others] == [False, False]
+
+
+def test_an_execution_that_poses_as_a_hook_evicts_no_awaited_pod(world, workers):
+    """E10. The input names a hook. Auto Scaling says which hook holds the member, if any."""
     node = workers.nodes[0]
     job = node.job("long", annotations=WAITS)
     hook = {"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "EC2", "fired_at": "2027-01-01T00:00:00Z"}
-    posed = {"hook": hook} if field == "hook" else {"urgency": "spot", "interrupted_at": "2027-01-01T00:00:00Z"}
 
-    execution = start(world, instance_id=node.instance_id, **posed)
-    wait(world, "30m")
+    end = start(world, instance_id=node.instance_id, hook=hook).finishes(within="1h")
 
-    assert job.phase == "Running", execution.path
-    assert not world.calls("kubernetes:POST pods/eviction")
+    assert job.phase == "Running" and workers.states[node.instance_id] == "InService", end
 
 
 # sns:Publish
