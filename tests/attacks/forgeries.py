@@ -1,4 +1,4 @@
-"""What attackers write, and how it is found again."""
+"""The values that attackers write, and how a text is searched for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEVELS = 200
 
 
 def group_label(group: str) -> str:
-    """The value of the label by which a group's claims are found: FNV-1a, which anyone can compute."""
+    """The value of the label by which a group's claims are found: FNV-1a, which every client can compute."""
     number = 0xCBF29CE484222325
     for byte in group.encode():
         number = (number ^ byte) * 0x100000001B3 % 2**64
@@ -45,7 +45,7 @@ def claim_tags(execution: str, group: str = "workers") -> list[dict[str, str]]:
 
 
 def write_the_end_of_time(client: KubeClient, path: str) -> None:
-    """Someone claims that another client wrote a label of the object at the end of time, and nests the fields that it owns
+    """The client claims that another one wrote a label of the object at the end of time, and nests the fields that it owns
     deeply."""
     client.patch(path, {"metadata": {"labels": {"forged": "yes"}}})
     entries = client.get(path)["metadata"]["managedFields"]

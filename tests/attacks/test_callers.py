@@ -97,7 +97,7 @@ def test_an_operator_invokes_nothing_that_evicts_deletes_or_terminates(world):
 
 
 def test_the_function_for_operators_only_reads_in_aws_and_changes_no_node_and_no_pod(world, node):
-    """E1. Whoever gets its token can read, and write the end of a drain."""
+    """E1. With its token a caller can read, and write the end of a drain."""
     iam = world.aws.client("iam")
     roles = {role["RoleName"]: role for role in iam.list_roles()["Roles"]}
     assert FOR_OPERATORS in roles, "there is no function for operators"

@@ -173,7 +173,7 @@ def test_a_node_that_ends_its_own_drain_makes_its_rotation_incomplete(world, wor
 
 
 def test_a_node_that_puts_off_the_end_of_its_drain_has_30_days_and_the_report_says_why(world, workers):
-    """E4. The limit is that of an execution. An Event tells operators that the node asked for more."""
+    """E4. The limit is that of an execution. An Event says that the node asked for more."""
     node = workers.nodes[0]
     node.job("long", annotations=WAITS)
     world.at("5m", lambda: node.kubelet_writes({"annotations": {DRAIN_UNTIL: "9000-01-01T00:00:00Z"}}))
