@@ -178,8 +178,8 @@ def test_an_execution_for_a_foreign_instance_is_refused(world, workers, theirs):
 
 
 def test_an_execution_that_poses_as_an_interruption_keeps_to_budgets_and_is_reported(world, workers):
-    """E10. This permission includes the right to skip the queue and to evict every pod of one node at once, as documented. Budgets
-    hold, other nodes are untouched, and the notification names the execution."""
+    """E10. This permission includes the right to skip the queue and to evict every pod of one node at once, as documented.
+    Budgets hold, other nodes are untouched, and the notification names the execution."""
     node, *others = workers.nodes
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
