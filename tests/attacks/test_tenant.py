@@ -70,7 +70,7 @@ def test_an_annotation_of_a_pod_sends_no_terminal_escape_to_an_operator(world, w
     execution = world.recycle(node, drain_timeout=600)
     world.run("5m")
 
-    printed = [cli("status", node.name, pace=0), cli("plan", node.name, pace=0)]
+    printed = [cli("status", node.name, pace=0), cli("plan", node.name)]
     end = execution.finishes()
 
     for each in printed:
