@@ -22,7 +22,7 @@ from pathlib import Path
 from prepare import LAMBDAS, ROOT, TESTS
 
 #: Folders of pytest files.
-FOLDERS = ["contract", "deployment", "docs", "scenarios", "second_interpreter", "world_tests"]
+FOLDERS = ["attacks", "contract", "deployment", "docs", "scenarios", "second_interpreter", "world_tests"]
 #: Read by every crate, every test, or before them.
 EVERYTHING = re.compile(
     r"Cargo\.(toml|lock)|\.cargo/config.*|clippy\.toml|rustfmt\.toml|tests/(requirements\.txt|pytest\.ini|prepare\.py)"

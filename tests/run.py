@@ -111,7 +111,7 @@ def python_tests(name: str, usually: str, *what: str, workers: int = WORKERS) ->
     return Step(name, [*PYTEST, "-p", "progress", *spread, *what], usually, count_pytest, TESTS, report)
 
 
-FOLDERS = ["contract", "deployment", "docs", "scenarios", "second_interpreter", "world_tests"]
+FOLDERS = ["attacks", "contract", "deployment", "docs", "scenarios", "second_interpreter", "world_tests"]
 
 #: The part of a failed step's output that is printed again at the end.
 LINES_AGAIN = 400

@@ -1,7 +1,6 @@
 """Least privilege: every role's policies and Kubernetes groups allow exactly the calls that scenarios of every kind need."""
 
 import json
-import socket
 
 import pytest
 from botocore import xform_name
@@ -349,29 +348,6 @@ def test_every_right_of_the_policies_was_needed(world, lived):
 
 def arn(service, rest):
     return f"arn:{PARTITION}:{service}:{REGION}:{ACCOUNT}:{rest}"
-
-
-def test_no_payload_chooses_where_a_token_goes(world):
-    node = world.group("workers", size=2).nodes[0]
-    job = node.job("train", labels={"app": "train"})
-    execution = world.recycle(node, label_selector="app=train")
-    world.run("1h")
-    seen = execution.answers("CheckPods")[-1]
-    with socket.create_server(("127.0.0.1", 0)) as attacker:
-        attacker.setblocking(False)
-        endpoint = f"http://127.0.0.1:{attacker.getsockname()[1]}"
-        elsewhere = {"name": CLUSTER, "endpoint": endpoint, "certificate_authority": world.kubernetes.certificate_authority_data}
-        context = {"Execution": {"Id": execution.arn, "Input": {}}, "State": {"EnteredTime": "2027-01-01T01:00:00Z"}}
-        for function in ("standby-node", "taint-node", "check-pods", "evict-pods", "detach-terminate"):
-            payload = {"context": context, "run": {**seen["run"], "cluster": elsewhere, "polls": 1}}
-            world.host.call(f"recycle-eks-{function}", json.dumps(payload).encode())
-        with pytest.raises(BlockingIOError):
-            attacker.accept()
-    other = {"ask": "status", "cluster_name": "production"}
-    refusal = world.host.call("recycle-eks-serve-operator", json.dumps(other).encode())
-    assert refusal.function_error and b"the request names production" in refusal.payload
-    job.finishes()
-    assert execution.finishes().outcome == "recycled"
 
 
 THEIR_EXECUTION = arn("states", "execution:payments:1")

@@ -33,6 +33,7 @@ from world.aws.identity import ACCOUNT, REGION
 from world.aws.lambda_host import LambdaHost
 from world.aws.metrics import Measurement, read_metrics
 from world.aws.moto_internals import LOCK
+from world.aws.requests import BOTO3_SERVICE
 from world.aws.schedules import Schedules
 from world.base.clock import Call, Clock, seconds
 from world.base.faults import Plan
@@ -225,6 +226,13 @@ class World:
         key, secret = self.iam.user("operator", self.deployment.outputs["operator_policy_json"])
         credentials = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret}
         return {**environment(self.aws.endpoint), "AWS_DEFAULT_REGION": REGION, **credentials}
+
+    def principal(self, action: str) -> Any:
+        """A client of AWS for a user who may do one thing, such as `ec2:CreateTags`, with every resource, and nothing else."""
+        statement = {"Effect": "Allow", "Action": action, "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+        prefix, _, name = action.partition(":")
+        return self.aws.client_as(BOTO3_SERVICE.get(prefix, prefix), *self.iam.user(f"only-{name}", policy))
 
     # -- content -------------------------------------------------------------------------------------------------
 

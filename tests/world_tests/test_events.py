@@ -150,6 +150,15 @@ def test_put_events_reaches_the_same_targets(region: MotoRegion, calls: Log):
     assert moment == 11 and event["detail"] == {"a": 1} and event["time"] == "2027-01-01T00:00:10Z"
 
 
+def test_put_events_refuses_the_sources_of_aws_services(region: MotoRegion, calls: Log):
+    rule(region, "all", {"detail-type": ["d"]})
+    entries = [{"Source": source, "DetailType": "d", "Detail": "{}"} for source in ("aws.ec2", "mine")]
+    answer = region.client("events").put_events(Entries=entries)
+    region.clock.run()
+    assert answer["Entries"][0]["ErrorCode"] == "NotAuthorizedForSourceException" and answer["FailedEntryCount"] == 1
+    assert [event["source"] for _, event in calls] == ["mine"]
+
+
 def test_a_function_that_fails_is_called_twice_more(region: MotoRegion):
     moments: list[float] = []
 

@@ -11,7 +11,7 @@ from world.kubernetes import control_plane, running_cluster, settled
 from world.kubernetes.cluster import Kubernetes
 from world.kubernetes.control_plane import ComponentDied
 from world.kubernetes.handles import Node, Pod
-from world.kubernetes.kube_client import Answer, Refused
+from world.kubernetes.kube_client import MERGE_PATCH, Answer, Refused
 from world.kubernetes.settled import NotSettled
 
 HOUR = 3600.0
@@ -608,3 +608,26 @@ def test_only_changed_objects_are_read_again(kubernetes: Kubernetes, old: Node, 
         assert settledness.unfinished_business() == settledness.everything() == []
     assert unsettled > 10
     kubernetes.state.forget(settledness._changes)
+
+
+# Actors with few rights
+
+
+def test_a_kubelet_changes_its_own_node_alone(kubernetes: Kubernetes, old: Node, new: Node):
+    kubelet = kubernetes.kubelet(old.name)
+    kubelet.patch(f"/api/v1/nodes/{old.name}", {"metadata": {"annotations": {"a": "b"}, "labels": {"c": "d"}}})
+    assert (old.annotations["a"], old.labels["c"]) == ("b", "d")
+    restricted = {"metadata": {"labels": {"node-restriction.kubernetes.io/a": "b"}}}
+    for path, change in ((new.name, {"metadata": {"annotations": {"a": "b"}}}), (old.name, restricted)):
+        answer = kubelet.call("PATCH", f"/api/v1/nodes/{path}", change, MERGE_PATCH)
+        assert answer.status == 403, answer
+    assert kubelet.call("DELETE", f"/api/v1/nodes/{old.name}").status == 403
+
+
+def test_a_tenant_works_with_the_pods_of_its_namespace_alone(kubernetes: Kubernetes, old: Node):
+    tenant = kubernetes.tenant("blue")
+    pod = kubernetes.bare_pod("own", old, namespace="blue")
+    tenant.patch(pod.path, {"metadata": {"annotations": {"a": "b"}}})
+    other = kubernetes.bare_pod("other", old)
+    assert tenant.call("GET", other.path).status == tenant.call("GET", f"/api/v1/nodes/{old.name}").status == 403
+    assert tenant.call("DELETE", pod.path).status == 403

@@ -31,7 +31,7 @@ from typing import Any
 from moto.awslambda.models import LambdaBackend
 from moto.awslambda.utils import get_backend
 from moto.core.exceptions import ServiceException
-from moto.events.models import Rule, events_backends
+from moto.events.models import EventsBackend, Rule, events_backends
 from moto.sns.models import SNSBackend, Subscription, Topic, sns_backends
 from moto.sqs.models import sqs_backends
 from werkzeug.exceptions import HTTPException
@@ -56,9 +56,19 @@ _CALLS = {
     "lambda": ("lambda:InvokeFunction", "FunctionName"),
     "sns": ("sns:Publish", "TopicArn"),
 }
+_MOTO_PUT = EventsBackend.put_events
 _MOTO_SEND = Rule.send_to_targets
 _MOTO_PUBLISH = Topic.publish
 _MOTO_DELIVER = Subscription.publish
+
+
+#: The answer to an entry whose source is an AWS service. Only the services themselves put such events on a bus.
+RESERVED = {"ErrorCode": "NotAuthorizedForSourceException", "ErrorMessage": "Not authorized for the source."}
+
+
+def is_reserved(entry: dict[str, Any]) -> bool:
+    """EventBridge API reference, PutEventsRequestEntry: a source must not begin with `aws.`."""
+    return str(entry.get("Source", "")).startswith("aws.")
 
 
 @dataclass(frozen=True)
@@ -133,7 +143,11 @@ class Events:
     def install(self) -> Callable[[], None]:
         """Lets moto's PutEvents, and every Publish to a topic, arrive here too. The returned function undoes this."""
         events = self
-        before = Rule.send_to_targets, Topic.publish, Subscription.publish
+        before = EventsBackend.put_events, Rule.send_to_targets, Topic.publish, Subscription.publish
+
+        def put_events(backend: EventsBackend, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            answers = iter(_MOTO_PUT(backend, [entry for entry in entries if not is_reserved(entry)]))
+            return [RESERVED if is_reserved(entry) else next(answers) for entry in entries]
 
         def send_to_targets(rule: Rule, event: dict[str, Any], transform_input: bool = True) -> None:
             events._sent_by_moto(rule, event, transform_input)
@@ -148,6 +162,7 @@ class Events:
             else:
                 _MOTO_DELIVER(subscription, message, message_id, **options)
 
+        EventsBackend.put_events = put_events
         Rule.send_to_targets = send_to_targets
         Topic.publish = publish
         Subscription.publish = deliver
@@ -155,7 +170,7 @@ class Events:
 
         def uninstall() -> None:
             uninstall_patterns()
-            Rule.send_to_targets, Topic.publish, Subscription.publish = before
+            EventsBackend.put_events, Rule.send_to_targets, Topic.publish, Subscription.publish = before
 
         return uninstall
 

@@ -144,6 +144,12 @@ def _queue(parameters: Parameters) -> list[Asked]:
     return [Asked(_arn("sqs", name))]
 
 
+def _buses(parameters: Parameters) -> list[Asked]:
+    """The event buses of the entries, named or by their ARN."""
+    named = {entry.get("EventBusName") or "default" for entry in parameters["Entries"]}
+    return [Asked(name if name.startswith("arn:") else _arn("events", f"event-bus/{name}")) for name in sorted(named)]
+
+
 def _rule(field: str) -> Rule:
     return lambda parameters: [Asked(_arn("events", f"rule/{parameters[field]}"))]
 
@@ -188,6 +194,7 @@ ROWS: dict[str, Rule] = {
     "eks:DescribeNodegroup": _node_group,
     "events:DescribeRule": _rule("Name"),
     "events:ListTargetsByRule": _rule("Rule"),
+    "events:PutEvents": _buses,
     "events:PutRule": _rule("Name"),
     "events:PutTargets": _rule("Rule"),
     "lambda:GetFunctionConfiguration": _function,

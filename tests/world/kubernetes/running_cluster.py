@@ -22,6 +22,7 @@ from world.base.clock import Clock
 from world.base.faults import Plan
 from world.kubernetes import canaries, kube_binaries, settled
 from world.kubernetes.access_entries import AccessEntries, AccessEntry
+from world.kubernetes.actors import kubelet_of, tenant_of
 from world.kubernetes.applying import apply
 from world.kubernetes.cluster_state import ClusterState
 from world.kubernetes.control_plane import FROZEN_BETWEEN_SETTLES, ControlPlane
@@ -242,6 +243,16 @@ class RunningCluster:
     def must(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Json:
         """Makes any request as an administrator, for which there is no other method."""
         return self._admin().must(method, path, body, content_type)
+
+    def kubelet(self, node: str) -> KubeClient:
+        """The client of a node's kubelet, straight to the API server."""
+        self._touched.set()
+        return kubelet_of(self.control_plane, node)
+
+    def tenant(self, namespace: str) -> KubeClient:
+        """The client of a user who may work with the pods of one namespace, straight to the API server."""
+        self._ensure_namespace(namespace)
+        return tenant_of(self.control_plane, namespace, SETTLE_LIMIT)
 
     # -- content -------------------------------------------------------------------------------------------------
 

@@ -230,6 +230,10 @@ class Node:
         """A person annotates it."""
         self.kubernetes.annotate(**{key: value})
 
+    def kubelet_writes(self, metadata: Mapping[str, Any]) -> None:
+        """Its kubelet changes metadata of its own Node, as far as NodeRestriction lets it."""
+        self._cluster.kubelet(self.name).patch(f"/api/v1/nodes/{self.name}", {"metadata": metadata})
+
     # The pods of the node. Further arguments: see `pod_template`.
 
     def job(self, name: str, **how: Any) -> Pod:

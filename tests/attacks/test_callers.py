@@ -1,0 +1,305 @@
+"""Callers of the functions: an operator with the module's policy, and a principal that may invoke every function with any
+payload."""
+
+import copy
+import json
+import socket
+from random import Random
+
+import pytest
+from botocore.exceptions import ClientError
+
+from prepare import ROOT
+from world.aws.identity import ACCOUNT, PARTITION, REGION
+from world.aws.lambda_host import Invocation
+from world.aws.requests import READS
+from world.deployment import CLUSTER
+from world.kubernetes.eks_token import eks_token
+from world.kubernetes.kube_client import MERGE_PATCH, KubeClient
+from world.kubernetes.virtual_times import END_OF_TIME
+
+#: The only function that an operator may invoke.
+FOR_OPERATORS = "recycle-eks-serve-operator"
+#: The functions that take a step of an execution.
+STEPS = ("standby-node", "taint-node", "check-pods", "evict-pods", "detach-terminate")
+#: Damaged payloads for each function. A debug build answers one in a few milliseconds.
+TRIES = 60
+
+
+@pytest.fixture
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+
+
+@pytest.fixture
+def attacker():
+    """A server of the attacker's on this machine, which counts connections."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield server
+
+
+def reached(attacker):
+    try:
+        attacker.accept()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def functions(world):
+    every = [each["FunctionName"] for each in world.aws.client("lambda").list_functions()["Functions"]]
+    return sorted(name for name in every if name.startswith("recycle-eks-"))
+
+
+@pytest.fixture
+def invoke(world):
+    """A principal with `lambda:InvokeFunction` calls a function: the error's name and text, or None and the answer."""
+    client = world.principal("lambda:InvokeFunction")
+
+    def call(function, payload):
+        answer = client.invoke(FunctionName=f"recycle-eks-{function}", Payload=json.dumps(payload).encode())
+        document = json.loads(answer["Payload"].read())
+        return (document["errorType"], document["errorMessage"]) if answer.get("FunctionError") else (None, json.dumps(document))
+
+    return call
+
+
+def draining(world, node):
+    """An execution that waits for a pod of the node, with the run that it carries, and the context of its steps."""
+    node.job("long", annotations={"recycle-eks/drain": "wait"})
+    execution = world.recycle(node)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForPods")), limit=86_400)
+    run = execution.answers("CheckPods")[-1]["run"]
+    return execution, run, context_of(execution.arn)
+
+
+def context_of(arn, **given):
+    return {"Execution": {"Id": arn, "Input": given}, "State": {"EnteredTime": "2027-01-01T01:00:00Z"}}
+
+
+# An operator
+
+
+def test_an_operator_invokes_nothing_that_evicts_deletes_or_terminates(world):
+    """E1. Before: the module's own policy granted `taint-node` and `select-nodes`, whose roles had every right in the cluster."""
+    known = world.operators_environment()
+    client = world.aws.client_as("lambda", known["AWS_ACCESS_KEY_ID"], known["AWS_SECRET_ACCESS_KEY"])
+
+    def may_invoke(function):
+        try:
+            return client.invoke(FunctionName=function, InvocationType="DryRun")["StatusCode"] == 204
+        except ClientError as error:
+            assert error.response["Error"]["Code"] == "AccessDeniedException"
+            return False
+
+    assert [function for function in functions(world) if may_invoke(function)] == [FOR_OPERATORS]
+
+
+def test_the_function_for_operators_only_reads_in_aws_and_changes_no_node_and_no_pod(world, node):
+    """E1. With its token a caller can read, and write the end of a drain."""
+    iam = world.aws.client("iam")
+    roles = {role["RoleName"]: role for role in iam.list_roles()["Roles"]}
+    assert FOR_OPERATORS in roles, "there is no function for operators"
+    names = iam.list_role_policies(RoleName=FOR_OPERATORS)["PolicyNames"]
+    attached = iam.list_attached_role_policies(RoleName=FOR_OPERATORS)["AttachedPolicies"]
+    documents = [iam.get_role_policy(RoleName=FOR_OPERATORS, PolicyName=name)["PolicyDocument"] for name in names]
+    documents += [
+        iam.get_policy_version(PolicyArn=each["PolicyArn"], VersionId="v1")["PolicyVersion"]["Document"] for each in attached
+    ]
+    statements = [each for document in documents for each in document["Statement"] if each.get("Sid") != "WriteItsOwnLog"]
+    actions = {
+        action for each in statements for action in ([each["Action"]] if isinstance(each["Action"], str) else each["Action"])
+    }
+    assert {action for action in actions if not action.partition(":")[2].startswith(READS)} == set()
+
+    credentials = world.aws.session(f"arn:{PARTITION}:iam::{ACCOUNT}:role/{FOR_OPERATORS}", "operator")
+    token = eks_token(CLUSTER, REGION, *credentials)
+    client = KubeClient(world.kubernetes.proxy.port, world.kubernetes.control_plane.authority.file, token=token)
+    pod = node.deployment("web").pods()[0]
+    assert client.call("GET", f"/api/v1/nodes/{node.name}").status == 200
+    attempts = [
+        ("PATCH", f"/api/v1/nodes/{node.name}", {"spec": {"unschedulable": True}}),
+        ("DELETE", f"/api/v1/nodes/{node.name}", None),
+        ("POST", f"{pod.path}/eviction", {"metadata": {"name": pod.name}}),
+        ("DELETE", pod.path, None),
+        ("DELETE", "/apis/coordination.k8s.io/v1/namespaces/recycle-eks/leases", None),
+    ]
+    for method, path, body in attempts:
+        answer = client.call(method, path, body, MERGE_PATCH if method == "PATCH" else "application/json")
+        assert answer.status == 403, (method, path, answer)
+
+
+@pytest.mark.parametrize(
+    ("function", "payload"),
+    [
+        ("select-nodes", {"select": "status", "cluster_name": CLUSTER}),
+        ("select-nodes", {"select": "doctor", "cluster_name": CLUSTER}),
+        ("taint-node", {"drain_until": {"instance_id": "INSTANCE", "cluster_name": CLUSTER, "until": "now"}}),
+    ],
+)
+def test_a_function_of_the_state_machines_answers_no_operator(world, node, invoke, function, payload):
+    """E1. Before: a question of an operator reached a function with every right."""
+    asked = json.loads(json.dumps(payload).replace("INSTANCE", node.instance_id))
+    error, why = invoke(function, asked)
+    assert error is not None, why
+    assert not world.writes()
+
+
+# A principal with lambda:InvokeFunction
+
+
+def test_no_payload_chooses_where_a_token_goes(world, node, invoke, attacker):
+    """E1. Before: endpoint, CA and cluster name came from the payload, and `http` was allowed. A caller received a bearer token
+    that could patch and delete all Nodes and evict everywhere, for 15 minutes."""
+    execution, run, context = draining(world, node)
+    endpoint = f"http://127.0.0.1:{attacker.getsockname()[1]}"
+    authority = world.kubernetes.certificate_authority_data
+    elsewhere = {"name": CLUSTER, "endpoint": endpoint, "certificate_authority": authority}
+    forged = {**run, "cluster": elsewhere, "endpoint": endpoint, "polls": 1}
+    answers = {function: invoke(function, {"context": context, "run": forged, **elsewhere}) for function in STEPS}
+    context = context_of(execution.arn, instance_id=node.instance_id, cluster_name=CLUSTER, endpoint=endpoint, cluster=elsewhere)
+    answers["claim-node"] = invoke("claim-node", {"context": context, "run": forged, "cluster": elsewhere})
+    answers["restore-node"] = invoke("restore-node", {"context": context, "cluster": elsewhere, "restore": elsewhere})
+    answers["select-nodes"] = invoke(
+        "select-nodes", {"context": context, "select": "leftovers", "cluster_name": CLUSTER, **elsewhere}
+    )
+
+    assert not reached(attacker), answers
+
+
+@pytest.mark.parametrize(
+    ("function", "payload"),
+    [
+        ("claim-node", {"context": context_of("EXECUTION", instance_id="INSTANCE", cluster_name="production")}),
+        ("select-nodes", {"context": context_of("EXECUTION"), "select": "leftovers", "cluster_name": "production"}),
+        (
+            "taint-node",
+            {"marking": {"cluster_name": "production", "nodes": ["INSTANCE"], "rotation": "EXECUTION", "mark": "hard"}},
+        ),
+        ("restore-node", {"unmarking": {"cluster_name": "production", "rotations": ["EXECUTION"]}}),
+    ],
+)
+def test_another_cluster_is_refused_by_name(world, node, invoke, function, payload):
+    """E1. Before: the cluster of the token was the one that the payload named."""
+    arn = f"arn:{PARTITION}:states:{REGION}:{ACCOUNT}:execution:recycle-eks-recycle-node:made-up"
+    given = json.loads(json.dumps(payload).replace("EXECUTION", arn).replace("INSTANCE", node.instance_id))
+    error, why = invoke(function, given)
+    assert error is not None and "production" in why, (error, why)
+    assert not world.writes()
+
+
+def test_a_run_that_says_that_its_node_is_lost_is_checked_before_anything_ends(world, node, invoke):
+    """E1. `detach-terminate` with a made-up API server terminated any member with its pods. Now it asks the real one."""
+    execution, run, context = draining(world, node)
+    lost = {
+        **run,
+        "lost": {"why": "its Node object is gone", "at": "2027-01-01T00:30:00Z"},
+        "disposing_since": "2027-01-01T00:00:00Z",
+    }
+
+    invoke("detach-terminate", {"context": context, "run": lost})
+
+    assert world.instance(node.instance_id).state == "running" and node.group.states[node.instance_id] == "Standby"
+    assert execution.status == "RUNNING"
+
+
+@pytest.mark.parametrize("function", STEPS)
+def test_a_made_up_execution_changes_nothing(world, node, invoke, function):
+    """E1. A step acts only if its execution holds the claim."""
+    _, run, _ = draining(world, node)
+    arn = f"arn:{PARTITION}:states:{REGION}:{ACCOUNT}:execution:recycle-eks-recycle-node:made-up"
+    before = len(world.writes())
+    forged = {**run, "disposing_since": "2027-01-01T00:00:00Z"} if function == "detach-terminate" else run
+
+    error, why = invoke(function, {"context": context_of(arn), "run": forged})
+
+    assert error == "ClaimLost", (error, why)
+    assert len(world.writes()) == before and world.instance(node.instance_id).state == "running"
+
+
+# Any payload
+
+
+@pytest.fixture
+def payloads(world, node):
+    """A real payload of each function, from a recycling, a rotation, a restore, a sweep and an alarm."""
+    seen = {}
+
+    def remember(sandbox, payload, *_):
+        seen.setdefault(sandbox.function, json.loads(payload))
+
+    world.host.on_answered.append(remember)
+    node.deployment("web", replicas=2)
+    assert world.recycle(node).finishes().outcome == "recycled"
+    node.group.gets_a_new_template()
+    assert world.rotate().finishes().outcome == "rotated"
+    assert world.sweep().finishes().status == "SUCCEEDED"
+    other = node.group.nodes[0]
+    other.job("long", annotations={"recycle-eks/drain": "wait"})
+    assert world.recycle(other, drain_timeout=600).finishes().error == "DrainTimedOut"
+    world.host.on_answered.remove(remember)
+    message = json.dumps({"AlarmName": "node-cpu", "AWSAccountId": ACCOUNT, "OldStateValue": "OK", "NewStateValue": "ALARM"})
+    topic = f"arn:{PARTITION}:sns:{REGION}:{ACCOUNT}:operators"
+    seen.setdefault("recycle-eks-start-rotation", {"Records": [{"Sns": {"Message": message, "TopicArn": topic}}]})
+    seen.setdefault(FOR_OPERATORS, {"select": "status", "cluster_name": CLUSTER})
+    return {function: seen[function] for function in functions(world)}
+
+
+def places(document, here=()):
+    """The path of each value in a document."""
+    yield here
+    inside = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    for key, value in inside:
+        yield from places(value, (*here, key))
+
+
+def damaged(payload, random, endpoint):
+    """The document with one to three values that are removed or replaced, and a field that names a server."""
+    document = copy.deepcopy(payload)
+    odd = [None, True, -1, 2**63, 1e308, "", "x" * 20_000, "\0", [], {}, [[]], END_OF_TIME, endpoint, {"endpoint": endpoint}]
+    for _ in range(random.randint(1, 3)):
+        *path, last = random.choice([place for place in places(document) if place] or [("context",)])
+        parent = document
+        for key in path:
+            parent = parent[key]
+        if random.random() < 0.3:
+            del parent[last]
+        else:
+            parent[last] = random.choice(odd)
+    if isinstance(document, dict):
+        document[random.choice(["cluster", "endpoint", "cluster_name", "url", "region"])] = endpoint
+    return document
+
+
+def shapes():
+    """Payloads that are no request at all."""
+    nested = "[" * 5_000 + "]" * 5_000
+    return [b"null", b"7", b'"text"', b"[]", b"{}", b'{"Records":7}', b'{"context":[]}', b'{"run":{}}', nested.encode()]
+
+
+def failures():
+    """The public names of errors, as the state machines know them."""
+    return set(json.loads((ROOT / "tests/contract/contract.json").read_text())["failures"])
+
+
+def test_any_payload_gets_an_answer_or_a_refusal_by_name_and_reaches_no_other_server(world, payloads, attacker):
+    """E1. A function neither panics nor ends, whatever a caller sends, and calls only AWS and the cluster."""
+    endpoint = f"http://127.0.0.1:{attacker.getsockname()[1]}"
+    names = failures()
+    bad = []
+    for function, payload in payloads.items():
+        random = Random(function)
+        bodies = [json.dumps(damaged(payload, random, endpoint)).encode() for _ in range(TRIES)]
+        refusals = 0
+        for body in [*shapes(), *bodies]:
+            answer = world.host.call(function, body)
+            assert isinstance(answer, Invocation), (function, body[:200], answer)
+            if answer.function_error:
+                refusals += 1
+                error = json.loads(answer.payload)
+                if error["errorType"] not in names or "panic" in error["errorMessage"]:
+                    bad.append((function, body[:200], error))
+        assert refusals >= len(shapes()), f"{function} has taken a payload that is no request"
+    assert bad == []
+    assert not reached(attacker)

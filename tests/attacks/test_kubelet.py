@@ -1,0 +1,308 @@
+"""A compromised kubelet. NodeRestriction lets it write any annotation and most labels of its own Node, and its status."""
+
+import json
+import subprocess
+
+import pytest
+
+from attacks import forgeries
+from attacks.forgeries import CLAIM, DRAIN_UNTIL, ESCAPES, GROUP_LABEL, LEASES, PROGRESS, RECORD, RESTORING, texts, unsafe
+from world.kubernetes.kube_client import MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from world.kubernetes.virtual_times import END_OF_TIME
+
+WAITS = {"recycle-eks/drain": "wait"}
+
+
+@pytest.fixture
+def workers(world):
+    return world.group("workers", size=3, minimum=1, maximum=6)
+
+
+@pytest.fixture
+def running(world):
+    """An execution that works on a node of another group for hours."""
+    node = world.group("other", size=1, minimum=1, maximum=3).nodes[0]
+    node.job("long", annotations=WAITS)
+    execution = world.recycle(node)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForPods")), limit=86_400)
+    assert execution.status == "RUNNING"
+    return execution
+
+
+def wait(world, time):
+    world.run(world.clock.elapsed() + world.seconds(time))
+
+
+def failed(rotation):
+    """The nodes that a rotation has named as not recycled."""
+    return [each["node"] for group in json.loads(rotation.cause)["groups"] for each in group["failed"]]
+
+
+def evictions(world):
+    return world.calls("kubernetes:POST pods/eviction")
+
+
+# E2
+
+
+def test_times_that_no_type_can_hold_stop_no_rotation(world, workers):
+    """E2. Before: the list of Nodes could not be read, so that rotations stopped, and sweeps and restores saw no Node."""
+    workers.gets_a_new_template()
+    for node in workers.nodes:
+        path, kubelet = f"/api/v1/nodes/{node.name}", world.kubernetes.kubelet(node.name)
+        forgeries.write_the_end_of_time(kubelet, path)
+        pressure = {"type": "DiskPressure", "status": "False", "lastTransitionTime": END_OF_TIME}
+        kubelet.patch(f"{path}/status", {"status": {"conditions": [pressure]}}, STRATEGIC_MERGE_PATCH)
+
+    assert world.rotate().finishes().outcome == "rotated"
+    assert world.leftovers() == []
+
+
+# E3
+
+
+def test_the_commands_in_a_report_run_nothing_that_a_node_wrote(world, tmp_path):
+    """E3. Before: the earlier value of Cluster Autoscaler's annotation was printed without quotes, and `$(…)` in it ran in the
+    shell of the operator who followed the report."""
+    workers = world.group("workers", size=2, minimum=2, maximum=2)
+    node = workers.nodes[0]
+    node.job("long", annotations=WAITS)
+    injected = f"x$(touch {tmp_path}/substituted)`touch {tmp_path}/quoted`';touch {tmp_path}/closed;'\ntouch {tmp_path}/line"
+    node.kubelet_writes({"annotations": {"cluster-autoscaler.kubernetes.io/scale-down-disabled": injected}})
+
+    def forge():
+        record = json.loads(node.annotations.get(RECORD, "{}"))
+        node.kubelet_writes({"annotations": {RECORD: json.dumps({**record, "kept": True, "kept_before": injected})}})
+
+    world.at("8m", forge)
+
+    world.recycle(node, drain_timeout=600).finishes()
+
+    sent = world.all_notifications[-1]
+    assert sent["event"] == "left_in_standby", sent
+    commands = sent["what_to_do"][1:]
+    assert any(command.startswith("aws autoscaling exit-standby") for command in commands)
+    assert any("cluster-autoscaler" in command for command in commands), commands
+    for name in ("aws", "kubectl"):
+        stub = tmp_path / name
+        stub.write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/ran\n')
+        stub.chmod(0o755)
+    for command in commands:
+        subprocess.run(["bash", "-c", command], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=False, timeout=60)
+    ran = (tmp_path / "ran").read_text()
+    assert "aws autoscaling exit-standby" in ran and "kubectl annotate" in ran
+    assert {file.name for file in tmp_path.iterdir()} == {"aws", "kubectl", "ran"}
+
+
+# E4: the claim
+
+
+@pytest.mark.parametrize("forged", ["of another schema", "of another installation", "made up", "of a running execution"])
+def test_a_node_with_a_claim_that_it_wrote_itself_is_rotated(world, workers, running, forged):
+    """E4. Before: the execution ended SUCCEEDED with `duplicate`, the rotation counted the node as left and ended `Rotated`, and
+    the node kept its old image."""
+    workers.gets_a_new_template()
+    before = set(workers.instances)
+    claim = {
+        "of another schema": '{"schema":2}',
+        "of another installation": forgeries.claim(forgeries.FOREIGN_EXECUTION),
+        "made up": forgeries.claim(forgeries.EXECUTION),
+        "of a running execution": forgeries.claim(running.arn),
+    }[forged]
+    workers.nodes[0].kubelet_writes(
+        {"annotations": {CLAIM: claim}, "labels": {GROUP_LABEL: forgeries.group_label("workers")}},
+    )
+
+    end = world.rotate().finishes()
+
+    assert end.outcome == "rotated", end.cause
+    assert not before & set(workers.instances), "a node has evaded the rotation"
+
+
+def test_a_node_that_poses_as_admitted_does_not_block_the_queue_of_its_group(world, workers, running):
+    """E4. Before: the label and a claim in the phase `draining` held the group's place until the queue timed out a day later."""
+    poser, queued, _ = workers.nodes
+    claim = forgeries.claim(running.arn)
+    poser.kubelet_writes({"annotations": {CLAIM: claim}, "labels": {GROUP_LABEL: forgeries.group_label("workers")}})
+
+    execution = world.recycle(queued)
+    wait(world, "1h")
+
+    assert execution.status == "SUCCEEDED", execution.path[-3:]
+    assert queued.instance_id not in workers.instances
+
+
+@pytest.mark.parametrize("forged", [None, "mine!", '{"schema":2}', forgeries.claim(forgeries.EXECUTION, urgency="interruption")])
+def test_a_node_does_not_end_its_drain_by_its_claim(world, workers, forged):
+    """E4. Before: the execution ended `ClaimLost` at its next step, as often as the node deleted or replaced the claim."""
+    node = workers.nodes[0]
+    job = node.job("train", annotations=WAITS)
+    world.at("8m", lambda: node.kubelet_writes({"annotations": {CLAIM: forged}, "labels": {GROUP_LABEL: None}}))
+    world.at("15m", job.finishes)
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled", (end.error, end.cause)
+
+
+def test_a_node_that_poses_as_being_restored_delays_no_restore_of_its_group(world, workers):
+    """E4. Before: the oldest `recycle-eks/restoring` of a group came first, and the restore of another node waited for a quarter
+    of an hour, with its members protected."""
+    poser, node, _ = workers.nodes
+    node.job("long", annotations=WAITS)
+    poser.kubelet_writes(
+        {"annotations": {RESTORING: "2020-01-01T00:00:00Z"}, "labels": {GROUP_LABEL: forgeries.group_label("workers")}}
+    )
+
+    execution = world.recycle(node, drain_timeout=600)
+    end = execution.finishes()
+
+    assert end.error == "DrainTimedOut"
+    assert end.at - execution.entered("RestoreNode")[0] < 300
+
+
+# E4: the end of the drain
+
+
+def test_a_node_that_ends_its_own_drain_makes_its_rotation_incomplete(world, workers):
+    """E4. An end that the node wrote itself is a request like an operator's. The rotation names the node."""
+    workers.gets_a_new_template()
+    node = min(workers.nodes, key=lambda node: node.instance_id)
+    node.job("long", annotations=WAITS)
+    world.at("5m", lambda: node.kubelet_writes({"annotations": {DRAIN_UNTIL: "now"}}))
+
+    end = world.rotate(failure_budget=1, recycle={"drain_timeout": 3600}).finishes()
+
+    assert (end.error, failed(end)) == ("RotationFailed", [node.instance_id])
+
+
+def test_a_node_that_puts_off_the_end_of_its_drain_has_30_days_and_the_report_says_why(world, workers):
+    """E4. The limit is that of every drain. The execution and its progress show the end that holds."""
+    node = workers.nodes[0]
+    node.job("long", annotations=WAITS)
+    world.at("5m", lambda: node.kubelet_writes({"annotations": {DRAIN_UNTIL: "9000-01-01T00:00:00Z"}}))
+
+    execution = world.recycle(node, drain_timeout=3600)
+    world.run("1h30m")
+    texts = [answer["reason"] for answer in execution.answers("CheckPods")]
+    texts += [event["message"] for event in world.kubernetes.events(node.name)]
+
+    assert "2027-01-30" < json.loads(node.annotations[PROGRESS])["until"] < "2027-01-31T01"
+    assert any(DRAIN_UNTIL in text and "30 days" in text for text in texts), texts
+
+
+# E4 and E9: the record
+
+
+def test_a_node_that_forges_its_record_ends_no_other_member(world, workers):
+    """E9. Before: the restore took any empty member that the record did not list for the replacement, cordoned and terminated
+    it."""
+    node, *bystanders = workers.nodes
+    forged = json.dumps({"schema": 1, "members_before": [node.instance_id], "desired_before": 3, "usable_before": 3})
+    workers.next_launch(fails="Insufficient capacity")
+    world.at("5m", lambda: node.kubelet_writes({"annotations": {RECORD: forged}}))
+
+    end = world.recycle(node, replacement_timeout=600).finishes()
+
+    assert end.error == "ReplacementTimedOut", end
+    assert [world.instance(each.instance_id).state for each in (node, *bystanders)] == ["running"] * 3
+    assert not any(each.unschedulable for each in bystanders)
+    assert workers.sizes == (1, 3, 6)
+
+
+def test_a_node_that_names_its_replacement_itself_waits_for_the_real_one(world, workers):
+    """E4. Before: an old member that the record did not list counted as the replacement, and the pods left while the group was
+    one member short."""
+    node, bystander, _ = workers.nodes
+    node.deployment("web", replicas=2)
+    known = {"schema": 1, "members_before": [node.instance_id], "replacement": bystander.instance_id, "usable_before": 1}
+    workers.next_launch(takes="12m")
+    world.at("3m", lambda: node.kubelet_writes({"annotations": {RECORD: json.dumps(known)}}))
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert evictions(world)[0].at >= workers.newest.ready_at, "the pods left before the replacement came"
+
+
+# E4: the API server
+
+
+def test_a_kubelet_reaches_neither_the_leases_nor_other_nodes(world, workers):
+    """E4. The claim, the record and the restore's place lie in Leases, which the Node authorizer keeps from kubelets."""
+    node, other, _ = workers.nodes
+    kubelet = world.kubernetes.kubelet(node.name)
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": node.instance_id}}
+    change = {"metadata": {"annotations": {CLAIM: "mine!"}}}
+    attempts = [
+        ("DELETE", f"/api/v1/nodes/{node.name}", None),
+        ("PATCH", f"/api/v1/nodes/{other.name}", change),
+        ("PATCH", f"/api/v1/nodes/{other.name}/status", change),
+        ("PATCH", f"/api/v1/nodes/{node.name}", {"spec": {"taints": None}}),
+        ("PATCH", f"/api/v1/nodes/{node.name}", {"metadata": {"labels": {"node-restriction.kubernetes.io/x": "y"}}}),
+        ("GET", LEASES, None),
+        ("POST", LEASES, lease),
+        ("GET", f"{LEASES}/{node.instance_id}", None),
+        ("PATCH", f"{LEASES}/{node.instance_id}", change),
+        ("DELETE", f"{LEASES}/{node.instance_id}", None),
+        ("DELETE", LEASES, None),
+        ("DELETE", "/api/v1/namespaces/recycle-eks", None),
+    ]
+    for method, path, body in attempts:
+        content_type = MERGE_PATCH if method == "PATCH" else "application/json"
+        answer = kubelet.call(method, path, body, content_type)
+        assert answer.status == 403, (method, path, answer)
+    assert kubelet.patch(f"/api/v1/nodes/{node.name}", change), "its own annotations it may write"
+
+
+# E6
+
+
+def test_a_node_sends_no_terminal_escape_to_an_operator(world, workers, cli):
+    """E6. Before: OSC 52 in the progress and in an unreadable claim reached the operator's terminal, and notifications."""
+    node, other, _ = workers.nodes
+    world.budget(node.deployment("web", replicas=2), min_available=2)
+    blocker = {"what": f"budget {ESCAPES}", "says": ESCAPES, "since": "2027-01-01T00:00:00Z", "count": 2, "names": [ESCAPES]}
+    forged = {"summary": ESCAPES, "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z", "then": ESCAPES}
+    progress = json.dumps({**forged, "blocked": [blocker], "held": [ESCAPES], "disruptions": [ESCAPES]})
+    for each in (node, other):
+        world.at(
+            "3m",
+            lambda each=each: each.kubelet_writes({"annotations": {PROGRESS: progress, "recycle-eks/replacement-for": ESCAPES}}),
+        )
+    world.at("3m", lambda: other.kubelet_writes({"annotations": {CLAIM: f"mine {ESCAPES}", DRAIN_UNTIL: ESCAPES}}))
+
+    execution = world.recycle(node, drain_timeout=3600)
+    world.run("5m")
+    assert ESCAPES in other.annotations[CLAIM]
+    printed = [cli("status", pace=0), cli("status", node.name, pace=0), cli("status", other.name, pace=0)]
+    printed.append(cli("doctor", pace=0))
+    world.run("20m")
+    world.sweep().finishes()
+    execution.finishes()
+
+    for each in printed:
+        assert unsafe(each.text) == [] and unsafe(each.errors) == [], each
+    assert any(sent["event"] == "blocked" for sent in world.all_notifications)
+    for sent in world.events.notifications:
+        assert [found for text in texts(json.loads(sent.message)) if (found := unsafe(text))] == []
+        assert unsafe(sent.email or "") == [] and unsafe(sent.subject or "") == []
+
+
+# E7
+
+
+@pytest.mark.parametrize("mark", ["annotations", "labels"])
+def test_a_mark_for_an_instance_of_another_cluster_neither_fails_nor_holds_up_a_sweep(world, workers, mark):
+    """E7. Before: the sweep worked on any instance that a Node named. It failed critically, or lasted half an hour, every quarter
+    of an hour."""
+    theirs = world.group("theirs", size=1, minimum=0, maximum=3, cluster="production").instances[0]
+    key = {"annotations": "recycle-eks/cordoned-for", "labels": "recycle-eks/kept-for"}[mark]
+    workers.nodes[0].kubelet_writes({mark: {key: theirs}})
+    began = world.clock.elapsed()
+
+    end = world.sweep().finishes()
+
+    assert (end.status, end.output["nodes"]) == ("SUCCEEDED", []), end
+    assert end.at - began < 60
+    assert not world.notifications
