@@ -117,7 +117,7 @@ def needs_a_loader(binary: Path) -> bool:
 
 def checksums(folder: Path) -> str:
     """Returns the checksums in the format of `sha256sum --check`."""
-    files = [file for file in sorted(folder.glob("*/*")) if file.suffix in (".zip", ".txt", ".json") or file.name == CLI]
+    files = [file for file in sorted(folder.glob("*/*")) if file.suffix in (".zip", ".txt") or file.name in (CLI, sbom.NAME)]
     return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(folder)}\n" for file in files)
 
 

@@ -46,7 +46,7 @@ def render(functions_target: str, cli_target: str) -> str:
     crates: dict[str, Crate] = {}
     linked: set[str] = set()
     for target, selection, programs in ((functions_target, FUNCTIONS, LAMBDAS), (cli_target, COMMAND_LINE, [CLI])):
-        # What is only in the first of them runs while the packages are built: macros and build scripts, with what they need.
+        # Crates that are only in the first of them run while the packages are built: macros, and build scripts with their crates.
         for edges in ("normal,build", "normal,no-proc-macro"):
             found = reachable(programs, crates_of(selection, target, edges))
             if edges == "normal,build":

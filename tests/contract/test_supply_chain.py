@@ -1,4 +1,4 @@
-"""What is taken from registries is pinned, by hashes where it can be; crates have accepted licences; packages have an SBOM."""
+"""Python and npm packages have pinned hashes, crates have accepted licences, and the packages of recycle-eks have an SBOM."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_file_of_pins_is_written_from_a_source():
 
 
 def test_pip_installs_by_hash_alone():
-    """`install_pins` is the only place that tells pip to install. `go install` builds, and names no package."""
+    """Only `install_pins` calls pip to install."""
     sources = {name(file): file.read_text() for file in TESTS.rglob("*.py") if file != Path(__file__)}
     places = [place for place, text in sources.items() if re.search(r'pip.*, "(install|download|wheel)"', text)]
     assert places == ["tests/prepare.py"]
