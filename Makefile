@@ -10,9 +10,10 @@
 # make campaign  causes one fault at every place where one is possible, and checks the state afterwards; ARGS=--help lists the options
 # make mutants   changes what is decided, in one place at a time, and runs the tests of it; ARGS='--shard 0/8 --sharding round-robin' for an eighth
 # make dashboard runs a day of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
+# make pins      pins the Python packages of the tests with their hashes, from the *.in files; needs uv; ARGS=--upgrade for newer versions
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario prose recordings package bench scale campaign mutants dashboard generate
+.PHONY: help demo test check scenario prose recordings package bench scale campaign mutants dashboard pins generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -58,6 +59,9 @@ mutants:
 
 dashboard:
 	export PYTHONPATH=tests; $(python) -m dashboard
+
+pins:
+	python3 tests/pins.py $(ARGS)
 
 generate:
 	$(python) tests/run.py generate

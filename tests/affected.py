@@ -38,6 +38,7 @@ BESIDES = {
     "tests/world/cli.py": {"recycle-eks"},
     "tests/contract/scripts.py": {"state-machine"},
     "tests/picture.py": {"state-machine"},
+    "tests/sbom.py": {"crates"},
     "tests/front_page.py": {"terraform", "terraform/tests/permissions.tftest.hcl"},
     "tests/contract/test_contract.py": {"recycle", "state-machine", "terraform"},
     "tests/contract/test_dependencies.py": {"crates"},
@@ -80,7 +81,7 @@ def affected_by(changed: list[str]) -> Affected:
     python = [test for test in tests if touched & _uses(f"tests/{test}")]
     return Affected(
         changed,
-        rust=any(path.startswith("crates/") or path in _read_by_rust() for path in changed),
+        rust=any(path.startswith("crates/") or path == "deny.toml" or path in _read_by_rust() for path in changed),
         terraform=any(path.startswith(("terraform/", "state-machine/")) for path in changed),
         python=python,
     )

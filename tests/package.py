@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Builds the packages that Lambda runs, for its two kinds of processors, and the command line for the same:
 
-    dist/arm64/<function>.zip   dist/arm64/version.txt   dist/arm64/recycle-eks   dist/x86_64/…   dist/SHA256SUMS
+    dist/arm64/<function>.zip   dist/arm64/version.txt   dist/arm64/recycle-eks   dist/arm64/recycle-eks.cdx.json
+    dist/x86_64/…               dist/SHA256SUMS
 
     python3 tests/package.py                    both
     python3 tests/package.py x86_64             one of them
@@ -17,6 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import sbom
 from prepare import (
     LAMBDAS,
     ROOT,
@@ -40,7 +42,7 @@ TARGETS = {
 #: The type of the segment of an ELF file that names its loader (elf(5)).
 PT_INTERP = 3
 #: The command line, which is no function.
-CLI = "recycle-eks"
+CLI = sbom.CLI
 #: The folder of `make package`.
 DIST = ROOT / "dist"
 PINS = TESTS / "package-requirements.txt"
@@ -56,16 +58,16 @@ def build(architectures: list[str], dist: Path) -> None:
         add_targets(architectures)
     for architecture in architectures:
         with steps.step(f"Lambda functions for {architecture}", "about 12 minutes on 2 cores the first time"):
-            # Built without the command line, or the functions would also contain the features that it needs of shared crates.
             functions, command_line = TARGETS[architecture]
-            folder = compile_for(functions, ["--workspace", "--exclude", CLI], bin_folder)
+            folder = compile_for(functions, sbom.FUNCTIONS, bin_folder)
             shutil.rmtree(dist / architecture, ignore_errors=True)
             pack({name: folder / name / "bootstrap" for name in LAMBDAS}, dist / architecture, level=9)
         with steps.step(f"The command line for {architecture}", "about 4 minutes on 2 cores the first time"):
-            folder = compile_for(command_line, ["--package", CLI], bin_folder)
+            folder = compile_for(command_line, sbom.COMMAND_LINE, bin_folder)
             built = Path(shutil.copy(folder / CLI / "bootstrap", dist / architecture / CLI))
             if needs_a_loader(built):
                 fail(f"{built} is not static")
+            (dist / architecture / sbom.NAME).write_text(sbom.render(functions, command_line))
     for other in TARGETS.keys() - set(architectures):
         shutil.rmtree(dist / other, ignore_errors=True)
     (dist / "SHA256SUMS").write_text(checksums(dist))
@@ -115,7 +117,7 @@ def needs_a_loader(binary: Path) -> bool:
 
 def checksums(folder: Path) -> str:
     """Returns the checksums in the format of `sha256sum --check`."""
-    files = [file for file in sorted(folder.glob("*/*")) if file.suffix in (".zip", ".txt") or file.name == CLI]
+    files = [file for file in sorted(folder.glob("*/*")) if file.suffix in (".zip", ".txt") or file.name in (CLI, sbom.NAME)]
     return "".join(f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.relative_to(folder)}\n" for file in files)
 
 

