@@ -75,7 +75,7 @@ def _deletes_its_object(stage: Stage) -> None:
 def _takes_the_claim_away(stage: Stage) -> None:
     if _node(stage).exists:
         stage.is_unclaimed = True
-        _node(stage).annotate("recycle-eks/claim", None)
+        _node(stage).record("recycle-eks/claim", None)
     else:
         stage.is_idle = True
 

@@ -262,17 +262,11 @@ class Stage:
         if function.endswith(UNDER_NO_OTHERS):
             return not any(arn in claim for claim in claims for arn in running - {mine["Id"]})
         fence = f"{mine['Id']}#{mine.get('RedriveCount', 0)}"
-        return mine["Id"] in running and any(fence in self._deciding_claim(node) for node in nodes)
+        return mine["Id"] in running and any(fence in self._claims_of(node)[0] for node in nodes)
 
     def _claims_of(self, node: Node) -> list[str]:
-        on_node = [node.annotations.get("recycle-eks/claim", "")] if node.exists else []
-        return [*on_node, self.tags(node.instance_id).get("recycle-eks:claim", "")]
-
-    def _deciding_claim(self, node: Node) -> str:
-        """Returns the Node's claim, or the instance's claim if there is no Node or the instance is stopped or detached."""
-        results = ("recycle-eks/stopped", "recycle-eks/detached")
-        is_left = node.exists and any(taint["key"] in results for taint in node.kubernetes.taints)
-        return self._claims_of(node)[-1 if is_left else 0]
+        """Returns the claim in the Lease, and its copy on the instance."""
+        return [node.records.get("recycle-eks/claim", ""), self.tags(node.instance_id).get("recycle-eks:claim", "")]
 
     def _state_is_entered(self, execution: Any, state: str) -> None:
         if state in self.entered:

@@ -127,7 +127,7 @@ def protected_members(world):
 
 def test_a_claim_is_removed(world, node, job):
     (quote,) = quoted("ClaimLost")
-    world.at("8m", lambda: node.annotate("recycle-eks/claim", None))
+    world.at("8m", lambda: node.record("recycle-eks/claim", None))
     ends(world.recycle(node, label_selector="app=train").finishes(), "ClaimLost", quote)
 
 
@@ -153,7 +153,7 @@ def test_a_call_is_denied_and_a_taint_is_removed(world, node, job):
 
 def test_a_record_is_edited(world, node, job):
     (quote,) = quoted("InternalError")
-    world.at("8m", lambda: node.annotate("recycle-eks/record", "mine"))
+    world.at("8m", lambda: node.record("recycle-eks/record", "mine"))
     ends(world.recycle(node, label_selector="app=train").finishes(), "InternalError", quote)
 
 

@@ -90,7 +90,7 @@ def _alone(world: World, node: Node) -> OwnTimes:
     execution = world.recycle(node, label_selector=SELECTOR)
     end = execution.finishes()
     assert end.outcome == "recycled", (end.error, end.cause)
-    patches = world.calls("kubernetes:PATCH nodes", succeeded=True)
+    patches = world.calls("kubernetes:PATCH leases", succeeded=True)
     freed = next(call.at for call in patches if _frees_its_slot(call.parameters["body"]))
     return OwnTimes(
         replaced=execution.entered("TaintNode")[0] - began,

@@ -116,7 +116,7 @@ def test_status_shows_awaited_pods_the_deadline_and_blockers(world, cli, node):
 
 
 def test_control_characters_of_a_node_do_not_reach_the_terminal(cli, node):
-    node.annotate("recycle-eks/claim", "\x1b]52;c;ZXZpbA==\x07\u202e")
+    node.record("recycle-eks/claim", "\x1b]52;c;ZXZpbA==\x07\u202e")
     shown = cli("status")
     assert "ZXZpbA" in shown.text + shown.errors, shown
     assert not set("\x1b\x07\u202e") & set(shown.text + shown.errors)
@@ -132,7 +132,7 @@ def test_the_end_of_a_drain_is_moved_and_then_set_to_now(world, cli, node, drain
     assert (before[8:10], after[8:10]) == ("03", "04")
     cut = cli("extend", node.instance_id, "--until", "2027-02-01T00:00:00Z")
     assert cut.code == 0 and "ends at 2027-01-31 00:0" in cut.text and "30 days after it began" in cut.text, cut
-    assert node.annotations["recycle-eks/drain-until"].startswith("2027-01-31T00:0")
+    assert node.records["recycle-eks/drain-until"].startswith("2027-01-31T00:0")
 
     printed = cli("finish", node.name)
     assert printed.code == 0 and "ends now" in printed.text
@@ -379,7 +379,7 @@ def test_an_execution_of_a_node_is_aborted_by_its_arn(world, cli, node, draining
 def test_a_moved_end_of_a_drain_is_moved_again(cli, node, draining):
     assert cli("extend", node.name, "--until", "2027-01-20T00:00:00Z").code == 0
     assert cli("extend", node.name, "--by", "1d").code == 0
-    assert node.annotations["recycle-eks/drain-until"] == "2027-01-21T00:00:00Z"
+    assert node.records["recycle-eks/drain-until"] == "2027-01-21T00:00:00Z"
 
 
 def test_watching_a_node_ends_with_it_and_a_rotation_is_watched_by_its_arn(world, cli):

@@ -62,7 +62,7 @@ def test_an_uncordoned_node_is_recycled_because_the_taint_still_keeps_pods_away(
 
 def test_a_removed_claim_ends_the_execution_and_the_next_resumes(world, node, job):
     execution = world.recycle(node, label_selector="app=train")
-    world.at("8m", lambda: node.annotate("recycle-eks/claim", None))
+    world.at("8m", lambda: node.record("recycle-eks/claim", None))
     world.at("15m", job.finishes)
 
     end = execution.finishes()

@@ -35,14 +35,14 @@ def held_group(world, claim=None):
     """A group in which one node is admitted until `let_go`, by another execution's claim, and an execution for the other one."""
     holder, queued = group(world).nodes
     recycle(world, holder)
-    world.clock.run(until=lambda: "recycle-eks/group" in holder.labels)
-    holder.annotate("recycle-eks/claim", claim or json.dumps(HELD))
+    world.clock.run(until=lambda: "recycle-eks/claim" in holder.records)
+    holder.record("recycle-eks/claim", claim or json.dumps(HELD))
     world.run("1m")
     return holder, queued, recycle(world, queued)
 
 
 def let_go(holder) -> None:
-    holder.annotate("recycle-eks/claim", None)
+    holder.record("recycle-eks/claim", None)
 
 
 def is_held(holder) -> bool:
@@ -54,7 +54,7 @@ def recycle(world, node, **fields):
 
 
 def claim_of(node) -> dict:
-    return json.loads(node.annotations.get("recycle-eks/claim", "{}"))
+    return json.loads(node.records.get("recycle-eks/claim", "{}"))
 
 
 def progress_of(node) -> dict:
@@ -74,12 +74,15 @@ def settings(world, parallel: int, surge: int) -> None:
 
 
 def written_phases(world) -> Iterator[tuple[str, str]]:
-    """Each claim that was written to a Node, in the order of writing: the Node and the phase, none when the claim goes."""
-    for call in world.calls("kubernetes:PATCH nodes", succeeded=True):
-        annotations = call.parameters["body"].get("metadata", {}).get("annotations") or {}
-        if "recycle-eks/claim" in annotations:
+    """Each claim that was written to a Lease, in the order of writing: the instance and the phase, none when the claim goes."""
+    for call in (each for each in world.calls(succeeded=True) if each.action.endswith(" leases")):
+        body = call.parameters.get("body") or {}
+        annotations = body.get("metadata", {}).get("annotations") or {}
+        if call.action == "kubernetes:DELETE leases":
+            yield call.parameters["name"], ""
+        elif "recycle-eks/claim" in annotations:
             claim = annotations["recycle-eks/claim"]
-            yield call.parameters["name"], json.loads(claim)["phase"] if claim else ""
+            yield call.parameters.get("name") or body["metadata"]["name"], json.loads(claim)["phase"] if claim else ""
 
 
 def most_at_once(world, phases: set[str]) -> int:
@@ -204,7 +207,7 @@ def test_a_node_that_was_admitted_by_an_outdated_list_steps_back(world):
     workers = group(world)
     first, second = workers.nodes
     world.faults.delay("ec2:DescribeInstances", seconds=3, function="claim-node")
-    world.faults.delay("kubernetes:GET nodes", seconds=5, function="claim-node", where=lists_a_group)
+    world.faults.delay("kubernetes:GET leases", seconds=5, function="claim-node", where=lists_a_group)
     executions = [recycle(world, first)]
     world.run("1s")
     executions.append(recycle(world, second))
@@ -315,12 +318,12 @@ def test_a_queued_instance_that_its_group_terminates_is_not_worked_on(world):
 
 def test_an_operator_who_removes_the_claim_takes_the_node_out_of_the_queue(world):
     _, queued, execution = held_group(world)
-    world.at("10m", lambda: queued.annotate("recycle-eks/claim", None))
+    world.at("10m", lambda: queued.record("recycle-eks/claim", None))
 
     end = execution.finishes()
 
     assert (end.status, end.error) == ("FAILED", "ClaimLost")
-    assert "recycle-eks/claim" not in queued.annotations
+    assert "recycle-eks/claim" not in queued.records
 
 
 def test_the_next_execution_resumes_a_place_whose_owner_was_stopped(world):
@@ -338,7 +341,7 @@ def test_a_claim_that_this_installation_cannot_have_written_holds_no_place(world
     holder, _, execution = held_group(world, claim)
 
     assert execution.finishes().outcome == "recycled" and execution.entered("WaitInQueue") == []
-    assert holder.annotations["recycle-eks/claim"] == claim and holder.labels["recycle-eks/group"]
+    assert holder.records["recycle-eks/claim"] == claim
 
 
 # The urgent

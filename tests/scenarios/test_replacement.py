@@ -106,7 +106,7 @@ def test_a_reservation_is_written_before_the_old_node_is_tainted(world, workers)
     execution = world.recycle(node)
     world.clock.run(until=lambda: bool(execution.entered("TaintNode")))
 
-    record = json.loads(node.annotations["recycle-eks/record"])
+    record = json.loads(node.records["recycle-eks/record"])
     assert record["replacement"] == replacement_of(world, node, workers).instance_id
 
 

@@ -286,7 +286,7 @@ def test_an_earlier_result_on_the_instance_is_no_result_of_the_claim(world, node
     was_detached_and_is_attached_again(world, node)
     execution = recycle(world, node, "detach", load_balancer_grace=300)
     world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
-    node.annotate("recycle-eks/claim", None)
+    node.record("recycle-eks/claim", None)
     world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": "recycle-eks:claim"}])
 
     assert execution.finishes().error == "ClaimLost"

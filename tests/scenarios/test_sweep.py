@@ -189,7 +189,7 @@ def test_a_node_that_had_to_stay_in_standby_comes_back_when_the_group_has_room(w
 def test_a_node_whose_claim_an_operator_removed_is_cleaned_as_well(world, node):
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=2)
-    node.annotate("recycle-eks/claim", None)
+    node.record("recycle-eks/claim", None)
     world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": "recycle-eks:claim"}])
 
     world.sweep().finishes()
@@ -277,7 +277,7 @@ def test_an_unreadable_claim_is_reported_once_and_delays_no_other_node(world, no
     other = node.group.nodes[1]
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=2)
-    other.annotate("recycle-eks/claim", "mine!")
+    other.record("recycle-eks/claim", "mine!")
     wait(world, "10m")
 
     for _ in range(3):

@@ -33,20 +33,26 @@ def _path_of(client: KubeClient, document: Json) -> str:
 
 def _await_rights(client: KubeClient, documents: list[Json], limit: float) -> None:
     """The API server's authorizer learns of roles and bindings a few milliseconds later than it stores them."""
-    rules = {each["metadata"]["name"]: each.get("rules") or [] for each in documents if each["kind"] == "ClusterRole"}
-    for binding in (each for each in documents if each["kind"] == "ClusterRoleBinding"):
+    rules = {_name_of(each): each.get("rules") or [] for each in documents if each["kind"] in ("ClusterRole", "Role")}
+    for binding in (each for each in documents if each["kind"] in ("ClusterRoleBinding", "RoleBinding")):
+        namespace = binding["metadata"].get("namespace", "")
         for subject in binding.get("subjects") or ():
-            for rule in rules.get(binding["roleRef"]["name"], []):
+            for rule in rules.get((binding["roleRef"]["name"], namespace), []):
                 if subject["kind"] == "Group" and rule.get("resources"):
-                    _await_right(client, subject["name"], rule, limit)
+                    _await_right(client, subject["name"], namespace, rule, limit)
 
 
-def _await_right(client: KubeClient, group: str, rule: Json, limit: float) -> None:
+def _name_of(document: Json) -> tuple[str, str]:
+    return document["metadata"]["name"], document["metadata"].get("namespace", "")
+
+
+def _await_right(client: KubeClient, group: str, namespace: str, rule: Json, limit: float) -> None:
     resource, _, subresource = rule["resources"][-1].partition("/")
     attributes = {
         "group": rule["apiGroups"][-1],
         "resource": resource,
         "subresource": subresource,
+        "namespace": namespace,
         "verb": rule["verbs"][-1],
         "name": (rule.get("resourceNames") or [""])[-1],
     }

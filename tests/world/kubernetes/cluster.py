@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from world.kubernetes.handles import Budget, Node, Pod, Workload
-from world.kubernetes.kube_client import Json, Refused
+from world.kubernetes.kube_client import MERGE_PATCH, Json, Refused
 from world.kubernetes.manifests import (
     KUBELET,
     REPLICA_LABEL,
@@ -33,6 +33,8 @@ from world.kubernetes.running_cluster import LOOK_AGAIN, RunningCluster
 from world.kubernetes.settled import SETTLE_LIMIT, NotSettled
 
 Placement = Node | Sequence[Node] | None
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/recycle-eks/leases"
 
 
 class Kubernetes(RunningCluster):
@@ -81,6 +83,29 @@ class Kubernetes(RunningCluster):
         """All nodes, by name."""
         self.state.catch_up()
         return [Node(self, each["metadata"]["name"], each["metadata"]["uid"]) for each in self.state.all("nodes")]
+
+    def leases(self) -> dict[str, dict[str, str]]:
+        """The annotations of each Lease of recycle-eks, by the name of the Lease: the instance."""
+        items = self.must("GET", LEASES)["items"]
+        return {each["metadata"]["name"]: each["metadata"].get("annotations") or {} for each in items}
+
+    def lease_annotations(self, instance: str) -> dict[str, str]:
+        """The annotations of the Lease of an instance; none if there is no Lease."""
+        return self.leases().get(instance, {})
+
+    def annotate_lease(self, instance: str, annotations: Mapping[str, str | None], labels: Mapping[str, str]) -> None:
+        """Annotates the Lease of an instance, which is created if there is none."""
+        metadata = {"name": instance, "annotations": dict(annotations)}
+        given = {key: value for key, value in annotations.items() if value is not None}
+        if instance in self.leases():
+            self.must("PATCH", f"{LEASES}/{instance}", {"metadata": metadata}, MERGE_PATCH)
+        elif given:
+            metadata |= {"annotations": given, "labels": dict(labels)}
+            self.must("POST", LEASES, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
+
+    def delete_lease(self, instance: str) -> None:
+        """Deletes the Lease of an instance."""
+        self.must("DELETE", f"{LEASES}/{instance}")
 
     def remove_node(self, name: str) -> None:
         """The Node object is deleted, as the cloud controller does when the instance is gone; nothing happens if there is none.

@@ -54,6 +54,8 @@ _ERASED_ON_RESET = [
     "persistentvolumeclaims",
     "persistentvolumes",
     "events",
+    # Those of recycle-eks.
+    "leases/recycle-eks",
 ]
 
 

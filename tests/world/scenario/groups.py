@@ -226,9 +226,22 @@ class Node:
         """A person runs `kubectl delete node`."""
         self._cluster.remove_node(self.name)
 
+    @property
+    def records(self) -> dict[str, str]:
+        """The annotations of its Lease: the claim and the records that decide."""
+        return self._cluster.lease_annotations(self.instance_id)
+
     def annotate(self, key: str, value: str | None) -> None:
         """A person annotates it."""
         self.kubernetes.annotate(**{key: value})
+
+    def record(self, key: str, value: str | None, **labels: str) -> None:
+        """A person annotates its Lease, which is created if there is none. The labels are those of a new Lease."""
+        self._cluster.annotate_lease(self.instance_id, {key: value}, labels)
+
+    def loses_its_lease(self) -> None:
+        """A person deletes its Lease."""
+        self._cluster.delete_lease(self.instance_id)
 
     def kubelet_writes(self, metadata: Mapping[str, Any]) -> None:
         """Its kubelet changes metadata of its own Node, as far as NodeRestriction lets it."""

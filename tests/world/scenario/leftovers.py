@@ -29,7 +29,10 @@ def leftovers(
 ) -> list[tuple[str, str]]:
     """Returns each node or instance with a record that recycle-eks should have removed, of one group or of all."""
     nodes = [node.kubernetes for node in group.nodes_seen.values()] if group else kubernetes.nodes()
-    found = []
+    leases = kubernetes.leases()
+    of_group = {node.instance_id: node.name for node in group.nodes_seen.values()} if group else dict.fromkeys(leases)
+    found = [(of_group[id] or id, key) for id, annotations in leases.items() if id in of_group for key in annotations]
+    found = [(where, key) for where, key in found if key != "recycle-eks/node"]
     for node in (node for node in nodes if node.exists):
         keys = [*node.annotations, *node.labels, *(taint["key"] for taint in node.taints)]
         instance = node.object["spec"].get("providerID", "").rpartition("/")[2]
