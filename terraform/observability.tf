@@ -6,7 +6,7 @@ locals {
 
   alarms = {
     overdue-claims = {
-      description = "A node has been claimed for longer than its drain may take: its execution has not finished it, and the sweep has not restored it. The Node names the claim and its execution. Run kubectl get nodes -l recycle-eks/group"
+      description = "A node has been claimed for longer than its drain may take: its execution has not finished it, and the sweep has not restored it. The Lease of its instance names the execution. Run kubectl get leases --namespace recycle-eks"
       namespace   = "recycle-eks"
       metric_name = "OverdueClaims"
       dimensions  = { cluster = var.cluster_name }

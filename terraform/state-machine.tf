@@ -108,7 +108,7 @@ resource "aws_cloudwatch_log_group" "state_machine" {
 
 # A destroy shows this text in its plan and again when it begins: nodes that are still claimed would not be restored.
 resource "terraform_data" "destroy_only_while_no_node_is_claimed" {
-  input = "Executions that still run stop here, and their nodes are not restored: they stay tainted, cordoned and in Standby. When the lifecycle hook is deleted, members in Terminating:Wait are terminated with their pods, with or without retain. First check kubectl get nodes -l recycle-eks/group, instances with tags recycle-eks:*, and members in Terminating:Wait. The order of the steps is in docs/install.md, Remove it."
+  input = "Executions that still run stop here, and their nodes are not restored: they stay tainted, cordoned and in Standby. When the lifecycle hook is deleted, members in Terminating:Wait are terminated with their pods, with or without retain. First check kubectl get leases --namespace recycle-eks, instances with tags recycle-eks:*, and members in Terminating:Wait. The order of the steps is in docs/install.md, Remove it."
 
   provisioner "local-exec" {
     when       = destroy
