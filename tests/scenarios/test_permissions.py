@@ -481,7 +481,7 @@ def test_only_recycle_eks_tags_are_written_and_only_claimed_instances_stopped(wo
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 GROUPS = ("recycle-eks-read", "recycle-eks-write", "recycle-eks-request", "recycle-eks-evict", "recycle-eks-review")
-#: The namespace of recycle-eks, and one of somebody else.
+#: The namespace of recycle-eks, and another one.
 NAMESPACES = ("recycle-eks", "default")
 
 
@@ -522,7 +522,7 @@ OF_EVERY_USER = {
 
 
 def calls_by_function(lived):
-    """What each function asked the API server for, with success."""
+    """The calls of each function that the API server answered, as RBAC names them."""
     of_resources = [call for call in lived.kubernetes if call.status < 300 and not call.action.endswith(" /version")]
     made = {}
     for call in of_resources:
