@@ -5,15 +5,15 @@
 locals {
   # A test compares these groups with the table of permissions in crates/recycle/src/base/permissions.rs.
   kubernetes_groups = {
-    claim-node       = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-review"]
-    standby-node     = ["recycle-eks-read", "recycle-eks-write"]
-    taint-node       = ["recycle-eks-read", "recycle-eks-write"]
-    check-pods       = ["recycle-eks-read", "recycle-eks-write"]
+    claim-node       = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-lease", "recycle-eks-review"]
+    standby-node     = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-lease"]
+    taint-node       = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-lease"]
+    check-pods       = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-lease"]
     evict-pods       = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-evict"]
-    detach-terminate = ["recycle-eks-read", "recycle-eks-write"]
-    restore-node     = ["recycle-eks-read", "recycle-eks-write"]
+    detach-terminate = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-lease"]
+    restore-node     = ["recycle-eks-read", "recycle-eks-write", "recycle-eks-lease"]
     select-nodes     = ["recycle-eks-read"]
-    serve-operator   = ["recycle-eks-read", "recycle-eks-request", "recycle-eks-review"]
+    serve-operator   = ["recycle-eks-read", "recycle-eks-lease", "recycle-eks-review"]
   }
 }
 

@@ -42,14 +42,14 @@ run "every_role_that_calls_kubernetes_is_in_the_groups_that_it_needs" {
 
   assert {
     condition = alltrue([
-      for document in split("\n---\n", output.rbac_manifest) : contains(["ClusterRole", "ClusterRoleBinding"], yamldecode(document).kind)
+      for document in split("\n---\n", output.rbac_manifest) : contains(["Namespace", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"], yamldecode(document).kind)
     ])
-    error_message = "the manifest has only the roles of the groups and their bindings"
+    error_message = "the manifest has only a namespace, the roles of the groups and their bindings"
   }
 
   assert {
     condition = toset([
-      for document in split("\n---\n", output.rbac_manifest) : yamldecode(document).subjects[0].name if yamldecode(document).kind == "ClusterRoleBinding"
+      for document in split("\n---\n", output.rbac_manifest) : yamldecode(document).subjects[0].name if endswith(yamldecode(document).kind, "RoleBinding")
     ]) == toset(flatten([for entry in aws_eks_access_entry.function : tolist(entry.kubernetes_groups)]))
     error_message = "the bindings are for the groups of the access entries"
   }

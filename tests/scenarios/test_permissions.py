@@ -480,7 +480,7 @@ def test_only_recycle_eks_tags_are_written_and_only_claimed_instances_stopped(wo
 
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-GROUPS = ("recycle-eks-read", "recycle-eks-write", "recycle-eks-request", "recycle-eks-evict", "recycle-eks-review")
+GROUPS = ("recycle-eks-read", "recycle-eks-write", "recycle-eks-lease", "recycle-eks-evict", "recycle-eks-review")
 #: The namespace of recycle-eks, and another one.
 NAMESPACES = ("recycle-eks", "default")
 

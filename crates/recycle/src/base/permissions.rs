@@ -12,10 +12,10 @@ use crate::base::names::NAMESPACE;
 pub enum AccessGroup {
     /// Reads Nodes, Leases, pods and volumes.
     Read,
-    /// Changes Nodes and Leases, and records Events.
+    /// Changes Nodes, creates and deletes Leases, and records Events.
     Write,
-    /// Moves the end of a drain in a Lease.
-    Request,
+    /// Changes Leases: the claims and records of the functions, and the end of a drain that an operator asks for.
+    Lease,
     /// Evicts pods.
     Evict,
     /// Asks the API server about the permissions of groups.
@@ -23,14 +23,14 @@ pub enum AccessGroup {
 }
 
 impl AccessGroup {
-    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Request, Self::Evict, Self::Review];
+    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Lease, Self::Evict, Self::Review];
 
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "recycle-eks-read",
             Self::Write => "recycle-eks-write",
-            Self::Request => "recycle-eks-request",
+            Self::Lease => "recycle-eks-lease",
             Self::Evict => "recycle-eks-evict",
             Self::Review => "recycle-eks-review",
         }
@@ -141,6 +141,11 @@ pub const PERMISSIONS: &[Permission] = &[
     on_leases(AccessGroup::Write, "create", &["claim-node", "restore-node"]),
     on_leases(
         AccessGroup::Write,
+        "delete",
+        &["detach-terminate", "restore-node"],
+    ),
+    on_leases(
+        AccessGroup::Lease,
         "patch",
         &[
             "claim-node",
@@ -149,14 +154,9 @@ pub const PERMISSIONS: &[Permission] = &[
             "check-pods",
             "detach-terminate",
             "restore-node",
+            "serve-operator",
         ],
     ),
-    on_leases(
-        AccessGroup::Write,
-        "delete",
-        &["detach-terminate", "restore-node"],
-    ),
-    on_leases(AccessGroup::Request, "patch", &["serve-operator"]),
     in_core_group(AccessGroup::Evict, "pods/eviction", "create", &["evict-pods"]),
     REVIEW,
 ];
@@ -228,7 +228,6 @@ mod tests {
     fn no_permission_is_listed_twice_and_none_is_a_wildcard() {
         let of = |permission: &Permission| {
             (
-                permission.group,
                 permission.namespace,
                 permission.api_group,
                 permission.resource,
