@@ -242,7 +242,7 @@ def payloads(world, node):
     message = json.dumps({"AlarmName": "node-cpu", "AWSAccountId": ACCOUNT, "OldStateValue": "OK", "NewStateValue": "ALARM"})
     topic = f"arn:{PARTITION}:sns:{REGION}:{ACCOUNT}:operators"
     seen.setdefault("recycle-eks-start-rotation", {"Records": [{"Sns": {"Message": message, "TopicArn": topic}}]})
-    seen.setdefault(FOR_OPERATORS, {"select": "status", "cluster_name": CLUSTER})
+    seen.setdefault(FOR_OPERATORS, {"ask": "status", "cluster_name": CLUSTER})
     return {function: seen[function] for function in functions(world)}
 
 
@@ -259,7 +259,9 @@ def damaged(payload, random, endpoint):
     document = copy.deepcopy(payload)
     odd = [None, True, -1, 2**63, 1e308, "", "x" * 20_000, "\0", [], {}, [[]], END_OF_TIME, endpoint, {"endpoint": endpoint}]
     for _ in range(random.randint(1, 3)):
-        *path, last = random.choice([place for place in places(document) if place] or [("context",)])
+        if not document:
+            break
+        *path, last = random.choice([place for place in places(document) if place])
         parent = document
         for key in path:
             parent = parent[key]

@@ -238,7 +238,7 @@ def test_a_kubelet_reaches_neither_the_leases_nor_other_nodes(world, workers):
         ("DELETE", f"/api/v1/nodes/{node.name}", None),
         ("PATCH", f"/api/v1/nodes/{other.name}", change),
         ("PATCH", f"/api/v1/nodes/{other.name}/status", change),
-        ("PATCH", f"/api/v1/nodes/{node.name}", {"spec": {"taints": None}}),
+        ("PATCH", f"/api/v1/nodes/{node.name}", {"spec": {"taints": [{"key": "x", "effect": "NoSchedule"}]}}),
         ("PATCH", f"/api/v1/nodes/{node.name}", {"metadata": {"labels": {"node-restriction.kubernetes.io/x": "y"}}}),
         ("GET", LEASES, None),
         ("POST", LEASES, lease),

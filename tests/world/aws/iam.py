@@ -75,6 +75,8 @@ class Iam:
             backend = iam_backends[ACCOUNT][PARTITION]
             state = mock_random.getstate()
             if name not in backend.users:
+                # Each user has keys of its own, the same in each run.
+                mock_random.seed(name)
                 backend.create_user(REGION, name)
                 backend.create_access_key(name)
             mock_random.setstate(state)
