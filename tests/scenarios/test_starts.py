@@ -79,6 +79,23 @@ def test_other_messages_of_a_topic_start_nothing(world, workers, message):
     assert not world.executions("rotate-nodes") and not world.queued("dead-letters")
 
 
+ELSEWHERE = "arn:aws:cloudwatch:eu-west-2:123456789012:alarm:node-cpu"
+
+
+@pytest.mark.parametrize("forged", [{"AWSAccountId": "210987654321"}, {"AlarmArn": ELSEWHERE}])
+def test_an_alarm_of_another_account_or_region_than_the_topic_starts_nothing(world, workers, forged):
+    world.alarm("node-cpu", ALARM_TOPIC, InstanceId=workers.nodes[0].instance_id)
+    world.events.silent = "*alarm*"
+    world.turn_alarm("node-cpu", "ALARM")
+    sent = json.loads(world.events.notifications[-1].message)
+    wait(world, "10m")
+    begun = world.executions("rotate-nodes")
+    published = {**sent, "StateChangeTime": "2027-01-01T03:00:00.000+0000", **forged}
+    world.aws.client("sns").publish(TopicArn=ALARM_TOPIC, Message=json.dumps(published))
+    wait(world, "10m")
+    assert len(begun) == 1 and world.executions("rotate-nodes") == begun and not world.queued("dead-letters")
+
+
 def test_an_alarm_that_cannot_start_a_rotation_is_tried_again_and_at_last_kept(world, workers):
     world.alarm("node-cpu", ALARM_TOPIC, InstanceId=workers.nodes[0].instance_id)
     world.events.silent = "*alarm*"

@@ -211,8 +211,9 @@ fn rotations() -> Vec<Value> {
 }
 
 fn sns_message() -> Value {
-    json!({"Records": [{"Sns": {"Message": json!({
+    json!({"Records": [{"Sns": {"TopicArn": "arn:aws:sns:eu-west-1:123456789012:operators", "Message": json!({
         "AlarmName": "cpu",
+        "AWSAccountId": "123456789012",
         "AlarmArn": "arn:aws:cloudwatch:eu-west-1:123456789012:alarm:cpu",
         "OldStateValue": "OK",
         "NewStateValue": "ALARM",

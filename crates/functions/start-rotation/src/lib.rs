@@ -64,6 +64,8 @@ mod tests {
 
     use super::*;
 
+    const ALARM: &str = "arn:aws:cloudwatch:eu-west-1:123456789012:alarm:cpu";
+    const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:operators";
     const STARTED: &str =
         r#"{"executionArn": "arn:aws:states:eu-west-1:123456789012:execution:m:e", "startDate": 1.0}"#;
 
@@ -80,9 +82,13 @@ mod tests {
 
     fn alarm() -> StartRequest {
         let message = json!({
-            "AlarmName": "cpu", "AlarmArn": "arn:alarm", "OldStateValue": "OK", "NewStateValue": "ALARM", "StateChangeTime": "1",
+            "AlarmName": "cpu", "AlarmArn": ALARM, "AWSAccountId": "123456789012",
+            "OldStateValue": "OK", "NewStateValue": "ALARM", "StateChangeTime": "1",
         });
-        serde_json::from_value(json!({"Records": [{"Sns": {"Message": message.to_string()}}]})).unwrap()
+        serde_json::from_value(
+            json!({"Records": [{"Sns": {"TopicArn": TOPIC, "Message": message.to_string()}}]}),
+        )
+        .unwrap()
     }
 
     fn change(action: &str) -> StartRequest {
@@ -107,7 +113,7 @@ mod tests {
         assert!(asked[1].get("name").is_none());
         let input =
             |call: &Value| -> Value { serde_json::from_str(call["input"].as_str().unwrap()).unwrap() };
-        assert_eq!(input(&asked[0])["event"]["resources"], json!(["arn:alarm"]));
+        assert_eq!(input(&asked[0])["event"]["resources"], json!([ALARM]));
         assert_eq!(input(&asked[1])["trigger"], "apply");
     }
 

@@ -95,6 +95,8 @@ fn describe_metrics(metrics: &[BTreeMap<String, String>]) -> String {
 pub(crate) struct AlarmMessage {
     pub(crate) alarm_name: String,
     pub(crate) alarm_arn: String,
+    #[serde(rename = "AWSAccountId")]
+    account: String,
     pub(crate) old_state_value: String,
     pub(crate) new_state_value: String,
     pub(crate) state_change_time: String,
@@ -104,6 +106,20 @@ pub(crate) struct AlarmMessage {
 }
 
 impl AlarmMessage {
+    /// Checks that the alarm is of the topic's account and region. SNS names the topic, and the publisher writes everything else.
+    /// CloudWatch notifies only topics of the alarm's region (CloudWatch user guide, "Setting up Amazon SNS notifications").
+    pub(crate) fn is_of_topic(&self, topic: &str) -> bool {
+        let parts: Vec<&str> = topic.split(':').collect();
+        let [_, partition, _, region, account, _] = parts.as_slice() else {
+            return false;
+        };
+        let arn = format!(
+            "arn:{partition}:cloudwatch:{region}:{account}:alarm:{}",
+            self.alarm_name
+        );
+        (&self.alarm_arn, self.account.as_str()) == (&arn, *account)
+    }
+
     /// Converts the message into EventBridge's event about the same change, with the fields that `select-nodes` reads.
     pub(crate) fn as_event(&self) -> Value {
         let mut detail = json!({

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::base::ids::short_hash;
 use crate::base::strict::{read_text, read_value};
+use crate::base::text::cut_given;
 use crate::input::model::InvalidInput;
 use crate::rotation::alarm::AlarmMessage;
 use crate::rotation::request::parse_rotation;
@@ -49,6 +50,9 @@ pub struct Delivery {
 pub struct Message {
     #[serde(rename = "Message")]
     pub message: String,
+    /// The ARN of the topic, which SNS sets.
+    #[serde(rename = "TopicArn")]
+    pub topic: String,
 }
 
 /// The input that the module's `aws_lambda_invocation` passes.
@@ -121,7 +125,7 @@ pub fn decide_starts(request: &StartRequest, triggers: &AlarmTriggers) -> Result
         StartRequest::Deliveries(deliveries) => {
             let mut all = Starts::default();
             for delivery in deliveries {
-                let found = read_message(&delivery.sns.message, triggers);
+                let found = read_message(&delivery.sns, triggers);
                 all.starts.extend(found.starts);
                 all.reasons.extend(found.reasons);
             }
@@ -133,12 +137,19 @@ pub fn decide_starts(request: &StartRequest, triggers: &AlarmTriggers) -> Result
 
 /// Starts rotations if the message says that an alarm in `alarm_triggers` enters ALARM.
 /// Other messages start nothing, because a topic has other subscribers and other senders.
-fn read_message(message: &str, triggers: &AlarmTriggers) -> Starts {
-    let alarm: AlarmMessage = match read_text(message) {
+fn read_message(delivered: &Message, triggers: &AlarmTriggers) -> Starts {
+    let alarm: AlarmMessage = match read_text(&delivered.message) {
         Ok(alarm) => alarm,
         Err(error) => return Starts::nothing(format!("the message is not from a CloudWatch alarm: {error}")),
     };
     let name = &alarm.alarm_name;
+    if !alarm.is_of_topic(&delivered.topic) {
+        return Starts::nothing(format!(
+            "alarm {} is not of the account and region of topic {}",
+            cut_given(&alarm.alarm_arn),
+            delivered.topic
+        ));
+    }
     let (before, now) = (&alarm.old_state_value, &alarm.new_state_value);
     if now != "ALARM" || before == "ALARM" {
         return Starts::nothing(format!(
@@ -211,6 +222,7 @@ mod tests {
     use serde_json::json;
 
     const ALARM: &str = "arn:aws:cloudwatch:eu-west-1:123456789012:alarm:cpu";
+    const TOPIC: &str = "arn:aws:sns:eu-west-1:123456789012:operators";
     const TIME: &str = "2027-01-01T00:00:01.250+0000";
 
     fn triggers() -> AlarmTriggers {
@@ -243,7 +255,7 @@ mod tests {
     fn delivered(messages: &[String]) -> Starts {
         let records: Vec<Value> = messages
             .iter()
-            .map(|message| json!({"EventSource": "aws:sns", "Sns": {"Type": "Notification", "Message": message}}))
+            .map(|message| json!({"EventSource": "aws:sns", "Sns": {"Type": "Notification", "TopicArn": TOPIC, "Message": message}}))
             .collect();
         let request = serde_json::from_value(json!({"Records": records})).unwrap();
         decide_starts(&request, &triggers()).unwrap()
@@ -269,7 +281,7 @@ mod tests {
             ("still", json!({"OldStateValue": "ALARM"}), "from ALARM to ALARM"),
             (
                 "another's",
-                json!({"AlarmName": "disk"}),
+                json!({"AlarmName": "disk", "AlarmArn": ALARM.replace("cpu", "disk")}),
                 "no entry of alarm_triggers names alarm disk",
             ),
             (
@@ -296,6 +308,31 @@ mod tests {
     }
 
     #[test]
+    fn an_alarm_of_another_account_or_region_than_its_topic_starts_nothing() {
+        for change in [
+            json!({"AWSAccountId": "210987654321"}),
+            json!({"AlarmArn": ALARM.replace("123456789012", "210987654321")}),
+            json!({"AWSAccountId": "210987654321", "AlarmArn": ALARM.replace("123456789012", "210987654321")}),
+            json!({"AlarmArn": ALARM.replace("eu-west-1", "eu-west-2")}),
+            json!({"AlarmArn": ALARM.replace("arn:aws:", "arn:aws-cn:")}),
+            json!({"AlarmArn": ALARM.replace("cpu", "disk")}),
+            json!({"AlarmArn": "x".repeat(100_000)}),
+        ] {
+            let answer = starts_for(&change).answer();
+            assert_eq!(answer.verdict, StartVerdict::NothingToStart, "{change}");
+            assert!(
+                answer.reason.contains("is not of the account and region"),
+                "{change}"
+            );
+        }
+        let forged = serde_json::from_value(
+            json!([{"Sns": {"TopicArn": "operators", "Message": message(&json!({})).to_string()}}]),
+        );
+        let starts = decide_starts(&StartRequest::Deliveries(forged.unwrap()), &triggers()).unwrap();
+        assert!(starts.starts.is_empty());
+    }
+
+    #[test]
     fn a_rotation_is_named_after_the_alarm_and_its_time_and_not_after_the_delivery() {
         let name = |change: &Value| starts_for(change).starts[0].name.clone().unwrap();
         let first = name(&json!({}));
@@ -308,12 +345,13 @@ mod tests {
             first,
             name(&json!({"StateChangeTime": "2027-01-01T00:05:01.250+0000"}))
         );
-        assert_ne!(first, name(&json!({"AlarmArn": format!("{ALARM}-too")})));
+        let load = name(&json!({"AlarmName": "load", "AlarmArn": ALARM.replace("cpu", "load")}));
+        assert_ne!(first, load);
     }
 
     #[test]
     fn an_alarm_starts_a_rotation_for_each_trigger_that_names_it() {
-        let both = starts_for(&json!({"AlarmName": "load"}));
+        let both = starts_for(&json!({"AlarmName": "load", "AlarmArn": ALARM.replace("cpu", "load")}));
         let names: Vec<&str> = both
             .starts
             .iter()
