@@ -552,13 +552,22 @@ def test_each_function_is_in_exactly_the_groups_that_its_calls_need(world, lived
         assert calls <= set().union(*(allowed[group] for group in groups_of[function])), function
 
 
+#: These functions read volumes in a dry run, and when pods come back during the disposal, which these scenarios do without volumes.
+READ_NO_VOLUMES = ("claim-node", "detach-terminate")
+VOLUMES = {("", "persistentvolumeclaims", "get"), ("", "persistentvolumes", "get")}
+
+
 def test_the_table_of_permissions_has_exactly_the_calls_of_each_function(lived):
     table = json.loads((ROOT / "tests" / "contract" / "contract.json").read_text())["permissions"]
     listed = {}
     for permission in table:
         for function in permission["functions"]:
             listed.setdefault(function, set()).add((permission["api_group"], permission["resource"], permission["verb"]))
-    assert calls_by_function(lived) == listed
+    made = calls_by_function(lived)
+    assert made.keys() == listed.keys()
+    for function, calls in made.items():
+        assert calls <= listed[function], function
+        assert listed[function] - calls == (VOLUMES if function in READ_NO_VOLUMES else set()), function
 
 
 def every_verb(world):

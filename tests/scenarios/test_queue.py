@@ -215,7 +215,7 @@ def test_a_node_that_was_admitted_by_an_outdated_list_steps_back(world):
     ends = [execution.finishes() for execution in executions]
 
     assert [end.outcome for end in ends] == ["recycled"] * 2
-    assert [phase for node, phase in written_phases(world) if node == second.name][:3] == ["claimed", "admitted", "claimed"]
+    assert [phase for node, phase in written_phases(world) if node == second.instance_id][:3] == ["claimed", "admitted", "claimed"]
     assert executions[0].entered("WaitInQueue") == []
     assert most_at_once(world, BUSY) == 1
     assert world.faults.not_struck() == []
@@ -223,19 +223,20 @@ def test_a_node_that_was_admitted_by_an_outdated_list_steps_back(world):
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_function_killed_around_each_write_of_the_phase_goes_on_and_no_other_node_is_admitted(world, moment):
-    for nth in range(1, 4):
+    writes = [("POST leases", 1), *((kind, nth) for kind in ("PATCH leases", "PATCH nodes") for nth in (1, 2))]
+    for kind, nth in writes:
         world.reset()
         workers = group(world)
         executions = []
-        world.faults.kill(moment, "kubernetes:PATCH nodes", function="claim-node", nth=nth)
+        world.faults.kill(moment, f"kubernetes:{kind}", function="claim-node", nth=nth)
         for node in workers.nodes:
             executions.append(recycle(world, node))
 
         ends = [execution.finishes() for execution in executions]
 
-        assert [end.outcome for end in ends] == ["recycled"] * 2, nth
-        assert most_at_once(world, BUSY) == 1, nth
-        assert world.faults.not_struck() == [], nth
+        assert [end.outcome for end in ends] == ["recycled"] * 2, (kind, nth)
+        assert most_at_once(world, BUSY) == 1, (kind, nth)
+        assert world.faults.not_struck() == [], (kind, nth)
 
 
 # The progress for operators

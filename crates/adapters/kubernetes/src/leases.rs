@@ -208,13 +208,13 @@ fn describe_claim(object: &mut Value, records: &Records) {
 
 /// Turns the 404 of a patch into a conflict: an operator has deleted the Lease since it was read.
 fn gone_is_conflict(error: Error) -> Error {
-    match error {
-        Error::NodeGone { node } => Error::Conflict {
+    if let Error::NodeGone { node } = error {
+        return Error::Conflict {
             call: format!("patch leases {node}"),
             source: "the Lease is gone".into(),
-        },
-        error => error,
+        };
     }
+    error
 }
 
 fn understand(call: Call<'_>, object: &Value) -> Result<Lease, Error> {

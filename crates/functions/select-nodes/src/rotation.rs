@@ -8,7 +8,7 @@ use recycle::base::ids::InstanceId;
 use recycle::cluster::node::NodeList;
 use recycle::contract::requests::SelectRequest;
 use recycle::contract::verdicts::SelectVerdict;
-use recycle::rotation::alarm::{Alarmed, choose_alarmed, read_alarm};
+use recycle::rotation::alarm::{AlarmFacts, Alarmed, choose_alarmed, read_alarm};
 use recycle::rotation::fleet::{Fleet, Machine, Template, TemplateFacts, fleet_of};
 use recycle::rotation::outdated::{OutdatedFacts, choose_groups, find_fleets};
 use recycle::rotation::request::{Rotation, Selection, parse_rotation};
@@ -102,7 +102,13 @@ impl SelectNodes {
                 let machines = self.fetch_around(&alarmed, &fleets).await?;
                 let (nodes, leases) = self.list_claimed_nodes(cluster).await?;
                 let (nodes, now) = (nodes.readable, request.context.now());
-                choose_alarmed(&alarmed, terms, &fleets, &machines, &nodes, &leases, cluster, now)
+                let facts = AlarmFacts {
+                    fleets: &fleets,
+                    machines: &machines,
+                    nodes: &nodes,
+                    leases: &leases,
+                };
+                choose_alarmed(&alarmed, terms, &facts, cluster, now)
             }
             // Only a rotation with terms has such a selection, and that selects groups.
             Selection::Outdated(_) => Choice::default(),

@@ -160,18 +160,31 @@ fn read_dimensions(dimensions: &Value) -> BTreeMap<&str, &str> {
         .collect()
 }
 
+/// The facts by which the node of an alarm is chosen.
+#[derive(Debug, Clone, Copy)]
+pub struct AlarmFacts<'a> {
+    pub fleets: &'a [Fleet],
+    /// The members of the alarm's group.
+    pub machines: &'a [Machine],
+    pub nodes: &'a [NodeFacts],
+    pub leases: &'a [Lease],
+}
+
 /// Chooses the node that an alarm points to, unless a node of its group was claimed or replaced within the cooldown.
-/// `machines` are the group's members.
+#[must_use]
 pub fn choose_alarmed(
     alarmed: &Alarmed,
     terms: &AlarmTerms,
-    fleets: &[Fleet],
-    machines: &[Machine],
-    nodes: &[NodeFacts],
-    leases: &[Lease],
+    facts: &AlarmFacts<'_>,
     cluster: &ClusterName,
     now: Timestamp,
 ) -> Choice {
+    let AlarmFacts {
+        fleets,
+        machines,
+        nodes,
+        leases,
+    } = *facts;
     let (fleet, node) = match alarmed {
         Alarmed::Instance(id) => {
             let wanted = std::slice::from_ref(id);

@@ -2,8 +2,8 @@ use crate::base::names::REPLACEMENT_FOR_ANNOTATION;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 use crate::rotation::alarm::Alarmed;
-use crate::rotation::alarm::choose_alarmed;
 use crate::rotation::alarm::read_alarm;
+use crate::rotation::alarm::{AlarmFacts, choose_alarmed};
 use crate::rotation::fleet::FleetMember;
 use crate::rotation::fleet::Template;
 use crate::rotation::request::AlarmTerms;
@@ -403,16 +403,13 @@ fn a_group_cools_down_after_a_claim_or_a_replacement_but_not_after_a_launch() {
     ] {
         let terms = terms(json!({"pick": "oldest", "cooldown_minutes": minutes}));
         let now = at(hour * HOUR);
-        let choice = choose_alarmed(
-            &oldest,
-            &terms,
-            &fleets,
-            &machines,
-            &nodes,
-            &leases(&nodes),
-            &cluster(),
-            now,
-        );
+        let facts = AlarmFacts {
+            fleets: &fleets,
+            machines: &machines,
+            nodes: &nodes,
+            leases: &leases(&nodes),
+        };
+        let choice = choose_alarmed(&oldest, &terms, &facts, &cluster(), now);
         assert_eq!(ids(&choice) == [OLD], chosen, "{name}: {}", choice.describe());
     }
 }
@@ -422,17 +419,13 @@ fn an_alarm_of_another_group_or_cluster_recycles_nothing() {
     let fleets = [fleet(&[(OLD, "1")])];
     let choose = |alarmed: Alarmed, given: Value| {
         let (machines, now) = ([machine(OLD, 0), machine(OTHER, 0)], at(HOUR));
-        choose_alarmed(
-            &alarmed,
-            &terms(given),
-            &fleets,
-            &machines,
-            &[],
-            &[],
-            &cluster(),
-            now,
-        )
-        .describe()
+        let facts = AlarmFacts {
+            fleets: &fleets,
+            machines: &machines,
+            nodes: &[],
+            leases: &[],
+        };
+        choose_alarmed(&alarmed, &terms(given), &facts, &cluster(), now).describe()
     };
     let other_group = choose(Alarmed::Instance(id(OLD)), json!({"group": "others"}));
     assert!(
