@@ -215,7 +215,8 @@ def test_a_node_that_was_admitted_by_an_outdated_list_steps_back(world):
     ends = [execution.finishes() for execution in executions]
 
     assert [end.outcome for end in ends] == ["recycled"] * 2
-    assert [phase for node, phase in written_phases(world) if node == second.instance_id][:3] == ["claimed", "admitted", "claimed"]
+    phases = [phase for instance, phase in written_phases(world) if instance == second.instance_id]
+    assert phases[:3] == ["claimed", "admitted", "claimed"]
     assert executions[0].entered("WaitInQueue") == []
     assert most_at_once(world, BUSY) == 1
     assert world.faults.not_struck() == []
