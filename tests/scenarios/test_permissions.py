@@ -552,7 +552,7 @@ def test_each_function_is_in_exactly_the_groups_that_its_calls_need(world, lived
         assert calls <= set().union(*(allowed[group] for group in groups_of[function])), function
 
 
-#: These functions read volumes in a dry run, and when pods come back during the disposal. These scenarios do that without volumes.
+#: These functions read volumes in a dry run, and when pods come back during the disposal. Here no such pod has a volume.
 READ_NO_VOLUMES = ("claim-node", "detach-terminate")
 VOLUMES = {("", "persistentvolumeclaims", "get"), ("", "persistentvolumes", "get")}
 
