@@ -276,8 +276,7 @@ def damaged(payload, random, endpoint):
 
 def shapes():
     """Payloads that are no request at all."""
-    nested = "[" * 5_000 + "]" * 5_000
-    return [b"null", b"7", b'"text"', b"[]", b"{}", b'{"Records":7}', b'{"context":[]}', b'{"run":{}}', nested.encode()]
+    return [b"null", b"7", b'"text"', b"[]", b"{}", b'{"Records":7}', b'{"context":[]}', b'{"run":{}}']
 
 
 def failures():

@@ -187,9 +187,10 @@ def test_an_event_of_a_trigger_chooses_the_node_and_nothing_else(world, workers,
     """E10. The source is the owner's own. The event names an instance of this cluster, and the module's trigger says how it
     goes."""
     fields = {"drain_timeout": 60, "on_drain_timeout": "terminate", "override": ["running_pods"], "urgency": "spot"}
-    for instance in (theirs, GONE, workers.instances[0]):
+    own = workers.instances[0]
+    for instance in (theirs, GONE, own):
         put(world, "my.monitoring", "Node is sick", machine=instance, recycle=fields, **fields)
     wait(world, "3m")
 
     given = [json.loads(world.engine.execution(execution.arn).input_text) for execution in world.executions()]
-    assert given == [{"instance_id": workers.instances[0], "cluster_name": CLUSTER, "drain_timeout": 7200}]
+    assert given == [{"instance_id": own, "cluster_name": CLUSTER, "drain_timeout": 7200}]

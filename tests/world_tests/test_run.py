@@ -122,7 +122,7 @@ def test_a_warning_of_clippy_fails_the_step_of_the_rust_tests_each_time(capfd, m
     subprocess.run(["cargo", "generate-lockfile", "--offline"], cwd=tmp_path, capture_output=True, check=True)
     monkeypatch.setattr(run, "TARGET", tmp_path)
     monkeypatch.setattr(run, "REPORT", tmp_path / "report.json")
-    (_, step) = run.rust()
+    *_, step = run.rust()
     step.cwd = tmp_path
     for _ in range(2):
         assert run.Run([step]).result() == 1
