@@ -553,7 +553,7 @@ def test_each_function_is_in_exactly_the_groups_that_its_calls_need(world, lived
 
 
 VOLUMES = {("", "persistentvolumeclaims", "get"), ("", "persistentvolumes", "get")}
-#: Calls that these scenarios do not need: the volumes of pods in a dry run and of pods that come back during the disposal, and the Event
+#: Calls that these scenarios do not need: about volumes in a dry run and in a disposal to which pods come back, and the Event
 #: about a pod that cannot be evicted for five minutes.
 NOT_LIVED = {"claim-node": VOLUMES, "detach-terminate": VOLUMES, "evict-pods": {("", "events", "create")}}
 
