@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::future::try_join;
+use futures::future::join;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -119,9 +119,13 @@ pub async fn get_node(
     name: &NodeName,
     instance: &InstanceId,
 ) -> Result<Option<NodeFacts>, Error> {
-    let (node, lease) = try_join(read(client, name), get_lease(client, instance)).await?;
-    let Some(node) = node else { return Ok(None) };
-    let node = NodeFacts { lease, ..node };
+    let (node, lease) = join(read(client, name), get_lease(client, instance)).await;
+    // Of two errors, that about the Node is reported.
+    let Some(node) = node? else { return Ok(None) };
+    let node = NodeFacts {
+        lease: lease?,
+        ..node
+    };
     if node.shows_claim() {
         return Ok(Some(node));
     }
@@ -196,7 +200,8 @@ const OF_CLUSTER: &str = "of the cluster";
 
 /// Lists every Node of the cluster with the Lease of its instance. Also returns all Leases, some of which may have no Node.
 pub async fn list_claimed_nodes(client: &kube::Client) -> Result<(NodeList, Vec<Lease>), Error> {
-    let (mut nodes, leases) = try_join(list_nodes(client), list_leases(client)).await?;
+    let (nodes, leases) = join(list_nodes(client), list_leases(client)).await;
+    let (mut nodes, leases) = (nodes?, leases?);
     for node in &mut nodes.readable {
         let lease = leases
             .iter()
