@@ -554,9 +554,9 @@ def test_each_function_is_in_exactly_the_groups_that_its_calls_need(world, lived
 
 VOLUMES = {("", "persistentvolumeclaims", "get"), ("", "persistentvolumes", "get")}
 EVENTS = ("", "events", "create")
-#: The calls that these scenarios do not need, by function. They read no volumes in a dry run, nor in a disposal to which pods come back.
-#: No pod is blocked for five minutes, and no request is answered by a restore. No sweep claims a node that has no Lease. No rotation
-#: waits for pending pods. The Node of a drain whose end is moved is found in the list.
+#: The calls that these scenarios do not need, by function. They read no volumes in a dry run, nor in a disposal to which pods
+#: come back. No pod is blocked for five minutes, and no request is answered by a restore. No sweep claims a node that has no
+#: Lease. No rotation waits for pending pods. The Node of a drain whose end is moved is found in the list.
 NOT_LIVED = {
     "claim-node": VOLUMES,
     "detach-terminate": VOLUMES,
