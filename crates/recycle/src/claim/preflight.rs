@@ -153,7 +153,7 @@ fn check_taints(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
 #[cfg(test)]
 mod tests {
     use crate::base::names::STANDBY_TAG;
-    use crate::base::permissions::{PERMISSIONS, describe_missing};
+    use crate::base::permissions::{describe_missing, find_permission};
     use crate::claim::facts::GroupState;
     use crate::cluster::balancers::Balancer;
     use crate::cluster::group::Group;
@@ -471,7 +471,7 @@ mod tests {
             (
                 "missing permissions",
                 World {
-                    missing_permissions: describe_missing(&[PERMISSIONS[5], PERMISSIONS[7]]),
+                    missing_permissions: describe_missing(&["patch nodes", "create pods/eviction"].map(find_permission)),
                     ..world()
                 },
                 "in cluster prod the group recycle-eks-write may not patch nodes, and the group recycle-eks-evict may not create \
@@ -657,7 +657,7 @@ mod tests {
             (
                 "without permission the Node was not read",
                 World {
-                    missing_permissions: describe_missing(&PERMISSIONS[2..3]),
+                    missing_permissions: describe_missing(&[find_permission("list pods")]),
                     ..world().without_node().protected()
                 },
                 vec!["missing_permission", "scale_in_protection"],

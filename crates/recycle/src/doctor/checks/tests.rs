@@ -277,7 +277,7 @@ fn one_fault_of_functions_machines_or_entries_is_one_finding() {
                 Level::Problem,
                 "access entry",
                 "check-pods",
-                "needs the groups [recycle-eks-read, recycle-eks-write] and no others of recycle-eks, but is in [others]",
+                "needs the groups [recycle-eks-read, recycle-eks-write, recycle-eks-lease] and no others of recycle-eks, but is in [others]",
             ),
         ),
         (
