@@ -46,6 +46,9 @@ locals {
   live   = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}:live"
   rotate = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.rotate_name}"
 
+  # The rules of EventBridge that this module creates.
+  own_rules = "arn:${local.partition}:events:${local.region}:${local.account}:rule/${var.name}-*"
+
   # The fields of an execution's input that may have a default, and the kind of their values.
   input_fields = {
     label_selector      = "string"

@@ -68,7 +68,19 @@ resource "aws_sns_topic_policy" "notifications" {
         Action    = "sns:Publish"
         Principal = { Service = "events.amazonaws.com" }
         Resource  = aws_sns_topic.notifications[each.key].arn
-        # EventBridge supports no condition in the policy of a topic (EventBridge user guide, "Amazon SNS permissions").
+        # EventBridge supports no condition here: a message that needs one is lost (EventBridge user guide, "Troubleshooting").
+      },
+      {
+        # A key that EventBridge does not send must not stop a message, so only a rule that it names as the source is refused.
+        Sid       = "OtherRulesDoNotPublish"
+        Effect    = "Deny"
+        Action    = "sns:Publish"
+        Principal = { Service = "events.amazonaws.com" }
+        Resource  = aws_sns_topic.notifications[each.key].arn
+        Condition = {
+          ArnNotLike = { "aws:SourceArn" = local.own_rules }
+          Null       = { "aws:SourceArn" = "false" }
+        }
       },
       {
         Sid       = "AlarmsPublishTheirState"
@@ -77,6 +89,14 @@ resource "aws_sns_topic_policy" "notifications" {
         Principal = { Service = "cloudwatch.amazonaws.com" }
         Resource  = aws_sns_topic.notifications[each.key].arn
         Condition = { ArnLike = { "aws:SourceArn" = "arn:${local.partition}:cloudwatch:${local.region}:${local.account}:alarm:${var.name}-*" } }
+      },
+      {
+        Sid       = "PlainHttpIsRefused"
+        Effect    = "Deny"
+        Action    = "sns:Publish"
+        Principal = "*"
+        Resource  = aws_sns_topic.notifications[each.key].arn
+        Condition = { Bool = { "aws:SecureTransport" = "false" } }
       },
     ]
   })
@@ -161,7 +181,8 @@ resource "aws_sqs_queue_policy" "dead_letters" {
         Action    = "sqs:SendMessage"
         Principal = { Service = "events.amazonaws.com" }
         Resource  = aws_sqs_queue.dead_letters.arn
-        Condition = { ArnLike = { "aws:SourceArn" = "arn:${local.partition}:events:${local.region}:${local.account}:rule/${var.name}-*" } }
+        # The ARN names the account, too. EventBridge's examples have no aws:SourceAccount (EventBridge user guide, "Using dead-letter queues").
+        Condition = { ArnLike = { "aws:SourceArn" = local.own_rules } }
       }],
       [
         for topics in [values(var.alarm_topics)] : {
@@ -173,6 +194,14 @@ resource "aws_sqs_queue_policy" "dead_letters" {
           Condition = { ArnEquals = { "aws:SourceArn" = topics } }
         } if length(topics) > 0
       ],
+      [{
+        Sid       = "PlainHttpIsRefused"
+        Effect    = "Deny"
+        Action    = "sqs:*"
+        Principal = "*"
+        Resource  = aws_sqs_queue.dead_letters.arn
+        Condition = { Bool = { "aws:SecureTransport" = "false" } }
+      }],
     )
   })
 }

@@ -81,7 +81,11 @@ resource "aws_iam_role" "events" {
       Effect    = "Allow"
       Action    = "sts:AssumeRole"
       Principal = { Service = "events.amazonaws.com" }
-      Condition = { StringEquals = { "aws:SourceAccount" = local.account } }
+      # The source is the rule (EventBridge user guide, "Cross-service confused deputy prevention").
+      Condition = {
+        StringEquals = { "aws:SourceAccount" = local.account }
+        ArnLike      = { "aws:SourceArn" = local.own_rules }
+      }
     }]
   })
 }

@@ -29,7 +29,10 @@ locals {
       for key, trigger in var.alarm_triggers : "alarm-${key}" => {
         # EventBridge allows 512 characters.
         description = substr("CloudWatch alarms that enter ALARM: ${join(", ", trigger.alarm_names)}", 0, 512)
+        # A bus may also get events of other accounts and regions. Alarms of those have the same names.
         pattern = {
+          account     = [local.account]
+          region      = [local.region]
           source      = ["aws.cloudwatch"]
           detail-type = ["CloudWatch Alarm State Change"]
           detail = {
@@ -57,7 +60,7 @@ locals {
     {
       for key, detail_type in local.spot_events : key => {
         description = detail_type
-        pattern     = { source = ["aws.ec2"], detail-type = [detail_type] }
+        pattern     = { account = [local.account], source = ["aws.ec2"], detail-type = [detail_type] }
         paths       = { instance = "$.detail.instance-id" }
         input       = { trigger = key, selection = { instance_ids = "@instance" }, recycle = {} }
       }
@@ -167,6 +170,7 @@ resource "aws_scheduler_schedule" "rotation" {
   for_each = var.schedules
 
   name                         = "${local.rotate_name}-${each.key}"
+  group_name                   = "default"
   description                  = "Starts ${local.rotate_name}"
   schedule_expression          = each.value.schedule_expression
   schedule_expression_timezone = try(each.value.timezone, "UTC")
@@ -224,7 +228,11 @@ resource "aws_iam_role" "scheduler" {
       Effect    = "Allow"
       Action    = "sts:AssumeRole"
       Principal = { Service = "scheduler.amazonaws.com" }
-      Condition = { StringEquals = { "aws:SourceAccount" = local.account } }
+      # The source is the schedule's group, never a schedule (EventBridge Scheduler user guide, "Confused deputy prevention").
+      Condition = {
+        StringEquals = { "aws:SourceAccount" = local.account }
+        ArnEquals    = { "aws:SourceArn" = "arn:${local.partition}:scheduler:${local.region}:${local.account}:schedule-group/default" }
+      }
     }]
   })
 }

@@ -161,7 +161,7 @@ variable "alarm_triggers" {
 }
 
 variable "alarm_topics" {
-  description = "SNS topics to which alarms of `alarm_triggers` publish. The keys are names of your choice. Use them for alarms whose events do not reach EventBridge in this account and region, or as a second path for other alarms. An alarm that arrives on both paths starts one rotation."
+  description = "SNS topics to which alarms of `alarm_triggers` publish. The keys are names of your choice. Use them for alarms whose events do not reach EventBridge in this account and region, or as a second path for other alarms. An alarm must be of the topic's account and region. An alarm that arrives on both paths starts one rotation."
   type        = map(string)
   default     = {}
   nullable    = false

@@ -71,19 +71,38 @@ run "rules_publish_the_end_of_executions_that_send_no_notification" {
 
   assert {
     condition = [
-      for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement : [statement.Principal.Service, statement.Action]
+      for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement :
+      [statement.Principal.Service, statement.Action] if statement.Effect == "Allow"
     ] == [["events.amazonaws.com", "sns:Publish"], ["cloudwatch.amazonaws.com", "sns:Publish"]]
     error_message = "besides the state machines, only EventBridge and CloudWatch may publish to the topic"
   }
 
   assert {
     condition = {
-      for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement : statement.Principal.Service => try(statement.Condition, null)
+      for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement :
+      statement.Principal.Service => try(statement.Condition, null) if statement.Effect == "Allow"
       } == {
       "events.amazonaws.com"     = null
       "cloudwatch.amazonaws.com" = { ArnLike = { "aws:SourceArn" = "arn:aws-us-gov:cloudwatch:us-gov-west-1:123456789012:alarm:recycle-eks-*" } }
     }
     error_message = "only alarms of the module may publish, and EventBridge supports no condition"
+  }
+
+  assert {
+    condition = {
+      for statement in jsondecode(aws_sns_topic_policy.notifications["this"].policy).Statement :
+      statement.Sid => [statement.Principal, statement.Condition] if statement.Effect == "Deny"
+      } == {
+      OtherRulesDoNotPublish = [
+        { Service = "events.amazonaws.com" },
+        {
+          ArnNotLike = { "aws:SourceArn" = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-*" }
+          Null       = { "aws:SourceArn" = "false" }
+        },
+      ]
+      PlainHttpIsRefused = ["*", { Bool = { "aws:SecureTransport" = "false" } }]
+    }
+    error_message = "a rule that EventBridge names is of the module, and every message is encrypted on its way"
   }
 
   assert {
@@ -107,8 +126,11 @@ run "undelivered_events_are_kept" {
   }
 
   assert {
-    condition     = one(jsondecode(aws_sqs_queue_policy.dead_letters.policy).Statement).Condition.ArnLike["aws:SourceArn"] == "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-*"
-    error_message = "only rules of the module may send to the queue"
+    condition = [for statement in jsondecode(aws_sqs_queue_policy.dead_letters.policy).Statement : [statement.Effect, statement.Condition]] == [
+      ["Allow", { ArnLike = { "aws:SourceArn" = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-*" } }],
+      ["Deny", { Bool = { "aws:SecureTransport" = "false" } }],
+    ]
+    error_message = "only rules of the module may send to the queue, and only encrypted"
   }
 
   assert {

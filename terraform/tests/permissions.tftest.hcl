@@ -272,6 +272,23 @@ run "the_roles_trust_executions_and_map_runs_of_their_own_machine" {
   }
 }
 
+run "eventbridge_assumes_its_role_only_for_rules_of_the_module" {
+  assert {
+    condition = jsondecode(aws_iam_role.events.assume_role_policy).Statement[0].Condition == {
+      StringEquals = { "aws:SourceAccount" = "123456789012" }
+      ArnLike      = { "aws:SourceArn" = "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-*" }
+    }
+    error_message = "the trust policy names the account and the rules"
+  }
+
+  assert {
+    condition = alltrue([
+      for rule in concat(values(aws_cloudwatch_event_rule.sweep), values(aws_cloudwatch_event_rule.unreported)) : startswith(rule.name, "recycle-eks-")
+    ])
+    error_message = "the names of the rules begin with the name of the installation"
+  }
+}
+
 run "the_machines_may_call_every_version_of_their_functions_and_describe_executions" {
   assert {
     condition = {

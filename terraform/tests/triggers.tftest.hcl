@@ -41,11 +41,18 @@ run "alarms_events_and_spot_are_rules_that_start_rotations" {
 
   assert {
     condition = jsondecode(aws_cloudwatch_event_rule.trigger["alarm-busy"].event_pattern) == {
+      account     = ["123456789012"]
+      region      = ["us-gov-west-1"]
       source      = ["aws.cloudwatch"]
       detail-type = ["CloudWatch Alarm State Change"]
       detail      = { alarmName = ["busy", "hot"], state = { value = ["ALARM"] }, previousState = { value = [{ anything-but = ["ALARM"] }] } }
     }
-    error_message = "the rule matches only alarms that enter ALARM"
+    error_message = "the rule matches only alarms of this account and region that enter ALARM"
+  }
+
+  assert {
+    condition     = alltrue([for key in ["spot", "rebalance"] : jsondecode(aws_cloudwatch_event_rule.trigger[key].event_pattern).account == ["123456789012"]])
+    error_message = "the rules match only events of this account"
   }
 
   assert {
@@ -121,7 +128,10 @@ run "an_alarm_topic_invokes_start_rotation" {
   }
 
   assert {
-    condition = [for statement in jsondecode(aws_sqs_queue_policy.dead_letters.policy).Statement : [statement.Principal.Service, values(values(statement.Condition)[0])[0]]] == [
+    condition = [
+      for statement in jsondecode(aws_sqs_queue_policy.dead_letters.policy).Statement :
+      [statement.Principal.Service, values(values(statement.Condition)[0])[0]] if statement.Effect == "Allow"
+      ] == [
       ["events.amazonaws.com", "arn:aws-us-gov:events:us-gov-west-1:123456789012:rule/recycle-eks-*"],
       ["sns.amazonaws.com", ["arn:aws-us-gov:sns:us-gov-west-1:123456789012:ops"]],
     ]
@@ -188,6 +198,19 @@ run "a_schedule_starts_rotations_with_its_own_role" {
       && jsondecode(aws_iam_role.scheduler["this"].assume_role_policy).Statement[0].Principal.Service == "scheduler.amazonaws.com"
     )
     error_message = "the role has the boundary and the path, and only the Scheduler can assume it"
+  }
+
+  assert {
+    condition = jsondecode(aws_iam_role.scheduler["this"].assume_role_policy).Statement[0].Condition == {
+      StringEquals = { "aws:SourceAccount" = "123456789012" }
+      ArnEquals    = { "aws:SourceArn" = "arn:aws-us-gov:scheduler:us-gov-west-1:123456789012:schedule-group/default" }
+    }
+    error_message = "the Scheduler assumes the role only for schedules of the group that all schedules of the module are in"
+  }
+
+  assert {
+    condition     = alltrue([for schedule in aws_scheduler_schedule.rotation : schedule.group_name == "default"])
+    error_message = "every schedule is in the default group"
   }
 
   assert {

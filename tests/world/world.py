@@ -76,6 +76,7 @@ class World:
         self.services.credentials = lambda role: self.aws.session(role, role.rpartition("/")[2])
         self.events = Events(self.clock, self.engine, ACCOUNT, REGION, LOCK)
         self.events.refusal = self.iam.refusal
+        self.events.trust_refusal, self.events.policy_refusal = self.iam.trust_refusal, self.iam.policy_refusal
         self.schedules = Schedules(self.clock, self.events, ACCOUNT, REGION, LOCK)
         self.alarms = Alarms(self.clock, self._emit, self.events.publish)
         self.eks = terraform_gaps.Eks(self.aws)

@@ -7,6 +7,7 @@ import json
 import pytest
 from botocore.exceptions import ClientError
 
+from prepare import ROOT
 from world.aws import iam_quotas
 from world.aws.account import Aws
 from world.aws.iam import Iam, Simulator
@@ -112,6 +113,76 @@ def test_a_policy_beyond_the_quotas_is_refused(account):
         iam.attach_role_policy(RoleName="worker", PolicyArn=policy)
     with pytest.raises(ClientError, match=r"LimitExceeded.*PoliciesPerRole: 10"):
         iam.attach_role_policy(RoleName="worker", PolicyArn=policies[10])
+
+
+RULE = "arn:aws:events:eu-west-1:123456789012:rule/mine"
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:t"
+
+
+@pytest.mark.parametrize(
+    ("service", "source", "allowed"),
+    [("events.amazonaws.com", RULE, True), ("events.amazonaws.com", f"{RULE}-not", False), ("sns.amazonaws.com", RULE, False)],
+)
+def test_a_service_takes_a_role_only_for_the_source_that_its_trust_policy_names(account, service, source, allowed):
+    condition = {"ArnEquals": {"aws:SourceArn": RULE}, "StringEquals": {"aws:SourceAccount": "123456789012"}}
+    trust = {"Sid": "A", "Effect": "Allow", "Action": "sts:AssumeRole", "Condition": condition}
+    document = {"Version": "2012-10-17", "Statement": [{**trust, "Principal": {"Service": "events.amazonaws.com"}}]}
+    account.aws.client("iam").create_role(RoleName="worker", Path="/path/", AssumeRolePolicyDocument=json.dumps(document))
+
+    refusal = account.iam.trust_refusal(service, ROLE, {"aws:SourceArn": source, "aws:SourceAccount": "123456789012"})
+
+    assert (refusal is None) == allowed, refusal
+
+
+def test_the_policy_of_a_topic_decides_the_calls_of_a_service(account):
+    publish = {"Effect": "Allow", "Action": "sns:Publish", "Principal": {"Service": "events.amazonaws.com"}, "Resource": TOPIC}
+    any_rule = json.dumps({"Version": "2012-10-17", "Statement": [publish]})
+    condition = {"ArnEquals": {"aws:SourceArn": RULE}}
+    one_rule = json.dumps({"Version": "2012-10-17", "Statement": [{**publish, "Condition": condition}]})
+
+    def refusal(policy, **context):
+        return account.iam.policy_refusal("events.amazonaws.com", "sns:Publish", TOPIC, policy, context)
+
+    assert refusal(any_rule) is None
+    assert "is not authorized to perform: sns:Publish" in refusal(one_rule)
+    assert refusal(one_rule, **{"aws:SourceArn": RULE}) is None
+
+
+GROUP = "arn:aws:autoscaling:eu-west-1:123456789012:autoScalingGroup:1:autoScalingGroupName/workers"
+INSTANCE = "arn:aws:ec2:eu-west-1:123456789012:instance/i-0123456789abcdef0"
+RESERVED = {"aws:TagKeys": ["Name", "recycle-eks:standby"]}
+PAUSE = {"aws:TagKeys": ["recycle-eks:paused"]}
+EVERY_TAG = {"aws:ResourceTag/recycle-eks:claim": "x"}
+
+
+@pytest.mark.parametrize(
+    ("role", "action", "resource", "context", "allowed"),
+    [
+        ("developers", "ec2:CreateTags", INSTANCE, RESERVED, False),
+        ("developers", "ec2:DeleteTags", INSTANCE, RESERVED, False),
+        ("developers", "ec2:DeleteTags", INSTANCE, EVERY_TAG, False),
+        ("developers", "ec2:DeleteTags", INSTANCE, {}, True),
+        ("developers", "ec2:CreateTags", INSTANCE, {"aws:TagKeys": ["Name"]}, True),
+        ("developers", "autoscaling:CreateOrUpdateTags", GROUP, PAUSE, False),
+        ("developers", "autoscaling:DeleteTags", GROUP, PAUSE, False),
+        ("developers", "autoscaling:CreateOrUpdateTags", GROUP, {"aws:TagKeys": ["Name"]}, True),
+        ("node-operators", "autoscaling:CreateOrUpdateTags", GROUP, PAUSE, True),
+        ("node-operators", "ec2:CreateTags", INSTANCE, RESERVED, False),
+        ("recycle-eks-restore-node", "ec2:CreateTags", INSTANCE, RESERVED, True),
+        ("recycle-eks-restore-node", "ec2:DeleteTags", INSTANCE, EVERY_TAG, True),
+    ],
+)
+def test_the_service_control_policy_reserves_the_tags(account, role, action, resource, context, allowed):
+    everything = json.dumps({"Version": "2012-10-17", "Statement": [statement("*")]})
+    answer = account.iam._simulator.ask(
+        principal=f"arn:aws:sts::123456789012:assumed-role/{role}/x",
+        policies=[everything],
+        action=action,
+        resource=resource,
+        context={**context, "aws:PrincipalArn": f"arn:aws:iam::123456789012:role/{role}"},
+        organizationPolicy=(ROOT / "docs" / "service-control-policy.json").read_text(),
+    )
+    assert "error" not in answer and answer["allowed"] == allowed, answer
 
 
 def test_a_refused_call_does_nothing_and_is_recorded_as_refused(account):

@@ -13,6 +13,12 @@ Rules and targets are those of moto's events backend, patterns are those of `eve
 a refusal by a target is recorded in `deliveries`, not retried. A rule whose name matches `silent` gets no event. Functions that
 subscribe to a topic get its messages in the same way, other subscribers get them from moto. If an invocation finally fails, it
 goes to the destination of the function's asynchronous configuration, if that is a queue.
+
+The policies of roles, topics and functions see the keys of a condition that AWS documents. To take a role, EventBridge names the
+rule and the account (EventBridge user guide, "Cross-service confused deputy prevention"), and the Scheduler the group of the
+schedule, not the schedule (EventBridge Scheduler user guide, "Confused deputy prevention"). SNS names the topic to a function
+(Lambda developer guide, "Granting function access to AWS services"). To a topic EventBridge names nothing: "You can't use
+Condition blocks in Amazon SNS topic policies" (EventBridge user guide, "Troubleshooting").
 """
 
 from __future__ import annotations
@@ -37,6 +43,7 @@ from moto.sqs.models import sqs_backends
 from werkzeug.exceptions import HTTPException
 
 from world.aws import event_patterns
+from world.aws.identity import PARTITION
 from world.base.clock import Clock
 from world.stepfunctions.engine import Engine
 from world.stepfunctions.executions import Execution
@@ -48,6 +55,7 @@ EVENT_LATENCY = 1.0
 # AWS docs, "Events from Step Functions": input and output are left out of an event above this size, in bytes.
 LARGEST_EVENT_DATA = 248 * 1024
 
+EVENTS = "events.amazonaws.com"
 STATUS_CHANGE = "Step Functions Execution Status Change"
 
 # The action for each kind of target, and the parameter that names the target.
@@ -126,6 +134,10 @@ class Events:
         self._lock = lock or contextlib.nullcontext()
         #: Returns the reason why a target's role may not make a call, or None: (its ARN, the action, the call's parameters).
         self.refusal: Callable[[str, str, dict[str, Any]], str | None] = lambda role, action, parameters: None
+        #: Returns the reason why a service may not take a role, or None: (the service, the role's ARN, the condition's keys).
+        self.trust_refusal: Callable[[str, str, dict[str, str]], str | None] = lambda service, role, context: None
+        #: Returns the reason why the policy of a topic or function does not let a service call it, or None.
+        self.policy_refusal: Callable[[str, str, str, str, dict[str, str]], str | None] = lambda *_: None
         self.reset()
         engine.listeners.append(self._status_changed)
         engine.on_abandoned.append(self._abandoned)
@@ -257,13 +269,16 @@ class Events:
         self.faults.append(DeliveryFault("postpone", target, nth, seconds))
 
     def _deliver(self, rule_name: str, target: dict[str, Any], event: dict[str, Any]) -> None:
-        self.send(rule_name, target["Arn"], payload_for(target, event), target.get("RoleArn"))
+        source = f"arn:{PARTITION}:events:{self._region}:{self._account}:rule/{rule_name}"
+        self.send(rule_name, target["Arn"], payload_for(target, event), EVENTS, source, target.get("RoleArn"))
 
-    def send(self, sender: str, arn: str, payload: str, role: str | None = None) -> None:
-        """Delivers a text to a target, with the target's role if it has one, or what a fault makes of that."""
+    def send(self, sender: str, arn: str, payload: str, service: str, source: str, role: str | None = None) -> None:
+        """Delivers a text to a target, or what a fault makes of that. The service takes the target's role, if it has one, for the
+        source that a trust policy sees."""
 
         def hand_over() -> None:
-            self._note(sender, arn, payload, self._refusal(role, arn) or self._hand_over(arn, payload))
+            refusal = self._role_refusal(service, source, role, arn) if role else self._target_refusal(service, source, arn)
+            self._note(sender, arn, payload, refusal or self._hand_over(arn, payload))
 
         fault = self._due_fault(arn)
         if fault is None or fault.kind == "repeat":
@@ -273,11 +288,23 @@ class Events:
         if fault is not None and fault.kind == "lose":
             self._note(sender, arn, payload, "lost")
 
-    def _refusal(self, role: str | None, arn: str) -> str | None:
-        """Returns the reason why a target's role may not reach it. A target without a role has its own policy, which is not
-        checked."""
+    def _role_refusal(self, service: str, source: str, role: str, arn: str) -> str | None:
+        """Returns the reason why a service may not take a target's role, or the role not reach the target."""
+        refusal = self.trust_refusal(service, role, {"aws:SourceArn": source, "aws:SourceAccount": self._account})
         call = _CALLS.get(arn.split(":")[2])
-        return self.refusal(role, call[0], {call[1]: arn}) if role and call else None
+        return refusal or (self.refusal(role, call[0], {call[1]: arn}) if call else None)
+
+    def _target_refusal(self, service: str, source: str, arn: str) -> str | None:
+        """Returns the reason why the policy of a target without a role does not let the service reach it."""
+        kind = arn.split(":")[2]
+        with self._lock:
+            if kind == "sns":
+                topic = sns_backends[self._account][self._region].topics.get(arn)
+                policy, context = topic and topic.policy, {}
+            else:
+                function = _function(get_backend(self._account, self._region), arn.split(":")[6]) if kind == "lambda" else None
+                policy, context = function and function.policy.wire_format(), {"aws:SourceArn": source}
+        return self.policy_refusal(service, _CALLS[kind][0], arn, policy, context) if policy else None
 
     def _due_fault(self, arn: str) -> DeliveryFault | None:
         due = None
@@ -331,8 +358,8 @@ class Events:
             "MessageAttributes": attributes or {},
         }
         record = {"EventSource": "aws:sns", "EventVersion": "1.0", "EventSubscriptionArn": subscription.arn, "Sns": notification}
-        payload = json.dumps({"Records": [record]})
-        self._clock.after(self.latency, lambda: self.send(subscription.topic_arn, subscription.endpoint, payload))
+        payload, topic = json.dumps({"Records": [record]}), subscription.topic_arn
+        self._clock.after(self.latency, lambda: self.send(topic, subscription.endpoint, payload, "sns.amazonaws.com", topic))
 
     def _abandoned(self, function_arn: str, payload: Any) -> None:
         """Lambda developer guide, "Capturing records of Lambda asynchronous invocations": the record for a destination."""

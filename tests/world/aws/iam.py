@@ -9,8 +9,10 @@ The account's root may do everything: Terraform, tests, the world itself. `iam_r
 condition keys of each call. The simulator is a Node program (tests/iam/decide.mjs), one for each world. It starts at the first
 decision and ends with the world. Decisions are cached.
 
-Not supported: policies of topics, queues and functions, trust policies of roles, permissions boundaries, policies of an
-organization, keys of KMS.
+Trust policies of roles, and policies of topics and functions, decide the calls that EventBridge, its Scheduler and SNS make
+(`events.py`).
+
+Not supported: policies of queues, and of topics that alarms publish to, permissions boundaries, keys of KMS.
 """
 
 from __future__ import annotations
@@ -100,6 +102,25 @@ class Iam:
         decisions = [self._decide(principal, identity, policies, action, one) for one in every]
         self.decisions += decisions
         return next((why_not(principal, decision) for decision in decisions if not decision.allowed), None)
+
+    def trust_refusal(self, service: str, role: str, context: dict[str, str]) -> str | None:
+        """Returns the reason why a service may not take a role, with these keys of the condition; None if it may."""
+        with LOCK:
+            trust = iam_backends[ACCOUNT][PARTITION].get_role_by_arn(role).assume_role_policy_document
+        return self.policy_refusal(service, "sts:AssumeRole", role, trust, context)
+
+    def policy_refusal(self, service: str, action: str, resource: str, policy: str, context: dict[str, str]) -> str | None:
+        """Returns the reason why the policy of a resource does not let a service make a call; None if it does."""
+        question = (service, action, resource, policy, json.dumps(context, sort_keys=True))
+        if question not in self._known:
+            self._known[question] = self._simulator.ask(
+                principal=service, policies=[], action=action, resource=resource, context=context, resourcePolicy=policy
+            )
+        answer = self._known[question]
+        if answer.get("allowed"):
+            return None
+        why = answer.get("error") or "because no resource-based policy allows it"
+        return f"{service} is not authorized to perform: {action} on resource: {resource} {why}"
 
     def _decide(self, principal: str, identity: str, policies: tuple[str, ...], action: str, one: Asked) -> Decision:
         if one is UNKNOWN:

@@ -65,7 +65,9 @@ class Schedules:
             "aws.scheduler.attempt-number": "1",
         }
         text = fill_template(schedule.target["Input"], words)
-        self._events.send(schedule.arn, schedule.target["Arn"], text, schedule.target["RoleArn"])
+        group = schedule.arn.replace(":schedule/", ":schedule-group/").rpartition("/")[0]
+        service, role = "scheduler.amazonaws.com", schedule.target["RoleArn"]
+        self._events.send(schedule.arn, schedule.target["Arn"], text, service, group, role)
         self._plan(schedule)
 
 
