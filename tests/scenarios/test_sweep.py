@@ -198,18 +198,76 @@ def test_a_node_whose_claim_an_operator_removed_is_cleaned_as_well(world, node):
     assert node.group.states[node.instance_id] == "InService"
 
 
-def test_protection_and_cordon_for_a_node_that_is_gone_are_removed(world, node):
+def test_a_cordon_for_a_node_that_is_gone_is_removed(world, node):
     other = node.group.nodes[1]
-    gone = "i-0fedcba9876543210"
-    other.annotate("recycle-eks/cordoned-for", gone)
+    other.annotate("recycle-eks/cordoned-for", node.instance_id)
     cordon_as_recycle_eks(world, other)
-    node.group.protect(other)
-    world.aws.client("ec2").create_tags(Resources=[other.instance_id], Tags=[{"Key": "recycle-eks:protected-for", "Value": gone}])
+    node.is_terminated_in_the_console()
+    wait(world, "10m")
 
     world.sweep().finishes()
 
     assert world.leftovers(node.group) == []
-    assert len(world.notifications) == 1 and gone in world.notifications[0]
+    assert len(world.notifications) == 1 and node.instance_id in world.notifications[0]
+
+
+def tag(world, instance_id, key, value):
+    """Another principal, who may tag every instance, writes a tag of recycle-eks."""
+    world.aws.client("ec2").create_tags(Resources=[instance_id], Tags=[{"Key": f"recycle-eks:{key}", "Value": value}])
+
+
+def stranger(world):
+    """An instance that belongs to another cluster."""
+    node = world.group("strangers", size=1, minimum=1, maximum=2).nodes[0]
+    node.object_is_deleted()
+    world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": "kubernetes.io/cluster/world"}])
+    return node.instance_id
+
+
+@pytest.mark.parametrize("key", ["cordoned-for", "kept-for"])
+@pytest.mark.parametrize("is_known_to_ec2", [True, False])
+def test_an_instance_that_is_not_of_this_cluster_is_not_followed(world, node, key, is_known_to_ec2):
+    named = stranger(world) if is_known_to_ec2 else "i-0fedcba9876543210"
+    mark = {"labels" if key == "kept-for" else "annotations": {f"recycle-eks/{key}": named}}
+    world.kubernetes.must("PATCH", f"/api/v1/nodes/{node.name}", {"metadata": mark}, MERGE_PATCH)
+    calls = len(world.writes())
+
+    end = world.sweep().finishes()
+
+    assert (end.status, end.output["nodes"]) == ("SUCCEEDED", [])
+    assert len(world.writes()) == calls and not world.notifications
+
+
+def test_a_tag_removes_no_protection_and_stops_no_restore(world, node):
+    other = node.group.nodes[1]
+    node.group.protect(other)
+    tag(world, other.instance_id, "protected-for", node.instance_id)
+    tag(world, stranger(world), "protected-for", node.instance_id)
+    execution = begin(world, node)
+    stop_in(world, execution, "WaitForPods", nth=2)
+    wait(world, "10m")
+
+    world.sweep().finishes()
+    world.sweep().finishes()
+
+    members = world.autoscaling.group("workers").instance_states
+    assert [m.instance_id for m in members if m.protected_from_scale_in] == [other.instance_id]
+    assert node.group.states[node.instance_id] == "InService"
+    assert [key for name, key in world.leftovers(node.group) if name in (node.name, node.instance_id)] == []
+
+
+def test_a_tag_takes_no_instance_out_of_an_operators_standby(world, node):
+    world.aws.client("autoscaling").enter_standby(
+        AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
+    )
+    wait(world, "10m")
+    tag(world, node.instance_id, "standby", "2027-01-01T00:00:00Z")
+
+    ends = [world.sweep().finishes(), world.sweep().finishes()]
+
+    assert [end.status for end in ends] == ["SUCCEEDED"] * 2
+    assert node.group.states[node.instance_id] == "Standby" and not world.calls("autoscaling:ExitStandby")
+    assert len(world.notifications) <= 1
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])

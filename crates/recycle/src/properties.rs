@@ -259,6 +259,7 @@ fn record() -> Record {
         desired_before: Some(3),
         kept: true,
         kept_before: Some("false".to_owned()),
+        protected: vec![id(OTHER)],
     }
 }
 

@@ -58,26 +58,25 @@ impl Instances {
 
     /// Fetches the cluster's instances that carry at least one of these tags, whatever its value.
     pub async fn fetch_marked(&self, cluster: &ClusterName, tags: &[&str]) -> Result<Vec<Instance>, Error> {
-        let belongs = format!("tag:{}", cluster_tag(cluster.as_str()));
-        let filters = vec![filter("tag-key", tags), filter(belongs, &CLUSTER_TAG_VALUES)];
+        let filters = vec![filter("tag-key", tags), of_cluster(cluster)];
         self.fetch_where(filters, to_instance).await
     }
 
-    /// Fetches the instances with this value of a tag.
-    pub async fn fetch_tagged(&self, tag: &str, value: &str) -> Result<Vec<Instance>, Error> {
-        self.fetch_where(vec![filter(format!("tag:{tag}"), &[value])], to_instance)
+    /// Fetches the cluster's instances with this value of a tag.
+    pub async fn fetch_tagged(
+        &self,
+        cluster: &ClusterName,
+        tag: &str,
+        value: &str,
+    ) -> Result<Vec<Instance>, Error> {
+        let tagged = filter(format!("tag:{tag}"), &[value]);
+        self.fetch_where(vec![tagged, of_cluster(cluster)], to_instance)
             .await
     }
 
     /// Fetches these instances with their launch time and image, except those that EC2 does not know.
     pub async fn fetch_machines(&self, ids: &[InstanceId]) -> Result<Vec<Machine>, Error> {
         self.fetch_each(ids, to_machine).await
-    }
-
-    /// Fetches the instances with this value of a tag, with their launch time and image.
-    pub async fn fetch_tagged_machines(&self, tag: &str, value: &str) -> Result<Vec<Machine>, Error> {
-        self.fetch_where(vec![filter(format!("tag:{tag}"), &[value])], to_machine)
-            .await
     }
 
     /// Fetches a version of a launch template. `$Latest` and `$Default` are resolved to a version number.
@@ -210,6 +209,13 @@ type Read<T> = fn(&types::Instance) -> Result<T, Error>;
 fn filter(name: impl Into<String>, values: &[&str]) -> Filter {
     let values = values.iter().map(ToString::to_string).collect();
     Filter::builder().name(name).set_values(Some(values)).build()
+}
+
+fn of_cluster(cluster: &ClusterName) -> Filter {
+    filter(
+        format!("tag:{}", cluster_tag(cluster.as_str())),
+        &CLUSTER_TAG_VALUES,
+    )
 }
 
 /// Checks for EC2's two ways to say that it does not know an instance.

@@ -11,6 +11,7 @@ use recycle::base::names::{CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, NAMESPA
 use recycle::base::strict::read_value;
 use recycle::records::claim::{Claim, StoredClaim};
 use recycle::records::lease::{LEASED, Lease};
+use recycle::records::node_record::Record;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -114,6 +115,16 @@ pub async fn claim_without_node(
     let change = NodeChange::new().claim(claim)?;
     let written = write_records(client, instance, None, lease, change.records()).await;
     written.map(|_| ())
+}
+
+/// Writes the record of an instance that has no Node. Returns the Lease as it is then.
+pub async fn record_without_node(
+    client: &kube::Client,
+    lease: &Lease,
+    record: &Record,
+) -> Result<Option<Lease>, Error> {
+    let change = NodeChange::new().record(record)?;
+    write_records(client, &lease.instance, None, Some(lease), change.records()).await
 }
 
 /// Removes annotations from the Lease of an instance that has no Node.

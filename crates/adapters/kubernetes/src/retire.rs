@@ -9,9 +9,10 @@ use recycle::cluster::node::{
     NodeFacts, Taint, detached_taint, is_draining_taint, out_of_service_taint, stopped_taint,
 };
 use recycle::records::lease::LEASED;
+use recycle::records::node_record::Record;
 use recycle::restore::undo::EXCLUDED;
 
-use crate::NodeChange;
+use crate::{Error, NodeChange};
 
 /// Builds the last request for a stopped instance's Node that needs the claim. None if the request was made already.
 /// The cordon, and a taint that says why, keep pods away. The out-of-service taint makes Kubernetes remove the remaining pods,
@@ -20,38 +21,39 @@ use crate::NodeChange;
 ///
 /// The Node itself stays because Cluster Autoscaler also lists members in Standby. It terminates a machine that has had no Node for
 /// 15 minutes, and the group loses that place (`removeOldUnregisteredNodes` in `core/static_autoscaler.go`).
-#[must_use]
-pub fn retire_stopped(node: &NodeFacts, instance: &InstanceId) -> Option<NodeChange> {
+pub fn retire_stopped(node: &NodeFacts, instance: &InstanceId) -> Result<Option<NodeChange>, Error> {
     let stopped = stopped_taint(instance);
     if is_retired(node, &stopped) {
-        return None;
+        return Ok(None);
     }
+    let record = node.record().unwrap_or_default();
     let taints = replace_taints(node, [stopped, out_of_service_taint()]);
-    let mut change = forget(NodeChange::new().taints(taints))
+    let mut change = forget(NodeChange::new().taints(taints), &record)?
         .unschedulable(true)
         .annotate(SCALE_DOWN_DISABLED_ANNOTATION, DISABLED);
     if !node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL) {
         change = change.label(EXCLUDE_FROM_BALANCERS_LABEL, EXCLUDED);
     }
-    let record = node.record().unwrap_or_default();
-    Some(match find_value_before(node, &record) {
+    Ok(Some(match find_value_before(node, &record) {
         Some(before) => change.annotate(KEPT_BEFORE_ANNOTATION, before),
         None => change,
-    })
+    }))
 }
 
 /// Builds the request for a detached instance's Node. None if the request was made already.
 /// The annotation for Cluster Autoscaler gets back the value that it had before the execution.
-#[must_use]
-pub fn retire_detached(node: &NodeFacts, instance: &InstanceId) -> Option<NodeChange> {
+pub fn retire_detached(node: &NodeFacts, instance: &InstanceId) -> Result<Option<NodeChange>, Error> {
     let detached = detached_taint(instance);
     if is_retired(node, &detached) {
-        return None;
+        return Ok(None);
     }
-    let change = forget(NodeChange::new().taints(replace_taints(node, [detached])));
     // An unreadable record counts as an empty one, so the annotation stays as it is.
     let record = node.record().unwrap_or_default();
-    Some(change.scale_down(let_go_of_old_node(node, &record)))
+    let change = forget(
+        NodeChange::new().taints(replace_taints(node, [detached])),
+        &record,
+    )?;
+    Ok(Some(change.scale_down(let_go_of_old_node(node, &record))))
 }
 
 /// Replaces the draining taint, and every taint with the same key and effect as one of the new taints.
@@ -71,7 +73,12 @@ fn is_retired(node: &NodeFacts, taint: &Taint) -> bool {
     node.claim().is_none() && node.taints.contains(taint)
 }
 
-fn forget(change: NodeChange) -> NodeChange {
+/// Removes the claim and the records. Only the names of members that are still protected stay in the Lease, for the sweep.
+fn forget(change: NodeChange, record: &Record) -> Result<NodeChange, Error> {
     let own = LEASED.into_iter().chain([PROGRESS_ANNOTATION]);
-    own.fold(change, NodeChange::remove_annotation)
+    let change = own.fold(change, NodeChange::remove_annotation);
+    match record.remainder() {
+        Some(remainder) => change.record(&remainder),
+        None => Ok(change),
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ec2::groups::Membership;
 use recycle::base::ids::{Fence, InstanceId};
-use recycle::base::names::NAMESPACE;
+use recycle::base::names::{NAMESPACE, PROTECTED_FOR_TAG};
 use recycle::claim::facts::{GroupState, PreflightFacts};
 use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Obstacle;
@@ -111,7 +111,9 @@ impl ClaimNode {
             .collect();
         let mut untagged = self.instances.fetch_all(&others).await?;
         untagged.retain(|other| !has_cluster_tag(&other.tags, &input.cluster_name));
+        let is_protected_by_recycle_eks = is_protected_by_recycle_eks(found, instance, group).await?;
         Ok(GroupState {
+            is_protected_by_recycle_eks,
             untagged: untagged.into_iter().map(|other| other.id).collect(),
             is_weighted: membership.is_weighted,
             refresh: self.groups.find_refresh(&group.name).await?,
@@ -119,6 +121,27 @@ impl ClaimNode {
             balancers: fetch_balancers(&self.config, &membership.attachments, group, id).await?,
         })
     }
+}
+
+/// Checks whether the instance is protected from scale-in because another node is restored or detached.
+/// Its tag names that node. The tag is not enough, because other principals can write it: the record of that node must name the instance.
+async fn is_protected_by_recycle_eks(
+    found: &FetchedFacts,
+    instance: &Instance,
+    group: &Group,
+) -> Result<bool, Error> {
+    let member = group.member(&instance.id);
+    let is_protected = member.is_some_and(|member| member.protected_from_scale_in);
+    let cause = instance
+        .tags
+        .get(PROTECTED_FOR_TAG)
+        .and_then(|id| id.parse().ok());
+    let Some(cause) = cause.filter(|_| is_protected && found.node.is_some()) else {
+        return Ok(false);
+    };
+    let lease = kubernetes::get_lease(&found.client, &cause).await?;
+    let record = lease.and_then(|lease| lease.record().ok());
+    Ok(record.is_some_and(|record| record.protected.contains(&instance.id)))
 }
 
 /// Reads the permissions in the cluster and the instance's Node.

@@ -1,6 +1,5 @@
 //! Fetches the facts of one invocation, and checks that this execution holds the claim.
 
-use ec2::protection;
 use jiff::Timestamp;
 use kubernetes::{NodeChange, NodeSurvey, Occasion};
 use recycle::answer::envelope::Answer;
@@ -74,7 +73,10 @@ impl DetachTerminate {
         let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
         let waits_for_recycle_eks_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
         let protected = match run.input.dispose {
-            Dispose::Detach => protection::find_protected(&self.instances, id).await?,
+            Dispose::Detach => {
+                let record = node.as_ref().and_then(|node| node.record().ok());
+                record.unwrap_or_default().protecting(&run.protected).protected
+            }
             Dispose::Terminate | Dispose::Stop => Vec::new(),
         };
         Ok(FetchedFacts {

@@ -108,8 +108,14 @@ impl DetachTerminate {
         Ok(facts.wait(AT_ONCE, reason))
     }
 
-    pub(crate) async fn protect(&self, facts: FetchedFacts, members: &[InstanceId]) -> Answered {
-        self.record_phase(&facts).await?;
+    /// Protects the other members. The record and the run name them first, because only those lose the protection again.
+    pub(crate) async fn protect(&self, mut facts: FetchedFacts, members: &[InstanceId]) -> Answered {
+        self.record(&facts, |node| {
+            let record = node.record()?.protecting(members);
+            Ok(NodeChange::new().record(&record)?)
+        })
+        .await?;
+        facts.run.protected.extend_from_slice(members);
         let (group, cause) = (&facts.run.group, &facts.run.input.instance_id);
         protection::protect(&self.groups, &self.instances, group, members, cause).await?;
         let count = members.len();
@@ -127,8 +133,25 @@ impl DetachTerminate {
         Ok(facts.wait(seconds, "it is being detached from its group"))
     }
 
-    pub(crate) async fn unprotect(&self, facts: FetchedFacts, protected: &[InstanceId]) -> Answered {
-        protection::unprotect(&self.groups, &self.instances, facts.group.as_ref(), protected).await?;
+    pub(crate) async fn unprotect(&self, mut facts: FetchedFacts, protected: &[InstanceId]) -> Answered {
+        let (cluster, cause) = (self.access.name(), &facts.run.input.instance_id);
+        let group = facts.group.as_ref();
+        protection::unprotect(&self.groups, &self.instances, cluster, group, protected, cause).await?;
+        facts.run.protected.retain(|id| !protected.contains(id));
+        if let (Some(node), true) = (&facts.node, facts.claim.is_some()) {
+            kubernetes::amend_node(&facts.client, node.clone(), |node| {
+                facts.check_claim(node)?;
+                let record = node.record()?;
+                let changed = record.clone().unprotecting(protected);
+                let is_same = changed == record;
+                Ok::<_, Error>(if is_same {
+                    None
+                } else {
+                    Some(NodeChange::new().record(&changed)?)
+                })
+            })
+            .await?;
+        }
         Ok(facts.wait(
             AT_ONCE,
             "the other members of its group are no longer protected from scale-in",
@@ -145,9 +168,9 @@ impl DetachTerminate {
         if let Some(node) = &facts.node {
             let amended = kubernetes::amend_node(&facts.client, node.clone(), |node| {
                 let change = if is_stopped {
-                    kubernetes::retire_stopped(node, id)
+                    kubernetes::retire_stopped(node, id)?
                 } else {
-                    kubernetes::retire_detached(node, id)
+                    kubernetes::retire_detached(node, id)?
                 };
                 if change.is_some() {
                     facts.check_claim(node)?;
@@ -516,35 +539,48 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn members_are_tagged_before_they_are_protected_and_untagged_afterwards() {
-        let others = ["i-0bbbbbbbbbbbbbbbb".parse().unwrap()];
+    async fn members_are_recorded_and_tagged_before_they_are_protected_and_untagged_afterwards() {
+        let others = [crate::fixtures::OTHER.parse().unwrap()];
+        let kube = kube();
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
             .on("CreateTags", "")
             .on("SetInstanceProtection", "");
-        step(&aws)
-            .protect(facts(&kube(), "detach", "running"), &others)
+        let answer = step(&aws)
+            .protect(facts(&kube, "detach", "running"), &others)
             .await
             .unwrap();
         assert_eq!(
             aws.actions(),
             ["CreateTags", "CreateTags", "SetInstanceProtection"]
         );
+        let written = &kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION];
+        assert!(
+            written.as_str().unwrap().contains(crate::fixtures::OTHER),
+            "{written}"
+        );
+        assert_eq!(answer.run.unwrap().protected, others);
         assert!(aws.calls()[1].contains("protected-for"), "{}", aws.calls()[1]);
 
+        let tagged = "<reservationSet><item><instancesSet><item><instanceId>i-0bbbbbbbbbbbbbbbb</instanceId><instanceState>\
+            <name>running</name></instanceState></item></instancesSet></item></reservationSet>";
         let aws = ScriptedAws::new()
             .on("SetInstanceProtection", "")
+            .on("DescribeInstances", tagged)
             .on("DeleteTags", "");
-        step(&aws)
-            .unprotect(facts(&kube(), "detach", "running"), &others)
-            .await
-            .unwrap();
+        let mut facts = facts(&kube, "detach", "running");
+        facts.run.protected = others.to_vec();
+        let answer = step(&aws).unprotect(facts, &others).await.unwrap();
         assert!(
             aws.calls()[0].contains("ProtectedFromScaleIn=false"),
             "{}",
             aws.calls()[0]
         );
-        assert_eq!(aws.actions(), ["SetInstanceProtection", "DeleteTags"]);
+        assert_eq!(
+            aws.actions(),
+            ["SetInstanceProtection", "DescribeInstances", "DeleteTags"]
+        );
+        assert!(answer.run.unwrap().protected.is_empty());
     }
 
     #[tokio::test]

@@ -1,6 +1,5 @@
 //! Fetches the facts of a restore: the node, its instance, and its group. They are read again for every step.
 
-use ec2::protection;
 use jiff::Timestamp;
 use kubernetes::NodeChange;
 use recycle::answer::envelope::{Answer, RestoreBody};
@@ -10,12 +9,13 @@ use recycle::base::names::{CLAIM_TAG, GROUP_TAG, RESTORE_LOG_TAG};
 use recycle::cluster::group::{Group, Member};
 use recycle::cluster::hook::is_held;
 use recycle::cluster::instance::{Instance, describe_instance};
-use recycle::cluster::node::{NodeFacts, draining_taint};
+use recycle::cluster::node::{NodeFacts, draining_taint, has_entered_standby};
 use recycle::contract::requests::RestoreRequest;
 use recycle::contract::verdicts::RestoreVerdict;
 use recycle::drain::lost::{LOST_AFTER, find_loss};
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::{StoredClaim, holds_claim};
+use recycle::records::lease::Lease;
 use recycle::records::restore_log::{GaveUp, GroupChanges};
 use recycle::restore::facts::{KubernetesHalf, RestoreFacts};
 use recycle::restore::manual_commands::{ManualCommands, describe_manual_commands};
@@ -38,7 +38,7 @@ pub(crate) struct FetchedFacts {
     // `fetch_group_facts` reads the fields from here on.
     pub(crate) group: Option<Group>,
     pub(crate) group_changes: GroupChanges,
-    /// The instances that recycle-eks protects from scale-in because of this one, and that still exist.
+    /// The instances that recycle-eks protects from scale-in because of this one.
     protected: Vec<InstanceId>,
     /// Seconds without Ready after which the node counts as lost.
     lost_after: u32,
@@ -74,7 +74,7 @@ impl RestoreNode {
 
     /// Reads the group, and the marks of a restore on its members.
     pub(crate) async fn fetch_group_facts(&self, facts: &mut FetchedFacts) -> Result<(), Error> {
-        facts.protected = protection::find_protected(&self.instances, &facts.id).await?;
+        facts.protected = facts.find_protected();
         facts.group = self.fetch_group(facts).await?;
         let tags = facts.instance.as_ref().map(|instance| &instance.tags);
         if let Some(group_changes) = tags.and_then(|tags| tags.get(RESTORE_LOG_TAG)) {
@@ -233,6 +233,14 @@ impl FetchedFacts {
         self.restore_facts().has_time()
     }
 
+    /// Returns the members that the record names as protected, and those that this restore has protected without a record.
+    pub(crate) fn find_protected(&self) -> Vec<InstanceId> {
+        let cluster = self.cluster.as_ref().ok();
+        let lease = cluster.and_then(|cluster| cluster.lease.as_ref());
+        let record = lease.and_then(|lease| lease.record().ok()).unwrap_or_default();
+        record.protecting(&self.request.restore.protected).protected
+    }
+
     fn restore_facts(&self) -> RestoreFacts<'_> {
         let cluster = self.cluster.as_ref().ok();
         RestoreFacts {
@@ -240,6 +248,7 @@ impl FetchedFacts {
             instance: self.instance.as_ref(),
             group: self.group.as_ref(),
             kubernetes: self.kubernetes_half(),
+            has_entered_standby: has_entered_standby(self.node(), self.instance.as_ref()),
             is_lost: self.is_lost(),
             new_members: cluster.and_then(|cluster| cluster.new_members.as_deref()),
             marked: cluster.map_or(&[], |cluster| cluster.marked.as_slice()),
@@ -306,10 +315,18 @@ impl FetchedFacts {
         let body = RestoreBody::Step {
             since: self.since(),
             steps: self.request.restore.steps.saturating_add(1),
+            protected: self.request.restore.protected.clone(),
         };
         Answer::new(RestoreVerdict::Wait, reason)
             .waiting(seconds)
             .with(body)
+    }
+
+    /// Replaces the Lease by the one after a change, for an instance that has no Node.
+    pub(crate) fn replace_lease(&mut self, lease: Option<Lease>) {
+        if let Ok(cluster) = &mut self.cluster {
+            cluster.lease = lease;
+        }
     }
 
     /// Replaces the Node by the one after a change, so that the report describes it as it is now.
@@ -413,7 +430,7 @@ mod tests {
     use crate::cluster::fetch_new_members;
     use crate::cluster::find_ahead;
     use recycle::base::names::{
-        EXCLUDE_FROM_BALANCERS_LABEL, RESTORING_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
+        EXCLUDE_FROM_BALANCERS_LABEL, RECORD_ANNOTATION, RESTORING_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
     };
     use recycle::records::claim::Claim;
     use scripted_kube::ScriptedKube;
@@ -530,7 +547,9 @@ mod tests {
                 .tags
                 .insert(STANDBY_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
         }
+        let record = r#"{"schema": 1, "desired_before": 2}"#.to_owned();
         let mut released = node(None);
+        released.annotations = [(RECORD_ANNOTATION.to_owned(), record)].into();
         released.labels = [(EXCLUDE_FROM_BALANCERS_LABEL.to_owned(), "theirs".to_owned())].into();
         facts.forget_claim(Some(released));
         let manual = facts.find_manual_commands();
@@ -543,9 +562,22 @@ mod tests {
             format!("aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids {OLD}");
         assert!(before.contains(&exit), "{before:?}");
         assert!(
-            !before.iter().any(|command| command.contains("kubectl")),
+            !before.iter().any(|command| command.contains("recycle-eks/claim")),
             "{before:?}"
         );
+    }
+
+    #[test]
+    fn a_tag_makes_no_standby_and_no_protection_of_recycle_eks() {
+        let mut facts = facts(Some(claim("one")), Some(claim("one")));
+        let tags = &mut facts.instance.as_mut().unwrap().tags;
+        tags.insert(STANDBY_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
+        assert_eq!(facts.next_step(), RestoreStep::Report(None));
+        assert!(facts.find_protected().is_empty());
+        facts.cluster = Err("away".to_owned());
+        facts.request.restore.protected = vec![facts.id.clone()];
+        assert!(facts.restore_facts().has_entered_standby);
+        assert_eq!(facts.find_protected(), [facts.id.clone()]);
     }
 
     /// Cluster Autoscaler's annotation, the cordon and the taint stay until the last write of the instance's execution has been made.

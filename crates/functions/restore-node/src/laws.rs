@@ -40,7 +40,6 @@ async fn restore(group: &str) -> (Vec<String>, bool) {
     let aws = ScriptedAws::new()
         .on("DescribeInstances", &instance)
         .refuses("DescribeCluster", 503, "ServiceUnavailableException", "away")
-        .on("DescribeInstances", "<reservationSet/>")
         .on("DescribeAutoScalingInstances", &member)
         .on("DescribeAutoScalingGroups", group)
         .on("CreateTags", "")

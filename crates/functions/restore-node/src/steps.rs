@@ -15,6 +15,7 @@ use recycle::contract::verdicts::RestoreVerdict;
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::Claim;
 use recycle::records::lease::Lease;
+use recycle::records::node_record::Record;
 use recycle::records::restore_log::{GaveUp, GroupChange};
 use recycle::restore::step::{RestoreStep, STEP_WAIT, Stuck};
 
@@ -42,14 +43,16 @@ impl RestoreNode {
                 "is about to return to service".to_owned()
             }
             RestoreStep::Protect(ids) => {
+                facts.record_protected(&ids).await?;
                 let group = facts.group_name()?;
                 protection::protect(&self.groups, &self.instances, group, &ids, &facts.id).await?;
                 let members = ids.len();
                 format!("returns to service; {members} members are protected from scale-in until then")
             }
             RestoreStep::Unprotect(ids) => {
-                let group = facts.group.as_ref();
-                protection::unprotect(&self.groups, &self.instances, group, &ids).await?;
+                let (cluster, group) = (self.access.name(), facts.group.as_ref());
+                protection::unprotect(&self.groups, &self.instances, cluster, group, &ids, &facts.id).await?;
+                facts.record_unprotected(&ids).await?;
                 "no longer needs protected members".to_owned()
             }
             RestoreStep::CordonReplacement(id) => {
@@ -248,6 +251,47 @@ impl RestoreNode {
 }
 
 impl FetchedFacts {
+    /// Records the members before they are protected. If the record cannot be written, the state of the restore names them.
+    async fn record_protected(&mut self, ids: &[InstanceId]) -> Result<(), Error> {
+        self.amend_record(|record| record.protecting(ids)).await?;
+        let recorded = self.find_protected();
+        let left = ids.iter().filter(|id| !recorded.contains(id));
+        self.request.restore.protected.extend(left.cloned());
+        Ok(())
+    }
+
+    async fn record_unprotected(&mut self, ids: &[InstanceId]) -> Result<(), Error> {
+        self.request.restore.protected.retain(|id| !ids.contains(id));
+        self.amend_record(|record| record.unprotecting(ids)).await
+    }
+
+    /// Changes the record, if there is one that can be read, or none yet.
+    async fn amend_record(&mut self, change: impl Fn(Record) -> Record) -> Result<(), Error> {
+        if let Some((client, lease)) = self.lease_without_node().filter(|_| self.owns_claim())
+            && let Ok(record) = lease.record()
+        {
+            let written = kubernetes::record_without_node(client, lease, &change(record)).await?;
+            self.replace_lease(written);
+        }
+        let amended = self
+            .amend_node(|node| {
+                self.check_claim(node)?;
+                let Ok(record) = node.record() else {
+                    return Ok(None);
+                };
+                let changed = change(record.clone());
+                let is_same = changed == record;
+                Ok(if is_same {
+                    None
+                } else {
+                    Some(NodeChange::new().record(&changed)?)
+                })
+            })
+            .await?;
+        self.replace_node(amended);
+        Ok(())
+    }
+
     /// Writes to the Lease since when the node is being restored.
     /// If two nodes of a group are being restored, the one with the earlier time goes first.
     async fn queue(&self) -> Result<(), Error> {
@@ -267,7 +311,7 @@ impl FetchedFacts {
         }
         self.amend_node(|node| {
             self.check_claim(node)?;
-            Ok(kubernetes::retire_stopped(node, &self.id))
+            Ok(kubernetes::retire_stopped(node, &self.id)?)
         })
         .await
         .map(|_| ())
@@ -302,12 +346,18 @@ impl FetchedFacts {
         }
         self.amend_node(|node| {
             // A claim that is left on the Node alone is a copy.
-            let is_claimed = self.check_claim(node)?.is_some() || !node.shows_claim();
-            let forget = || {
-                keys.iter()
-                    .fold(NodeChange::new(), |change, key| change.remove_annotation(key))
-            };
-            Ok(is_claimed.then(forget))
+            if self.check_claim(node)?.is_none() && node.shows_claim() {
+                return Ok(None);
+            }
+            let change = keys
+                .iter()
+                .fold(NodeChange::new(), |change, key| change.remove_annotation(key));
+            // A member on its way into service is unprotected later, by a sweep that finds the record.
+            let remainder = node.record().ok().and_then(|record| record.remainder());
+            match remainder.filter(|_| annotations.contains(&RECORD_ANNOTATION)) {
+                Some(remainder) => Ok(Some(change.record(&remainder)?)),
+                None => Ok(Some(change)),
+            }
         })
         .await
     }
@@ -351,7 +401,7 @@ mod tests {
     use recycle::records::restore_log::GroupChanges;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::fixtures::{NODE, OLD, claim, facts, facts_in, id, request};
@@ -405,10 +455,42 @@ mod tests {
             aws.calls()[1]
         );
 
+        let aws = ScriptedAws::new().breaks_on("CreateTags");
+        take(&aws, &mut facts, RestoreStep::ExitStandby { from: 2 })
+            .await
+            .unwrap_err();
+        assert_eq!(aws.actions(), ["CreateTags"]);
+    }
+
+    /// Returns the Node as it is once its record names the protected members.
+    fn recorded(protected: &[InstanceId]) -> Value {
+        let record = json!({"schema": 1, "protected": protected}).to_string();
+        let claim = serde_json::to_string(&claim("one")).unwrap();
+        let annotations = json!({CLAIM_ANNOTATION: claim, RECORD_ANNOTATION: record});
+        json!({"metadata": {"name": "node-a", "resourceVersion": "8", "annotations": annotations}, "spec": {}})
+    }
+
+    #[tokio::test]
+    async fn members_are_recorded_before_they_are_protected_and_until_they_are_not() {
+        let kube = ScriptedKube::new().on("PATCH", NODE, 200, recorded(&[id()])).on(
+            "PATCH",
+            NODE,
+            200,
+            recorded(&[]),
+        );
+        let mut facts = facts_in(&kube, Some(claim("one")), Some(claim("one")));
+        let aws = ScriptedAws::new().breaks_on("CreateTags");
+        take(&aws, &mut facts, RestoreStep::Protect(vec![id()]))
+            .await
+            .unwrap_err();
+        let written = &kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION];
+        assert!(written.as_str().unwrap().contains(OLD), "{written}");
+        assert_eq!(facts.find_protected(), [id()]);
+
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
             .on("SetInstanceProtection", "");
-        take(&aws, &mut facts, RestoreStep::Protect(vec![id()]))
+        let answer = take(&aws, &mut facts, RestoreStep::Protect(vec![id()]))
             .await
             .unwrap();
         assert_eq!(aws.actions(), ["CreateTags", "SetInstanceProtection"]);
@@ -417,28 +499,72 @@ mod tests {
             "{}",
             aws.calls()[0]
         );
+        assert!(serde_json::to_value(&answer).unwrap().get("protected").is_none());
 
-        let aws = ScriptedAws::new().breaks_on("CreateTags");
-        take(&aws, &mut facts, RestoreStep::ExitStandby { from: 2 })
-            .await
-            .unwrap_err();
-        assert_eq!(aws.actions(), ["CreateTags"]);
-    }
-
-    #[tokio::test]
-    async fn the_protection_is_removed_before_its_tag() {
-        let mut facts = facts(Some(claim("one")), Some(claim("one")));
+        let tagged = "<reservationSet><item><instancesSet><item><instanceId>i-0123456789abcdef0</instanceId><instanceState>\
+            <name>running</name></instanceState></item></instancesSet></item></reservationSet>";
         let aws = ScriptedAws::new()
             .on("SetInstanceProtection", "")
+            .on("DescribeInstances", tagged)
             .on("DeleteTags", "");
         take(&aws, &mut facts, RestoreStep::Unprotect(vec![id()]))
             .await
             .unwrap();
-        assert_eq!(aws.actions(), ["SetInstanceProtection", "DeleteTags"]);
+        assert_eq!(
+            aws.actions(),
+            ["SetInstanceProtection", "DescribeInstances", "DeleteTags"]
+        );
         assert!(
             aws.calls()[0].contains("ProtectedFromScaleIn=false"),
             "{}",
             aws.calls()[0]
+        );
+        assert!(
+            aws.calls()[1].contains("kubernetes.io%2Fcluster%2Fworld"),
+            "{}",
+            aws.calls()[1]
+        );
+        assert!(facts.find_protected().is_empty());
+    }
+
+    #[tokio::test]
+    async fn without_a_record_the_state_of_the_restore_names_the_protected_members() {
+        let mut facts = facts(Some(claim("one")), Some(claim("one")));
+        facts.cluster = Err("away".to_owned());
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .on("SetInstanceProtection", "");
+        let answer = take(&aws, &mut facts, RestoreStep::Protect(vec![id()]))
+            .await
+            .unwrap();
+        assert_eq!(serde_json::to_value(&answer).unwrap()["protected"], json!([OLD]));
+        let aws = ScriptedAws::new()
+            .on("SetInstanceProtection", "")
+            .on("DescribeInstances", "<reservationSet/>");
+        let answer = take(&aws, &mut facts, RestoreStep::Unprotect(vec![id()]))
+            .await
+            .unwrap();
+        assert!(serde_json::to_value(&answer).unwrap().get("protected").is_none());
+    }
+
+    #[tokio::test]
+    async fn the_record_stays_while_it_names_protected_members() {
+        let kube = released();
+        let mut facts = facts_in(&kube, Some(claim("one")), Some(claim("one")));
+        let record = json!({"schema": 1, "desired_before": 2, "protected": [OLD]}).to_string();
+        if let Ok(cluster) = &mut facts.cluster {
+            let node = cluster.node.as_mut().unwrap();
+            node.annotations.insert(RECORD_ANNOTATION.to_owned(), record);
+        }
+        step(&ScriptedAws::new().on("DeleteTags", ""))
+            .finish(&facts, None)
+            .await
+            .unwrap();
+        let written = &kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION];
+        let left: Record = serde_json::from_str(written.as_str().unwrap()).unwrap();
+        assert_eq!(
+            (left.protected.as_slice(), left.desired_before),
+            (&[id()][..], None)
         );
     }
 

@@ -145,6 +145,12 @@ impl RestoreNode {
         let Some(group) = group.filter(|_| !facts.is_going()) else {
             return Ok(None);
         };
+        // The functions may tag only instances of this cluster, so the sweep would fail each time.
+        let is_foreign = |instance: &Instance| !has_cluster_tag(&instance.tags, self.access.name());
+        if previous.is_none() && facts.instance.as_ref().is_some_and(is_foreign) {
+            let reason = facts.describe_state("has no tag of this cluster, and no execution has claimed it");
+            return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
+        }
         let claim = Claim {
             phase: previous.map_or(Phase::Standby, |claim| claim.phase),
             ..Claim::new(facts.me.clone(), group, Urgency::Planned, facts.now())
@@ -278,6 +284,19 @@ mod tests {
         (group.min, group.max) = (group.desired, group.desired);
         let answer = claimed(&aws, facts, request(None)).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Untouched);
+        assert!(aws.calls().is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_instance_of_another_cluster_is_not_claimed() {
+        let aws = ScriptedAws::new();
+        let answer = claimed(&aws, facts(None, None), request(None)).await.unwrap();
+        assert_eq!(answer.verdict, RestoreVerdict::Untouched);
+        assert!(
+            answer.reason.contains("has no tag of this cluster"),
+            "{}",
+            answer.reason
+        );
         assert!(aws.calls().is_empty());
     }
 

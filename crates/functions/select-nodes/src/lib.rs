@@ -19,13 +19,15 @@ use ec2::instances::Instances;
 use eks_auth::Access;
 use recycle::answer::envelope::{Answer, SelectBody};
 use recycle::base::failure::with_causes;
-use recycle::base::ids::{ClusterName, ExecutionArn};
+use recycle::base::ids::{ClusterName, ExecutionArn, InstanceId};
+use recycle::cluster::cluster_tag::has_cluster_tag;
+use recycle::cluster::instance::Instance;
 use recycle::cluster::node::{NodeFacts, NodeList};
 use recycle::contract::requests::{SelectRequest, Selection};
 use recycle::contract::verdicts::SelectVerdict;
 use recycle::notify::metrics::measure_claims;
 use recycle::records::lease::Lease;
-use recycle::restore::sweep::{choose_instances, find_leftovers, list_marks};
+use recycle::restore::sweep::{OWN_TAGS, choose_instances, find_leftovers, find_named};
 use recycle::rotation::marks::{find_rotations, machine_of, rotations_beside};
 
 use crate::executions::Executions;
@@ -75,12 +77,13 @@ impl SelectNodes {
     /// restore of the group does not need the cluster.
     async fn select_leftovers(&self, request: SelectRequest) -> Answered {
         let (cluster, now) = (&request.cluster_name, request.context.now());
-        let instances = self.instances.fetch_marked(cluster, &list_marks()).await?;
+        let mut instances = self.instances.fetch_marked(cluster, &OWN_TAGS).await?;
         let found = self.list_claimed_nodes(cluster).await;
         let known = found.as_ref().ok();
         let counted = known.map(|(nodes, leases)| measure_claims(&nodes.readable, leases, now));
         let (readable, leases) =
             known.map_or((&[][..], &[][..]), |(nodes, leases)| (&nodes.readable, leases));
+        instances.extend(self.fetch_named(cluster, readable, &instances).await?);
         let leftovers = find_leftovers(readable, leases, &instances);
         let held = self.groups.find_held(cluster).await?;
         let machine = rotations_beside(&request.context.execution.id);
@@ -127,6 +130,25 @@ impl SelectNodes {
             }
         }
         (ended, unknown)
+    }
+
+    /// Fetches the cluster's instances that marks on Nodes name, beyond those that are known already.
+    /// Any other id is logged and left out: another cluster's instance could not be restored, and the sweep would fail each time.
+    async fn fetch_named(
+        &self,
+        cluster: &ClusterName,
+        nodes: &[NodeFacts],
+        known: &[Instance],
+    ) -> Result<Vec<Instance>, Error> {
+        let named = find_named(nodes, known);
+        let ids: Vec<InstanceId> = named.iter().cloned().collect();
+        let mut found = self.instances.fetch_all(&ids).await?;
+        found.retain(|instance| has_cluster_tag(&instance.tags, cluster));
+        let foreign = |id: &&InstanceId| !found.iter().any(|instance| instance.id == **id);
+        for id in named.iter().filter(foreign) {
+            tracing::warn!(instance = %id, "a Node names an instance that is not of this cluster");
+        }
+        Ok(found)
     }
 
     async fn list_claimed_nodes(&self, cluster: &ClusterName) -> Result<(NodeList, Vec<Lease>), Error> {

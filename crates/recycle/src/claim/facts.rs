@@ -20,6 +20,8 @@ pub struct GroupState {
     pub node_group_status: Option<String>,
     /// The load balancers that EnterStandby would take the instance out of.
     pub balancers: Vec<Balancer>,
+    /// Whether the record of another node names the instance among the members that recycle-eks has protected from scale-in.
+    pub is_protected_by_recycle_eks: bool,
     /// Other members in service that lack the cluster's tag.
     pub untagged: Vec<InstanceId>,
 }

@@ -1,6 +1,5 @@
 //! Pre-flight checks of the Auto Scaling group.
 
-use crate::base::names::PROTECTED_FOR_TAG;
 use crate::base::shell::quote;
 use crate::claim::facts::{GroupState, PreflightFacts};
 use crate::claim::obstacle::{Obstacle, Refusal, name_some};
@@ -52,13 +51,13 @@ pub(crate) fn check_weights(input: &Input, state: &GroupState, group: &Group) ->
     })
 }
 
-pub(crate) fn check_protection(input: &Input, instance: &Instance, group: &Group) -> Option<Refusal> {
+pub(crate) fn check_protection(input: &Input, state: &GroupState, group: &Group) -> Option<Refusal> {
     let id = &input.instance_id;
-    // The restore or the detach of another node protects the other members for minutes, and marks them with this tag.
+    // The restore or the detach of another node protects the other members for minutes.
     let is_protected = group
         .member(id)
         .is_some_and(|member| member.protected_from_scale_in)
-        && !instance.tags.contains_key(PROTECTED_FOR_TAG);
+        && !state.is_protected_by_recycle_eks;
     is_protected.then(|| {
         Obstacle::ScaleInProtection.because(format!(
             "{id} is protected from scale-in, so an operator or another tool wants to keep it; remove the protection, or set override \

@@ -1,7 +1,6 @@
 //! Pre-flight checks of the instance.
 
 use crate::base::ids::InstanceId;
-use crate::base::names::STANDBY_TAG;
 use crate::claim::facts::PreflightFacts;
 use crate::claim::obstacle::{Obstacle, Refusal, name_some};
 use crate::cluster::cluster_tag::{
@@ -9,7 +8,7 @@ use crate::cluster::cluster_tag::{
 };
 use crate::cluster::group::Group;
 use crate::cluster::instance::Instance;
-use crate::cluster::node::NodeFacts;
+use crate::cluster::node::{NodeFacts, has_entered_standby};
 use crate::input::model::{Input, Replacement};
 use crate::input::urgency::Urgency;
 
@@ -65,7 +64,7 @@ pub(crate) fn check_lifecycle(
     let id = &instance.id;
     let name = &group.name;
     let member = group.member(id).map(|member| member.lifecycle_state.as_str());
-    let has_standby_tag = instance.tags.contains_key(STANDBY_TAG);
+    let is_own_standby = has_entered_standby(facts.node, Some(instance));
     let is_urgent = facts.input.urgency > Urgency::Planned;
     match member.or(facts.lifecycle_state) {
         Some(state) if state.starts_with("Terminating") && is_urgent => None,
@@ -74,9 +73,9 @@ pub(crate) fn check_lifecycle(
              waits for the lifecycle hook"
         ))),
         Some("InService") if member.is_some() => None,
-        Some("Standby" | "EnteringStandby") if has_standby_tag => None,
+        Some("Standby" | "EnteringStandby") if is_own_standby => None,
         Some(state @ ("Standby" | "EnteringStandby")) => Some(Obstacle::ForeignStandby.because(format!(
-            "{id} is {state} in group {name}, but recycle-eks did not put it there (it has no tag {STANDBY_TAG}), so an operator or \
+            "{id} is {state} in group {name}, but recycle-eks did not put it there (its Node has no record of that), so an operator or \
              another tool may work on it; take it out of Standby first"
         ))),
         Some(state) if state.starts_with("Terminating") && facts.resuming => None,

@@ -109,7 +109,7 @@ fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal
         refusals.extend(check_weights(input, facts.group_state, group));
         refusals.extend(check_stop(input, instance));
         refusals.extend(node.and_then(|node| check_keeping(input, node, group)));
-        refusals.extend(check_protection(input, instance, group));
+        refusals.extend(check_protection(input, facts.group_state, group));
         refusals.extend(check_processes(input, group));
         refusals.extend(check_targets(input, &facts.group_state.balancers));
     }
@@ -163,7 +163,9 @@ mod tests {
 
     use super::*;
     use crate::base::names::STOPPED_TAG;
-    use crate::fixtures::{OTHER, group, id, input, instance, member, node, strings, taint};
+    use crate::fixtures::{OTHER, claimed, group, id, input, instance, member, node, strings, taint};
+    use crate::records::claim::Phase;
+    use crate::records::node_record::Record;
 
     /// A pre-flight in which all is well. Each test changes the part that it is about.
     struct World {
@@ -243,6 +245,15 @@ mod tests {
                 instance
             });
             Self { instance, ..self }
+        }
+
+        fn recorded(self) -> Self {
+            let record = Record {
+                desired_before: Some(2),
+                ..Record::default()
+            };
+            let node = self.node.map(|node| claimed(node, Phase::Standby, &record));
+            Self { node, ..self }
         }
 
         fn of_no_cluster(self) -> Self {
@@ -423,7 +434,12 @@ mod tests {
             (
                 "Standby that recycle-eks did not request",
                 World::with_member("Standby"),
-                "is Standby in group workers, but recycle-eks did not put it there (it has no tag recycle-eks:standby)",
+                "is Standby in group workers, but recycle-eks did not put it there (its Node has no record of that)",
+            ),
+            (
+                "such a Standby with a tag of another principal",
+                World::with_member("Standby").tagged([(STANDBY_TAG, "2027-01-01T00:00:00Z")]),
+                "recycle-eks did not put it there",
             ),
             (
                 "entering such a Standby",
@@ -476,6 +492,11 @@ mod tests {
                 },
                 "in cluster prod the group recycle-eks-write may not patch nodes, and the group recycle-eks-evict may not create \
                  pods/eviction; apply the manifest of the module's output rbac_manifest",
+            ),
+            (
+                "protected, with a tag of another principal",
+                world().protected().tagged([("recycle-eks:protected-for", OTHER)]),
+                "set override [\"scale_in_protection\"]",
             ),
             (
                 "protected",
@@ -926,7 +947,6 @@ mod tests {
 
     #[test]
     fn overridden_obstacles_and_changes_of_an_earlier_execution_are_no_reason_to_refuse() {
-        let by_recycle_eks = [(STANDBY_TAG, "2027-01-01T00:00:00Z")];
         let cases = [
             ("all is well", world()),
             (
@@ -935,7 +955,11 @@ mod tests {
             ),
             (
                 "recycle-eks protects it while another node is restored",
-                world().protected().tagged([("recycle-eks:protected-for", OTHER)]),
+                World::while_it(GroupState {
+                    is_protected_by_recycle_eks: true,
+                    ..GroupState::default()
+                })
+                .protected(),
             ),
             (
                 "suspended processes are overridden",
@@ -952,19 +976,15 @@ mod tests {
             ("Spot is terminated", world().on_spot()),
             (
                 "Standby by an earlier execution",
-                World::with_member("Standby").tagged(by_recycle_eks),
+                World::with_member("Standby").recorded(),
             ),
             (
                 "EnteringStandby by an earlier execution",
-                World::with_member("EnteringStandby")
-                    .tagged(by_recycle_eks)
-                    .resuming(),
+                World::with_member("EnteringStandby").recorded().resuming(),
             ),
             (
                 "termination by an earlier execution",
-                World::with_member("Terminating:Wait")
-                    .tagged(by_recycle_eks)
-                    .resuming(),
+                World::with_member("Terminating:Wait").recorded().resuming(),
             ),
             ("protected since the work began", world().protected().resuming()),
             (

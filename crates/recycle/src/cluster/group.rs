@@ -59,7 +59,7 @@ impl Group {
     }
 
     /// Returns the instances whose protection can be removed now, or that have lost it because they leave or have left.
-    /// The protection of a member on its way into service is removed later, by a sweep that finds its tag.
+    /// The protection of a member on its way into service is removed later, by a sweep that finds the record.
     #[must_use]
     pub fn find_unprotectable(&self, protected: &[InstanceId]) -> Vec<InstanceId> {
         let is_ready = |id: &&InstanceId| {

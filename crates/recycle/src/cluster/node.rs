@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
     CLAIM_ANNOTATION, DETACHED_TAINT, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, FIELD_MANAGER,
-    OUT_OF_SERVICE_TAINT, PROGRESS_ANNOTATION, REQUEST_TAINT, STOPPED_TAINT,
+    OUT_OF_SERVICE_TAINT, PROGRESS_ANNOTATION, REQUEST_TAINT, STANDBY_TAG, STOPPED_TAINT,
 };
 use crate::base::printable::printable_document;
 use crate::base::strict::read_value;
 use crate::base::text::{cut_given, list_names};
+use crate::cluster::instance::Instance;
 use crate::records::claim::StoredClaim;
 use crate::records::lease::{Lease, UnreadableRecord};
 use crate::records::node_record::Record;
@@ -94,6 +95,16 @@ pub fn is_out_of_service_taint(taint: &Taint) -> bool {
 
 /// The value of the out-of-service taint, which means nothing to Kubernetes. A taint that an operator set has another value.
 const OUT_OF_SERVICE_BY_US: &str = "recycle-eks";
+
+/// Checks whether recycle-eks put the instance into Standby, by the record of its Node. An unreadable record counts as none.
+/// Only if there is no Node to be read, the tag decides, which other principals can write.
+#[must_use]
+pub fn has_entered_standby(node: Option<&NodeFacts>, instance: Option<&Instance>) -> bool {
+    match node.map(NodeFacts::record) {
+        Some(record) => record.is_ok_and(|record| record.desired_before.is_some()),
+        None => instance.is_some_and(|instance| instance.tags.contains_key(STANDBY_TAG)),
+    }
+}
 
 /// The facts about a Node that the decisions need.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -370,6 +381,7 @@ mod tests {
             desired_before: Some(3),
             kept: true,
             kept_before: Some("false".to_owned()),
+            protected: vec![id(NEW)],
         };
         assert_eq!(
             claimed(node("a"), Phase::Draining, &record).record().unwrap(),

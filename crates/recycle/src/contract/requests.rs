@@ -181,6 +181,9 @@ pub struct RestoreState {
     /// The reason why the last step waited.
     #[serde(default)]
     pub reason: String,
+    /// The members that this restore has protected from scale-in while it could not write that into the record.
+    #[serde(default)]
+    pub protected: Vec<InstanceId>,
 }
 
 /// `$states.errorOutput`.

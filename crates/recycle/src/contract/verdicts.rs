@@ -226,6 +226,9 @@ pub enum RestoreBody {
         since: Timestamp,
         /// The number of steps that it has taken, with this one.
         steps: u32,
+        /// The members that it has protected from scale-in, if no record names them.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        protected: Vec<InstanceId>,
     },
     #[default]
     #[serde(untagged)]

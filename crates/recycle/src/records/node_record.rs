@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::base::ids::InstanceId;
+use crate::records::schema::SCHEMA;
 
 /// The state of the Node before the execution changed it, and the choices of the execution.
 /// Written before the change that it describes ([`crate::records::lease`]).
@@ -36,7 +37,7 @@ pub struct Record {
     /// The label's value before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excluded_before: Option<String>,
-    /// The group's desired capacity before EnterStandby.
+    /// The group's desired capacity before EnterStandby. Without it, recycle-eks has not put the instance into Standby.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_before: Option<u32>,
     /// Whether the execution set the annotation [`crate::base::names::SCALE_DOWN_DISABLED_ANNOTATION`].
@@ -45,4 +46,54 @@ pub struct Record {
     /// The annotation's value before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_before: Option<String>,
+    /// The members that were protected from scale-in because of this instance. Only these lose the protection again.
+    /// Their tag [`crate::base::names::PROTECTED_FOR_TAG`] is a copy for operators: other principals can write tags.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protected: Vec<InstanceId>,
+}
+
+impl Record {
+    #[must_use]
+    pub fn protecting(mut self, members: &[InstanceId]) -> Self {
+        let added = members.iter().filter(|id| !self.protected.contains(id));
+        let added: Vec<InstanceId> = added.cloned().collect();
+        self.protected.extend(added);
+        self.schema = SCHEMA;
+        self
+    }
+
+    #[must_use]
+    pub fn unprotecting(mut self, members: &[InstanceId]) -> Self {
+        self.protected.retain(|id| !members.contains(id));
+        self
+    }
+
+    /// Returns the record that stays when everything else is done: the members that are still protected. None if there are none.
+    #[must_use]
+    pub fn remainder(&self) -> Option<Self> {
+        (!self.protected.is_empty()).then(|| Self::default().protecting(&self.protected))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{NEW, OTHER, id};
+
+    #[test]
+    fn a_record_names_each_protected_member_once_until_it_is_unprotected() {
+        let record = Record {
+            desired_before: Some(2),
+            ..Record::default()
+        };
+        let record = record.protecting(&[id(NEW)]).protecting(&[id(NEW), id(OTHER)]);
+        assert_eq!(record.protected, [id(NEW), id(OTHER)]);
+        let left = record.unprotecting(&[id(NEW)]);
+        let remainder = left.remainder().unwrap();
+        assert_eq!(
+            (&remainder.protected, remainder.desired_before),
+            (&vec![id(OTHER)], None)
+        );
+        assert_eq!(left.unprotecting(&[id(OTHER)]).remainder(), None);
+    }
 }

@@ -52,6 +52,8 @@ pub struct RestoreFacts<'a> {
     /// The instance's group, or the group that it was claimed in. In a sweep it may be the group of a member that is protected for it.
     pub group: Option<&'a Group>,
     pub kubernetes: KubernetesHalf,
+    /// True if recycle-eks put the instance into Standby. An operator's Standby is left untouched.
+    pub has_entered_standby: bool,
     /// True if the Node has not been Ready for so long that it counts as lost ([`crate::drain::lost`]).
     pub is_lost: bool,
     /// The members that came after EnterStandby. None if no record lists the members before it, or the cluster cannot be reached.
@@ -62,7 +64,8 @@ pub struct RestoreFacts<'a> {
     pub restoring_since: Option<Timestamp>,
     /// The Node of the group that is restored first, if that is another one.
     pub ahead: Option<&'a NodeName>,
-    /// The current and earlier members that an execution or restore of this instance has protected from scale-in.
+    /// The current and earlier members that an execution or restore of this instance has protected from scale-in, by its record or its
+    /// own state.
     pub protected: &'a [InstanceId],
     /// The recorded changes of the group. The last one may not have been made.
     pub group_changes: &'a GroupChanges,

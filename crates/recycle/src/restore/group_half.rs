@@ -1,7 +1,7 @@
 //! Restores the group: the instance leaves Standby, and the group gets its size back.
 
 use crate::base::ids::InstanceId;
-use crate::base::names::{CORDONED_FOR_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, STANDBY_TAG};
+use crate::base::names::{CORDONED_FOR_ANNOTATION, REPLACEMENT_FOR_ANNOTATION};
 use crate::cluster::autoscaler::is_kept_for;
 use crate::cluster::group::{Group, is_leaving};
 use crate::cluster::instance::Instance;
@@ -44,7 +44,7 @@ impl RestoreFacts<'_> {
         let (Some(instance), Some(member)) = (living, group.member(self.id)) else {
             return Place::Lost;
         };
-        let is_own = instance.tags.contains_key(STANDBY_TAG);
+        let is_own = self.has_entered_standby;
         match member.lifecycle_state.as_str() {
             "Standby" if instance.was_stopped() => Place::Foreign,
             _ if self.kubernetes == KubernetesHalf::Vanished || self.is_lost => Place::Lost,

@@ -6,14 +6,14 @@
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
     CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG,
-    NAMESPACE, PROGRESS_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG,
+    NAMESPACE, PROGRESS_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
 };
 use crate::base::shell::quote;
 use crate::cluster::autoscaler::{ScaleDown, let_go_of_old_node};
 use crate::cluster::group::Group;
 use crate::cluster::hook::is_held;
 use crate::cluster::instance::{Instance, describe_instance};
-use crate::cluster::node::NodeFacts;
+use crate::cluster::node::{NodeFacts, has_entered_standby};
 use crate::records::claim::Phase;
 use crate::restore::sweep::OWN_TAGS;
 
@@ -61,7 +61,7 @@ pub fn describe_manual_commands(
         return lost;
     }
     let mut found = Traces::default();
-    look_at_standby(instance_id, group, lifecycle_state, instance, &mut found);
+    look_at_standby(instance_id, group, lifecycle_state, instance, node, &mut found);
     if let Some(node) = node {
         look_at_node(node, &mut found);
     }
@@ -157,6 +157,7 @@ fn look_at_standby(
     group: Option<&Group>,
     lifecycle_state: Option<&str>,
     instance: Option<&Instance>,
+    node: Option<&NodeFacts>,
     found: &mut Traces,
 ) {
     let state = match lifecycle_state {
@@ -164,7 +165,7 @@ fn look_at_standby(
         Some("InService") => return,
         Some(state) => state,
     };
-    let is_own = instance.is_some_and(|instance| instance.tags.contains_key(STANDBY_TAG));
+    let is_own = has_entered_standby(node, instance);
     let (true, "Standby" | "EnteringStandby", Some(group)) = (is_own, state, group) else {
         return found.states.push(format!("is {state}"));
     };
@@ -286,7 +287,7 @@ fn look_at_tags(instance: &Instance, found: &mut Traces) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::names::{CLAIM_TAG, GROUP_TAG};
+    use crate::base::names::{CLAIM_TAG, GROUP_TAG, STANDBY_TAG};
     use crate::fixtures::{at, claimed, group, id, instance, member, node, strings, taint};
     use crate::records::node_record::Record;
 
@@ -334,6 +335,7 @@ mod tests {
         Record {
             schema: 1,
             tainted_at: Some(at(0)),
+            desired_before: Some(2),
             ..Record::default()
         }
     }
@@ -396,6 +398,12 @@ mod tests {
             (
                 "a foreign Standby stays",
                 describe(Some("Standby"), Some(&instance()), None),
+                exit,
+                false,
+            ),
+            (
+                "a tag alone is no sign of an execution",
+                describe(Some("Standby"), Some(&tagged()), Some(&node("old"))),
                 exit,
                 false,
             ),

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::base::ids::{ExecutionArn, Fence, InstanceId};
 use crate::base::names::{
     CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_TAG, KEPT_FOR_LABEL,
-    PROGRESS_ANNOTATION, PROTECTED_FOR_TAG, RESTORE_LOG_TAG, STANDBY_TAG,
+    PROGRESS_ANNOTATION, RESTORE_LOG_TAG, STANDBY_TAG,
 };
 use crate::cluster::instance::Instance;
 use crate::cluster::node::{NodeFacts, draining_taint};
@@ -63,37 +63,23 @@ pub fn is_by_request(execution: &ExecutionArn) -> bool {
 /// The tags that mark an instance because of the instance itself, not because of another one.
 pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, RESTORE_LOG_TAG, GAVE_UP_TAG];
 
-/// Lists the tags by which the instances that executions have changed are found.
-#[must_use]
-pub fn list_marks() -> Vec<&'static str> {
-    OWN_TAGS.into_iter().chain([PROTECTED_FOR_TAG]).collect()
-}
-
 /// Returns every instance for which something of recycle-eks is left in a Lease, on a Node or on an instance, or that an operator's taint
 /// requests.
+/// `instances` are instances of this cluster. An id that a Node names counts only if it is one of them, or if it has a Node.
 /// `recycle-eks:stopped`, `recycle-eks:detached` with the taint of that name, and `recycle-eks/replacement-for` do not count:
 /// they are results.
 #[must_use]
 pub fn find_leftovers(nodes: &[NodeFacts], leases: &[Lease], instances: &[Instance]) -> BTreeSet<InstanceId> {
-    let named = |value: Option<&String>| value?.parse().ok();
-    let of_node = |node: &NodeFacts| {
-        [
-            node.instance.clone().filter(|_| is_marked(node)),
-            named(node.annotations.get(CORDONED_FOR_ANNOTATION)),
-            named(node.labels.get(KEPT_FOR_LABEL)),
-        ]
-    };
-    let of_instance = |instance: &Instance| {
-        let is_marked = OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag));
-        let protected_for = named(instance.tags.get(PROTECTED_FOR_TAG));
-        [is_marked.then(|| instance.id.clone()), protected_for]
-    };
-    let living = instances.iter().filter(|instance| !instance.is_gone());
-    let of_nodes = nodes.iter().flat_map(of_node);
-    let mut leftovers: BTreeSet<InstanceId> =
-        of_nodes.chain(living.flat_map(of_instance)).flatten().collect();
+    let marked_nodes = nodes.iter().filter(|node| is_marked(node));
+    let mut leftovers: BTreeSet<InstanceId> = marked_nodes.filter_map(|node| node.instance.clone()).collect();
     leftovers.extend(leases.iter().map(|lease| lease.instance.clone()));
+    let foreign = find_named(nodes, instances);
+    leftovers.extend(named(nodes).filter(|id| !foreign.contains(id)));
+    let is_marked = |instance: &&Instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag));
+    let living = instances.iter().filter(|instance| !instance.is_gone());
+    leftovers.extend(living.filter(is_marked).map(|instance| instance.id.clone()));
     leftovers
+}
 }
 
 fn is_marked(node: &NodeFacts) -> bool {
@@ -196,7 +182,7 @@ pub fn judge_leftover(
 mod tests {
     use super::*;
     use crate::base::names::{
-        DETACHED_TAG, DRAINING_TAINT, RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT,
+        DETACHED_TAG, DRAINING_TAINT, PROTECTED_FOR_TAG, RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT,
         STOPPED_TAG,
     };
     use crate::cluster::node::detached_taint;
@@ -285,10 +271,32 @@ mod tests {
 
     #[test]
     fn marks_on_other_members_name_the_instance_that_they_are_for() {
-        let node = with_annotation(CORDONED_FOR_ANNOTATION, OTHER);
-        assert_eq!(found(&[node], &[]), [OTHER]);
-        assert_eq!(found(&[], &[with_tag(PROTECTED_FOR_TAG, OTHER)]), [OTHER]);
+        let cordoned = || with_annotation(CORDONED_FOR_ANNOTATION, OTHER);
+        let kept = || NodeFacts {
+            labels: [(KEPT_FOR_LABEL.to_owned(), OTHER.to_owned())].into(),
+            ..node("a")
+        };
+        let other = || Instance {
+            id: id(OTHER),
+            ..instance()
+        };
+        let other_node = || NodeFacts {
+            instance: Some(id(OTHER)),
+            ..node("b")
+        };
+        for marked in [cordoned, kept] {
+            assert_eq!(found(&[marked()], &[other()]), [OTHER]);
+            assert_eq!(found(&[marked(), other_node()], &[]), [OTHER]);
+        }
         assert!(found(&[with_annotation(CORDONED_FOR_ANNOTATION, "no id")], &[]).is_empty());
+    }
+
+    #[test]
+    fn an_instance_that_is_not_of_this_cluster_is_not_followed() {
+        let nodes = [with_annotation(CORDONED_FOR_ANNOTATION, OTHER)];
+        assert!(found(&nodes, &[]).is_empty());
+        assert_eq!(find_named(&nodes, &[]), [id(OTHER)].into());
+        assert!(found(&[], &[with_tag(PROTECTED_FOR_TAG, OTHER)]).is_empty());
     }
 
     #[test]
