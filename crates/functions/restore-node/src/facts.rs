@@ -567,8 +567,8 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_tag_makes_no_standby_and_no_protection_of_recycle_eks() {
+    #[tokio::test]
+    async fn a_tag_makes_no_standby_and_no_protection_of_recycle_eks() {
         let mut facts = facts(Some(claim("one")), Some(claim("one")));
         let tags = &mut facts.instance.as_mut().unwrap().tags;
         tags.insert(STANDBY_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
