@@ -287,3 +287,22 @@ def test_a_node_sends_no_terminal_escape_to_an_operator(world, workers, cli):
     for sent in world.events.notifications:
         assert [found for text in texts(json.loads(sent.message)) if (found := unsafe(text))] == []
         assert unsafe(sent.email or "") == [] and unsafe(sent.subject or "") == []
+
+
+# E7
+
+
+@pytest.mark.parametrize("mark", ["annotations", "labels"])
+def test_a_mark_for_an_instance_of_another_cluster_neither_fails_nor_holds_up_a_sweep(world, workers, mark):
+    """E7. Before: the sweep worked on any instance that a Node named. It failed critically, or lasted half an hour, every quarter
+    of an hour."""
+    theirs = world.group("theirs", size=1, minimum=0, maximum=3, cluster="production").instances[0]
+    key = {"annotations": "recycle-eks/cordoned-for", "labels": "recycle-eks/kept-for"}[mark]
+    workers.nodes[0].kubelet_writes({mark: {key: theirs}})
+    began = world.clock.elapsed()
+
+    end = world.sweep().finishes()
+
+    assert (end.status, end.output["nodes"]) == ("SUCCEEDED", []), end
+    assert end.at - began < 60
+    assert not world.notifications

@@ -57,6 +57,63 @@ def test_each_principal_may_do_one_thing(world, workers):
 # ec2:CreateTags
 
 
+@pytest.mark.parametrize("cause", ["a member of the group", "an instance that is gone"])
+def test_a_tag_does_not_remove_the_protection_that_a_person_has_set(world, workers, cause):
+    """E5. Before: the sweep took the tag `recycle-eks:protected-for` for its own and removed the protection."""
+    node, other, _ = workers.nodes
+    workers.protect(node)
+    tag(world, node.instance_id, protected_for=other.instance_id if cause == "a member of the group" else GONE)
+
+    for _ in range(2):
+        assert world.sweep().finishes().status == "SUCCEEDED"
+        wait(world, "15m")
+
+    assert is_protected(world, node)
+
+
+def test_a_tag_does_not_remove_the_protection_that_a_person_has_set_while_another_node_is_restored(world, workers):
+    """E5. Before: the restore of any node unprotected each member that was tagged for it."""
+    node, other, _ = workers.nodes
+    node.job("long", annotations=WAITS)
+    workers.protect(other)
+    world.at("5m", lambda: tag(world, other.instance_id, protected_for=node.instance_id))
+
+    assert world.recycle(node, drain_timeout=600).finishes().error == "DrainTimedOut"
+    world.sweep().finishes()
+
+    assert is_protected(world, other)
+
+
+def test_a_tag_on_a_foreign_instance_does_not_hold_up_a_restore(world, workers, theirs):
+    """E5. Before: one foreign instance made DeleteTags fail for all, so that the restore of the node never ended."""
+    node = workers.nodes[0]
+    node.job("long", annotations=WAITS)
+    world.at("5m", lambda: tag(world, theirs, protected_for=node.instance_id))
+
+    execution = world.recycle(node, drain_timeout=600)
+    end = execution.finishes()
+
+    assert end.error == "DrainTimedOut", (end.error, end.cause)
+    assert end.at - execution.entered("RestoreNode")[0] < 300
+    assert world.leftovers(workers) == []
+
+
+def test_a_tag_does_not_bring_an_instance_back_that_a_person_has_put_into_standby(world, workers):
+    """E5. Before: `recycle-eks:standby` made the sweep call ExitStandby for an instance in maintenance."""
+    node = workers.nodes[0]
+    world.aws.client("autoscaling").enter_standby(
+        AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
+    )
+    wait(world, "5m")
+    tag(world, node.instance_id, standby="2027-01-01T00:00:00Z")
+
+    for _ in range(2):
+        world.sweep().finishes()
+        wait(world, "15m")
+
+    assert workers.states[node.instance_id] == "Standby"
+
+
 def test_a_claim_in_tags_keeps_a_node_out_of_no_rotation(world, workers):
     """E4. Before: a tag with the ARN of an execution that runs took the node out of the rotation, which ended `Rotated`."""
     other = world.group("other", size=1, minimum=1, maximum=3).nodes[0]
@@ -72,6 +129,17 @@ def test_a_claim_in_tags_keeps_a_node_out_of_no_rotation(world, workers):
 
     assert end.outcome == "rotated", end.cause
     assert not before & set(workers.instances), "a node has evaded the rotation"
+
+
+def test_a_tag_that_names_an_instance_of_another_cluster_causes_no_alert(world, workers, theirs):
+    """E7. Before: each sweep worked on the instance that a tag named, and failed or lasted half an hour."""
+    tag(world, workers.instances[0], protected_for=theirs)
+    began = world.clock.elapsed()
+
+    end = world.sweep().finishes()
+
+    assert (end.status, end.at - began < 120) == ("SUCCEEDED", True), end
+    assert not world.notifications
 
 
 def test_a_tag_on_an_instance_of_another_cluster_steers_nothing(world, workers, theirs):
