@@ -554,11 +554,8 @@ mod tests {
             aws.actions(),
             ["CreateTags", "CreateTags", "SetInstanceProtection"]
         );
-        let written = &kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION];
-        assert!(
-            written.as_str().unwrap().contains(crate::fixtures::OTHER),
-            "{written}"
-        );
+        let written = kube.lease(crate::fixtures::id().as_str())[RECORD_ANNOTATION].to_string();
+        assert!(written.contains(crate::fixtures::OTHER), "{written}");
         assert_eq!(answer.run.unwrap().protected, others);
         assert!(aws.calls()[1].contains("protected-for"), "{}", aws.calls()[1]);
 

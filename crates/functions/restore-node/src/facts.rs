@@ -549,7 +549,9 @@ mod tests {
         }
         let record = r#"{"schema": 1, "desired_before": 2}"#.to_owned();
         let mut released = node(None);
-        released.annotations = [(RECORD_ANNOTATION.to_owned(), record)].into();
+        let mut lease = node(Some(claim("one"))).lease.unwrap();
+        lease.annotations = [(RECORD_ANNOTATION.to_owned(), record)].into();
+        released.lease = Some(lease);
         released.labels = [(EXCLUDE_FROM_BALANCERS_LABEL.to_owned(), "theirs".to_owned())].into();
         facts.forget_claim(Some(released));
         let manual = facts.find_manual_commands();

@@ -401,7 +401,7 @@ mod tests {
     use recycle::records::restore_log::GroupChanges;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::fixtures::{NODE, OLD, claim, facts, facts_in, id, request};
@@ -462,29 +462,16 @@ mod tests {
         assert_eq!(aws.actions(), ["CreateTags"]);
     }
 
-    /// Returns the Node as it is once its record names the protected members.
-    fn recorded(protected: &[InstanceId]) -> Value {
-        let record = json!({"schema": 1, "protected": protected}).to_string();
-        let claim = serde_json::to_string(&claim("one")).unwrap();
-        let annotations = json!({CLAIM_ANNOTATION: claim, RECORD_ANNOTATION: record});
-        json!({"metadata": {"name": "node-a", "resourceVersion": "8", "annotations": annotations}, "spec": {}})
-    }
-
     #[tokio::test]
     async fn members_are_recorded_before_they_are_protected_and_until_they_are_not() {
-        let kube = ScriptedKube::new().on("PATCH", NODE, 200, recorded(&[id()])).on(
-            "PATCH",
-            NODE,
-            200,
-            recorded(&[]),
-        );
+        let kube = ScriptedKube::new();
         let mut facts = facts_in(&kube, Some(claim("one")), Some(claim("one")));
         let aws = ScriptedAws::new().breaks_on("CreateTags");
         take(&aws, &mut facts, RestoreStep::Protect(vec![id()]))
             .await
             .unwrap_err();
-        let written = &kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION];
-        assert!(written.as_str().unwrap().contains(OLD), "{written}");
+        let written = kube.lease(OLD)[RECORD_ANNOTATION].to_string();
+        assert!(written.contains(OLD), "{written}");
         assert_eq!(facts.find_protected(), [id()]);
 
         let aws = ScriptedAws::new()
@@ -553,14 +540,14 @@ mod tests {
         let mut facts = facts_in(&kube, Some(claim("one")), Some(claim("one")));
         let record = json!({"schema": 1, "desired_before": 2, "protected": [OLD]}).to_string();
         if let Ok(cluster) = &mut facts.cluster {
-            let node = cluster.node.as_mut().unwrap();
-            node.annotations.insert(RECORD_ANNOTATION.to_owned(), record);
+            let lease = cluster.node.as_mut().unwrap().lease.as_mut().unwrap();
+            lease.annotations.insert(RECORD_ANNOTATION.to_owned(), record);
         }
         step(&ScriptedAws::new().on("DeleteTags", ""))
             .finish(&facts, None)
             .await
             .unwrap();
-        let written = &kube.calls()[0].body["metadata"]["annotations"][RECORD_ANNOTATION];
+        let written = &kube.lease(OLD)[RECORD_ANNOTATION];
         let left: Record = serde_json::from_str(written.as_str().unwrap()).unwrap();
         assert_eq!(
             (left.protected.as_slice(), left.desired_before),

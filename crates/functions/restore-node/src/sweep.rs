@@ -3,6 +3,8 @@
 use kubernetes::NodeChange;
 use recycle::answer::envelope::{Answer, RestoreBody, explain_question};
 use recycle::base::names::{CLAIM_TAG, GROUP_TAG, LIFECYCLE_HOOK};
+use recycle::cluster::cluster_tag::has_cluster_tag;
+use recycle::cluster::instance::Instance;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::verdicts::RestoreVerdict;
 use recycle::input::model::{Hook, TO_EC2};

@@ -5,7 +5,7 @@ use recycle::base::ids::InstanceId;
 use recycle::cluster::node::NodeList;
 use recycle::notify::status::build_status;
 use recycle::records::lease::Lease;
-use recycle::restore::sweep::list_marks;
+use recycle::restore::sweep::OWN_TAGS;
 use serde_json::{Value, json};
 
 use crate::{Error, ServeOperator};
@@ -13,8 +13,7 @@ use crate::{Error, ServeOperator};
 impl ServeOperator {
     /// Returns the status. If the cluster cannot be read, the instances are still listed, but no Node can be found by its name.
     pub(crate) async fn build_status(&self, wanted: Option<&str>) -> Result<Value, Error> {
-        let marks = list_marks();
-        let mut instances = self.instances.fetch_marked(self.access.name(), &marks).await?;
+        let mut instances = self.instances.fetch_marked(self.access.name(), &OWN_TAGS).await?;
         if let Some(id) = wanted.and_then(|name| name.parse::<InstanceId>().ok()) {
             instances.retain(|instance| instance.id != id);
             instances.extend(self.instances.fetch(&id).await?);

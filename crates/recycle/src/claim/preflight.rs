@@ -487,7 +487,9 @@ mod tests {
             (
                 "missing permissions",
                 World {
-                    missing_permissions: describe_missing(&["patch nodes", "create pods/eviction"].map(find_permission)),
+                    missing_permissions: describe_missing(
+                        &["patch nodes", "create pods/eviction"].map(find_permission),
+                    ),
                     ..world()
                 },
                 "in cluster prod the group recycle-eks-write may not patch nodes, and the group recycle-eks-evict may not create \

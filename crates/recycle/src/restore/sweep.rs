@@ -80,6 +80,27 @@ pub fn find_leftovers(nodes: &[NodeFacts], leases: &[Lease], instances: &[Instan
     leftovers.extend(living.filter(is_marked).map(|instance| instance.id.clone()));
     leftovers
 }
+
+/// Returns the instances that marks on Nodes name, and that have no Node and are not among `instances`.
+/// A kubelet writes its own Node, so such an id may be of any instance.
+#[must_use]
+pub fn find_named(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<InstanceId> {
+    let of_nodes = nodes.iter().filter_map(|node| node.instance.as_ref());
+    let known: BTreeSet<&InstanceId> = of_nodes
+        .chain(instances.iter().map(|instance| &instance.id))
+        .collect();
+    named(nodes).filter(|id| !known.contains(id)).collect()
+}
+
+/// Returns the instances for which other instances' Nodes were cordoned or protected from Cluster Autoscaler.
+fn named(nodes: &[NodeFacts]) -> impl Iterator<Item = InstanceId> {
+    let values = nodes.iter().flat_map(|node| {
+        [
+            node.annotations.get(CORDONED_FOR_ANNOTATION),
+            node.labels.get(KEPT_FOR_LABEL),
+        ]
+    });
+    values.flatten().filter_map(|value| value.parse().ok())
 }
 
 fn is_marked(node: &NodeFacts) -> bool {
@@ -182,8 +203,8 @@ pub fn judge_leftover(
 mod tests {
     use super::*;
     use crate::base::names::{
-        DETACHED_TAG, DRAINING_TAINT, PROTECTED_FOR_TAG, RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION, REQUEST_TAINT,
-        STOPPED_TAG,
+        DETACHED_TAG, DRAINING_TAINT, PROTECTED_FOR_TAG, RECORD_ANNOTATION, REPLACEMENT_FOR_ANNOTATION,
+        REQUEST_TAINT, STOPPED_TAG,
     };
     use crate::cluster::node::detached_taint;
     use crate::fixtures::{ARN, at, claim, fence, id, instance, leased, leases, node, taint};
