@@ -35,6 +35,11 @@ def tag(world, *instances, **tags):
     world.principal("ec2:CreateTags").create_tags(Resources=list(instances), Tags=tags)
 
 
+def is_protected(world, node):
+    members = world.autoscaling.group(node.group.name).instance_states
+    return next(each.protected_from_scale_in for each in members if each.instance_id == node.instance_id)
+
+
 CALLS = {
     "ec2:CreateTags": ("create_tags", {"Resources": ["INSTANCE"], "Tags": [{"Key": "a", "Value": "b"}]}),
     "states:StartExecution": ("start_execution", {"stateMachineArn": "MACHINE", "input": "{}"}),

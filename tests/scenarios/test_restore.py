@@ -199,10 +199,11 @@ def test_if_aws_refuses_a_restore_the_cause_and_the_notification_describe_the_no
 
     assert end.error == "DrainTimedOut"
     subject = f"node {node.name} ({node.instance_id})"
-    left = f"{subject} has annotations of recycle-eks, has tags of recycle-eks"
+    left = f"{subject} has 2 members protected from scale-in, has a Lease of recycle-eks, has tags of recycle-eks"
     assert f"Now {left}." in end.cause, end.cause
     assert "The node is not restored: " in end.cause and "ec2:DeleteTags" in end.cause
     assert f"aws ec2 delete-tags --resources {node.instance_id} --tags" in end.cause
+    assert "--no-protected-from-scale-in --instance-ids $id" in end.cause
     assert "errorMessage" not in end.cause
     sent = [text for text in world.notifications if subject in text]
     assert len(sent) == 1 and left in sent[0] and "delete-tags" in sent[0]

@@ -120,7 +120,7 @@ pub async fn get_node(
     instance: &InstanceId,
 ) -> Result<Option<NodeFacts>, Error> {
     let (node, lease) = join(read(client, name), get_lease(client, instance)).await;
-    // Of two errors, that about the Node is reported.
+    // If both fail, the error about the Node is reported.
     let Some(node) = node? else { return Ok(None) };
     let node = NodeFacts {
         lease: lease?,

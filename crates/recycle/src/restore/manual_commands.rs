@@ -64,6 +64,7 @@ pub fn describe_manual_commands(
     look_at_standby(instance_id, group, lifecycle_state, instance, node, &mut found);
     if let Some(node) = node {
         look_at_node(node, &mut found);
+        look_at_lease(node, group, &mut found);
     }
     if let Some(instance) = instance {
         look_at_tags(instance, &mut found);
@@ -267,10 +268,25 @@ fn look_at_node(node: &NodeFacts, found: &mut Traces) {
         let command = format!("kubectl annotate node {name}{annotations}");
         found.add("has annotations of recycle-eks", command);
     }
-    if let Some(lease) = &node.lease {
-        let command = format!("kubectl delete lease --namespace {NAMESPACE} {}", lease.instance);
-        found.add("has a Lease of recycle-eks", command);
+}
+
+/// The Lease alone names the members whose protection recycle-eks has to remove, so that comes before its deletion.
+fn look_at_lease(node: &NodeFacts, group: Option<&Group>, found: &mut Traces) {
+    let Some(lease) = &node.lease else { return };
+    let protected = lease.record().unwrap_or_default().protected;
+    let members: Vec<&str> = protected.iter().map(InstanceId::as_str).collect();
+    if let Some(group) = group.filter(|_| !members.is_empty()) {
+        let command = format!(
+            "for id in {}; do aws autoscaling set-instance-protection --auto-scaling-group-name {} --no-protected-from-scale-in \
+             --instance-ids $id; done",
+            members.join(" "),
+            quote(group.name.as_str()),
+        );
+        let state = format!("has {} members protected from scale-in", members.len());
+        found.add(&state, command);
     }
+    let command = format!("kubectl delete lease --namespace {NAMESPACE} {}", lease.instance);
+    found.add("has a Lease of recycle-eks", command);
 }
 
 fn look_at_tags(instance: &Instance, found: &mut Traces) {
@@ -338,6 +354,30 @@ mod tests {
             desired_before: Some(2),
             ..Record::default()
         }
+    }
+
+    #[test]
+    fn protected_members_are_unprotected_before_the_lease_that_names_them_is_deleted() {
+        let record = Record::default().protecting(&[id(crate::fixtures::NEW), id(crate::fixtures::OTHER)]);
+        let left = describe(
+            Some("InService"),
+            Some(&instance()),
+            Some(&claimed(node("old"), Phase::Draining, &record)),
+        );
+        let [unprotect, delete] = &left.commands[left.commands.len() - 2..] else {
+            panic!("{left:?}")
+        };
+        assert_eq!(
+            *unprotect,
+            "for id in i-0bbbbbbbbbbbbbbbb i-0cccccccccccccccc; do aws autoscaling set-instance-protection --auto-scaling-group-name \
+             workers --no-protected-from-scale-in --instance-ids $id; done"
+        );
+        assert!(delete.starts_with("kubectl delete lease"), "{delete}");
+        assert!(
+            left.state.contains("has 2 members protected from scale-in"),
+            "{}",
+            left.state
+        );
     }
 
     #[test]
