@@ -20,9 +20,9 @@ def tenant(world, workers):
     return world.kubernetes.tenant(TENANT)
 
 
-def pin(tenant, node, name, **annotations):
+def pin(tenant, node, name, arguments=(), **annotations):
     """The tenant puts a pod on a node, past the scheduler."""
-    container = {"name": "main", "image": "example.invalid/image"}
+    container = {"name": "main", "image": "example.invalid/image", "args": list(arguments)}
     spec = {"nodeName": node.name, "restartPolicy": "Never", "containers": [container], "tolerations": [{"operator": "Exists"}]}
     tenant.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations}, "spec": spec})
     return f"{PODS}/{name}"
@@ -46,6 +46,22 @@ def test_pods_with_times_that_no_type_can_hold_stop_no_rotation(world, workers, 
     assert end.outcome == "rotated", end
     assert asked_to_go(world) == {"pinned", "web"}
     assert world.leftovers() == []
+
+
+def test_large_pods_leave_a_third_of_the_memory_of_each_function_free(world, workers, tenant):
+    """E8. Before: a function held a page of up to 500 pods at once, and Lambda ended it."""
+    node = workers.nodes[0]
+    for number in range(110):
+        pin(tenant, node, f"large-{number}", ["x" * 1_000_000], **{"recycle-eks/drain": "evict"})
+    world.host.become_cold()
+    before = len(world.host.samples)
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled", end
+    largest = max(world.host.samples[before:], key=lambda sample: sample.vm_hwm_kb)
+    memory = min(function["MemorySize"] for function in world.aws.client("lambda").list_functions()["Functions"])
+    assert largest.vm_hwm_kb / 1024 < memory * 2 / 3, largest
 
 
 def test_a_pod_that_demands_to_be_awaited_holds_its_node_to_the_end_of_the_drain_and_is_named(world, workers, tenant):

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import package
-from bench import python_peer
+from bench import memory, python_peer
 from bench.figures import PAGE, Goal, Measure, goal_lines, goals_of, table, with_figures
 from bench.scene import LABELS, PODS_EVICTED, SELECTOR, BenchFailed, Scene, Step, add_nodes, add_pods, remove_pods, set_up
 from prepare import LAMBDAS, ROOT, TESTS, Steps, host_architecture, install_python, say, version
@@ -105,7 +105,7 @@ def release_packages() -> dict[str, Path]:
 
 
 def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[Goal]]:
-    steps = Steps(8)
+    steps = Steps(9)
     with steps.step("The Python functions to compare with", "20 seconds the first time"):
         peer = python_peer.install()
     sizes = {file.name: file.stat().st_size for file in packages.values()}
@@ -127,11 +127,14 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
             evicted = evictions(world, scene, plan)
         with steps.step("Checks with up to {:,} pods on {} nodes in the cluster".format(*CLUSTER_SIZES[-1]), "2 minutes"):
             checked = list(checks(world, scene, plan))
+        with steps.step("Peak memory with large objects", "a minute"):
+            large = memory.measure(world, scene)
     finally:
         world.stop()
     by_name = {each.name: each for each in started}
     goals = goals_of(by_name[CPU_TO_READY], by_name[PEAK_MEMORY], sizes, list(zip(checked[0], checked[-1], strict=True)))
-    return [*started, size, *itertools.chain(*checked), *evicted, *commanded, *drained, *rotated], goals
+    goals.append(memory.goal_of(large))
+    return [*started, *large, size, *itertools.chain(*checked), *evicted, *commanded, *drained, *rotated], goals
 
 
 # -- measurements ------------------------------------------------------------------------------------------------------

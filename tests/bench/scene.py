@@ -59,6 +59,8 @@ class Scene:
 
     recycle_eks: Side
     python: Side
+    node_to_check: str
+    """The name of the node whose pods are awaited."""
     node_to_empty: str
     """The name of the node whose pods are evicted."""
 
@@ -92,7 +94,7 @@ def set_up(world: World, peer: Peer) -> Scene:
         Step(python_check, request, lambda answer: answer["activePodCount"], PODS_CHECKED),
         Step(python_evict, other_request, lambda answer: answer["evicted"], PODS_EVICTED),
     )
-    return Scene(recycle_eks, python, emptied.name)
+    return Scene(recycle_eks, python, checked.name, emptied.name)
 
 
 def asked(world: World, execution: Execution, function: str) -> tuple[str, Json]:
@@ -118,9 +120,9 @@ PODS = "/api/v1/namespaces/default/pods"
 _numbers = itertools.count()
 
 
-def add_pods(world: World, count: int, app: str, node_of: Callable[[int], str]) -> list[Json]:
+def add_pods(world: World, count: int, app: str, node_of: Callable[[int], str], container: Json | None = None) -> list[Json]:
     """Pods that run, made straight through the API. They stay as they are: controllers and kubelets stand still while the clock
-    does. `node_of`: on which node the nth is."""
+    does. `node_of`: on which node the nth is. `container`: fields to add to the container."""
     client = world.kubernetes.client
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": f"{app}-bench", "controller": True}
 
@@ -128,6 +130,7 @@ def add_pods(world: World, count: int, app: str, node_of: Callable[[int], str]) 
         pod = {"apiVersion": "v1", "kind": "Pod", **pod_template(labels={"app": app}, requests={"cpu": "10m"})}
         pod["metadata"] |= {"name": f"{app}-{next(_numbers)}", "ownerReferences": [owner]}
         pod["spec"]["nodeName"] = node_of(number)
+        pod["spec"]["containers"][0] |= container or {}
         created = client.create(PODS, pod)
         client.patch(f"{PODS}/{created['metadata']['name']}/status", RUNNING, STRATEGIC_MERGE_PATCH)
         return created

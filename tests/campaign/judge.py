@@ -69,6 +69,7 @@ def _reported_nodes(stage: Stage) -> tuple[set[str], set[str], set[str]]:
         if any(is_so and words in reason for is_so, words in reasons for _, reason in mine):
             held |= {node.instance_id, node.name}
         is_said = any(outcome == "LeftInStandby" or "Standby in its group" in reason for outcome, reason in mine)
+        is_said |= node.instance_id in stage.forgotten and any(f"({node.instance_id}) is Standby" in reason for _, reason in mine)
         is_said |= node.instance_id in stage.unknown and any(f"{node.instance_id} is lost" in reason for _, reason in mine)
         if is_said and _cannot_come_back(stage, node):
             standing |= {node.instance_id, node.name}
@@ -79,9 +80,9 @@ def _reported_nodes(stage: Stage) -> tuple[set[str], set[str], set[str]]:
 
 
 def _cannot_come_back(stage: Stage, node: Node) -> bool:
-    """Checks whether its group is full, it does not run, or its Node was deleted."""
+    """Checks whether its group is full, it does not run, or its Node or its Lease was deleted."""
     _, desired, most = node.group.sizes
-    is_taken = node.instance_id in stage.by_hand | stage.unknown
+    is_taken = node.instance_id in stage.by_hand | stage.unknown | stage.forgotten
     return desired >= most or stage.world.state_of(node.instance_id) != "running" or is_taken
 
 

@@ -80,6 +80,26 @@ def _takes_the_claim_away(stage: Stage) -> None:
         stage.is_idle = True
 
 
+def _deletes_the_lease(stage: Stage) -> None:
+    """The records of the node go with the claim."""
+    node = _node(stage)
+    if not node.records:
+        stage.is_idle = True
+        return
+    stage.loses_the_lease(node)
+
+
+def _deletes_the_namespace(stage: Stage) -> None:
+    """All Leases go, and none can be created until another operator applies the manifest again."""
+    claimed = [node for node in stage.nodes if node.records]
+    for node in claimed:
+        stage.loses_the_lease(node)
+    now = stage.world.clock.elapsed()
+    missing = {"code": "NotFound", "status": 404, "message": 'namespaces "recycle-eks" not found'}
+    stage.world.faults.refuse("kubernetes:POST leases", **missing, since=now, until=now + MISSING_FOR, times=None)
+    stage.is_idle = not claimed
+
+
 def _stopped(stage: Stage, machines: tuple[str, ...]) -> list[Execution]:
     """Stops the first running execution."""
     running = [each for machine in machines for each in stage.world.executions(machine) if each.status == "RUNNING"][:1]
@@ -126,6 +146,8 @@ def _grows_the_group(stage: Stage) -> None:
 
 
 SECOND = "second execution"
+#: The virtual seconds until the namespace is there again.
+MISSING_FOR = 20 * 60
 #: Actions that need a rotation.
 OF_ROTATIONS = ("stops the rotation",)
 
@@ -135,6 +157,8 @@ PEOPLE: dict[str, Callable[[Stage], None]] = {
     "removes the taint": _where_there_is_one(lambda node: node.kubernetes.remove_taints("recycle-eks/draining")),
     "uncordons": _where_there_is_one(lambda node: node.kubernetes.uncordon()),
     "takes the claim away": _takes_the_claim_away,
+    "deletes the Lease": _deletes_the_lease,
+    "deletes the namespace": _deletes_the_namespace,
     "ends the drain": _where_there_is_one(lambda node: node.annotate("recycle-eks/drain-until", "now")),
     "deletes the Node": _deletes_its_object,
     "terminates the instance": _asked_of_aws(_terminates_it),

@@ -295,7 +295,7 @@ def _meetings(known: Known) -> Iterator[Run]:
             def disturb(stage: Stage, state: str = state, who: str = who) -> None:
                 stage.to_do[state] = lambda: PEOPLE[who](stage)
 
-            yield Run(known.scene, f"{state}/{who}", disturb, is_passing=False)
+            yield Run(known.scene, f"{state}/{who}", disturb, spared=1, is_passing=False)
 
 
 def throttle(stage: Stage, minute: int) -> None:

@@ -75,6 +75,8 @@ class Stage:
         """Instances whose Node was deleted or whose kubelet is silent. Their pods end."""
         self.is_unclaimed = False
         """Whether an operator has removed a claim."""
+        self.forgotten: set[str] = set()
+        """Instances whose Lease an operator has deleted. What recycle-eks did to them is recorded nowhere else."""
         self.is_idle = False
         """Whether the action of an operator had no effect."""
         self.written: list[str] = []
@@ -167,6 +169,12 @@ class Stage:
         self.unknown.add(node.instance_id)
         self._loses_jobs(node)
         node.object_is_deleted()
+
+    def loses_the_lease(self, node: Node) -> None:
+        """An operator deletes the Lease of the instance, and with it the claim and the records."""
+        self.is_unclaimed = True
+        self.forgotten.add(node.instance_id)
+        node.loses_its_lease()
 
     def falls_silent(self, node: Node) -> None:
         """The kubelet ends, so the state of the pods is unknown."""

@@ -15,8 +15,8 @@ subscribe to a topic get its messages in the same way, other subscribers get the
 goes to the destination of the function's asynchronous configuration, if that is a queue.
 
 The policies of roles, topics and functions see the keys of a condition that AWS documents. To take a role, EventBridge names the
-rule and the account (EventBridge user guide, "Cross-service confused deputy prevention"), and the Scheduler the group of the
-schedule, not the schedule (EventBridge Scheduler user guide, "Confused deputy prevention"). SNS names the topic to a function
+rule and the account (EventBridge user guide, "Cross-service confused deputy prevention"). The Scheduler names the group of the
+schedule, not the schedule (its user guide, "Confused deputy prevention"). SNS names the topic to a function
 (Lambda developer guide, "Granting function access to AWS services"). To a topic EventBridge names nothing: "You can't use
 Condition blocks in Amazon SNS topic policies" (EventBridge user guide, "Troubleshooting").
 """

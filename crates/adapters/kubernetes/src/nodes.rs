@@ -21,7 +21,7 @@ use crate::Error;
 use crate::call::{self, Call, send};
 use crate::leases::{Records, get_lease, list_leases, write_records};
 use crate::node_change::NodeChange;
-use crate::object::{Gap, Item, ManagedFields, Metadata, Objects, given, read_time, text_at};
+use crate::object::{Gap, Item, ManagedFields, Metadata, Objects, given, keep_read, read_time, text_at};
 use crate::permissions::server_version;
 
 /// The number of attempts to change a Node that other clients also write.
@@ -409,7 +409,7 @@ fn read_node(object: &Value) -> Result<NodeFacts, Gap> {
         cordoned_by: find_cordoner(metadata.managed_fields),
         taints: spec.taints,
         labels: metadata.labels.unwrap_or_default(),
-        annotations: metadata.annotations.unwrap_or_default(),
+        annotations: keep_read(metadata.annotations),
         extended_resources: status
             .allocatable
             .into_iter()

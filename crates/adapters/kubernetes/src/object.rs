@@ -4,14 +4,18 @@
 //! objects of its list. The reader of each kind decides how to treat an unreadable object.
 
 use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader};
 
+use futures::{AsyncRead, AsyncReadExt as _};
 use jiff::Timestamp;
 use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{Request, Resource};
+use recycle::base::names::is_read_annotation;
 use recycle::base::strict::{Strict, Unreadable};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
 
 use crate::shallow::Shallow;
 
@@ -29,6 +33,13 @@ pub(crate) struct Metadata {
     pub(crate) deletion_timestamp: Option<Timestamp>,
     pub(crate) owner_references: Vec<OwnerReference>,
     pub(crate) managed_fields: Vec<ManagedFields>,
+}
+
+/// Keeps the annotations that recycle-eks reads.
+pub(crate) fn keep_read(annotations: Option<BTreeMap<String, String>>) -> BTreeMap<String, String> {
+    let mut kept = annotations.unwrap_or_default();
+    kept.retain(|key, _| is_read_annotation(key));
+    kept
 }
 
 /// The owner of an object.
@@ -84,7 +95,7 @@ pub(crate) fn text_at(object: &Value, pointer: &str) -> String {
 }
 
 /// A value that is read from each object of a list. Reading never fails: the value itself says if the object cannot be read.
-pub(crate) trait Item {
+pub(crate) trait Item: Send + 'static {
     fn read(object: &Value) -> Self;
 }
 
@@ -134,23 +145,66 @@ impl<'a> Objects<'a> {
         read_object(&self.client.request_text(request).await?)
     }
 
+    /// Fetches one page. It is parsed while it arrives, because a page of large objects would not fit into a function's memory.
     pub(crate) async fn list<T: Item>(&self, params: &ListParams) -> kube::Result<Page<T>> {
         let request = self.request.list(params).map_err(kube::Error::BuildRequest)?;
-        read_answer(&self.client.request_text(request).await?)
+        let answer = self.client.request_stream(request).await?;
+        let answer = Arriving {
+            runtime: Handle::current(),
+            answer: Box::pin(answer),
+        };
+        let page = spawn_blocking(|| read_page(BufReader::with_capacity(CHUNK, answer)));
+        page.await
+            .map_err(|error| kube::Error::ReadEvents(io::Error::other(error)))?
     }
 }
 
-fn read_object(text: &str) -> kube::Result<Value> {
-    read_answer(text).map(|Shallow(object)| object)
+/// The number of bytes that are taken at once from an answer that arrives.
+const CHUNK: usize = 64 * 1024;
+
+/// An answer that arrives, for a parser in a thread of its own.
+struct Arriving<A> {
+    runtime: Handle,
+    answer: A,
 }
 
-/// Parses an answer. `Client::request` does the same, but logs the whole answer if it cannot be parsed.
-fn read_answer<T: DeserializeOwned>(text: &str) -> kube::Result<T> {
-    let read = match text.trim_start().starts_with('{') {
-        true => serde_json::from_str(text),
-        false => Err(serde::de::Error::custom("the answer is not a JSON object")),
-    };
-    read.map_err(kube::Error::SerdeError)
+impl<A: AsyncRead + Unpin> io::Read for Arriving<A> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.runtime.block_on(self.answer.read(buffer))
+    }
+}
+
+fn read_page<T: Item>(mut answer: impl BufRead) -> kube::Result<Page<T>> {
+    while let Some(first) = answer.fill_buf().map_err(kube::Error::ReadEvents)?.first() {
+        match first {
+            b'{' => return serde_json::from_reader(answer).map_err(sort),
+            first if first.is_ascii_whitespace() => answer.consume(1),
+            _ => break,
+        }
+    }
+    Err(no_object())
+}
+
+/// Tells an answer that did not arrive from one that cannot be understood.
+fn sort(error: serde_json::Error) -> kube::Error {
+    if error.is_io() {
+        kube::Error::ReadEvents(error.into())
+    } else {
+        kube::Error::SerdeError(error)
+    }
+}
+
+fn no_object() -> kube::Error {
+    kube::Error::SerdeError(serde::de::Error::custom("the answer is not a JSON object"))
+}
+
+/// Parses one object. `Client::request` does the same, but logs the whole answer if it cannot be parsed.
+fn read_object(text: &str) -> kube::Result<Value> {
+    if !text.trim_start().starts_with('{') {
+        return Err(no_object());
+    }
+    let read = serde_json::from_str(text).map_err(kube::Error::SerdeError);
+    read.map(|Shallow(object)| object)
 }
 
 /// A page of a list.
@@ -174,7 +228,7 @@ fn read_items<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// An object that is read before the next one is parsed. A whole page of large pods would not fit into a function's memory.
+/// An object that is read before the next one is parsed.
 struct Read<T>(T);
 
 impl<'de, T: Item> Deserialize<'de> for Read<T> {
@@ -191,5 +245,56 @@ impl<T> Page<T> {
         let items = self.items.into_iter().map(|Read(item)| item);
         let next = self.metadata.0.r#continue.filter(|token| !token.is_empty());
         (items, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::cluster::pod::PodFacts;
+
+    use super::*;
+
+    struct Broken;
+
+    impl io::Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::ConnectionReset.into())
+        }
+    }
+
+    fn read(answer: impl io::Read) -> Result<usize, kube::Error> {
+        let page = read_page::<PodFacts>(BufReader::new(answer))?;
+        Ok(page.into_items().0.count())
+    }
+
+    #[test]
+    fn an_answer_that_breaks_off_is_told_from_one_that_is_malformed() {
+        assert_eq!(read(&b" \n{\"items\": [{}, {}]}"[..]).unwrap(), 2);
+        for begun in [
+            "",
+            " ",
+            "{\"items\": [",
+            "{\"items\": [{\"metadata\": {\"name\": \"a",
+        ] {
+            let failure = read(io::Read::chain(begun.as_bytes(), Broken)).unwrap_err();
+            assert!(
+                matches!(failure, kube::Error::ReadEvents(_)),
+                "{begun:?}: {failure}"
+            );
+        }
+        for malformed in [
+            "",
+            "[null, []]",
+            "<html>",
+            "{\"items\": [",
+            "{\"items\": []} {}",
+            "{}",
+        ] {
+            let failure = read(malformed.as_bytes()).unwrap_err();
+            assert!(
+                matches!(failure, kube::Error::SerdeError(_)),
+                "{malformed:?}: {failure}"
+            );
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Checks the permissions of the functions' groups in the cluster before anything is touched.
 
-use futures::future::try_join_all;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use kube::api::{Api, PostParams};
 use recycle::base::permissions::{PERMISSIONS, Permission, REVIEW, describe_missing};
@@ -11,13 +11,14 @@ use crate::call::{Call, send};
 /// The group that the API server adds to each client with a valid token.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// Lists the permissions that the groups of the functions lack, in one text for each group. Asks about all groups at the same time.
+/// The number of questions at the same time. Each needs a connection of its own.
+const AT_ONCE: usize = 4;
+
+/// Lists the permissions that the groups of the functions lack, in one text for each group.
 /// A function that may not ask learns only that.
 pub async fn missing_permissions(client: &kube::Client) -> Result<Vec<String>, Error> {
-    let reviews = PERMISSIONS
-        .iter()
-        .map(|permission| is_allowed(client, *permission));
-    let answers = match try_join_all(reviews).await {
+    let reviews = stream::iter(PERMISSIONS).map(|permission| is_allowed(client, *permission));
+    let answers: Vec<bool> = match reviews.buffered(AT_ONCE).try_collect().await {
         Err(Error::Forbidden { .. }) => return Ok(describe_missing(&[REVIEW])),
         answers => answers?,
     };

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::call::{self, Call, CallFailure, attempt};
-use crate::object::{Gap, Item, Metadata, Objects, OwnerReference, given, text_at};
+use crate::object::{Gap, Item, Metadata, Objects, OwnerReference, given, keep_read, text_at};
 
 /// The parts of a pod that are read. The code to read a whole pod would be a tenth of a function.
 #[derive(Debug, Deserialize)]
@@ -225,7 +225,7 @@ fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
         uid: given("metadata.uid", metadata.uid)?,
         unreadable: None,
         labels: metadata.labels.unwrap_or_default(),
-        annotations: metadata.annotations.unwrap_or_default(),
+        annotations: keep_read(metadata.annotations),
         controller,
         phase: given("status.phase", status.phase)?,
         containers: PodContainers {

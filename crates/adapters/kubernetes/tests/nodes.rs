@@ -66,7 +66,7 @@ async fn a_node_is_read_as_the_decisions_see_it() {
             "name": "a",
             "resourceVersion": "7",
             "labels": {"zone": "eu-west-1a"},
-            "annotations": {"note": "hello"},
+            "annotations": {"note": "hello", "recycle-eks/outdated": "a"},
             "managedFields": [
                 {"manager": "kubelet", "fieldsV1": {"f:spec": {"f:providerID": {}}}},
                 {"manager": "kubectl-cordon", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}},
@@ -107,7 +107,7 @@ async fn a_node_is_read_as_the_decisions_see_it() {
             taint("late", None, "NoExecute", Some("2027-01-01T00:00:00Z")),
         ],
         labels: [("zone".to_owned(), "eu-west-1a".to_owned())].into(),
-        annotations: [("note".to_owned(), "hello".to_owned())].into(),
+        annotations: [("recycle-eks/outdated".to_owned(), "a".to_owned())].into(),
         extended_resources: vec!["nvidia.com/gpu".to_owned()],
         volumes: vec!["csi^vol-1".to_owned(), "csi^vol-2".to_owned()],
         kubelet: String::new(),

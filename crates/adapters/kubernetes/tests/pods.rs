@@ -106,7 +106,7 @@ async fn a_pod_is_read_as_the_decisions_see_it() {
             "namespace": "jobs",
             "uid": "u",
             "labels": {"app": "train"},
-            "annotations": {"note": "hello"},
+            "annotations": {"note": "hello", "recycle-eks/drain": "wait"},
             "creationTimestamp": "2027-01-01T00:00:00Z",
             "deletionTimestamp": "2027-01-01T01:00:00Z",
             "ownerReferences": [
@@ -130,7 +130,7 @@ async fn a_pod_is_read_as_the_decisions_see_it() {
     let expected = PodFacts {
         uid: "u".to_owned(),
         labels: [("app".to_owned(), "train".to_owned())].into(),
-        annotations: [("note".to_owned(), "hello".to_owned())].into(),
+        annotations: [("recycle-eks/drain".to_owned(), "wait".to_owned())].into(),
         controller: Some(Controller {
             kind: "Job".to_owned(),
             name: "train".to_owned(),

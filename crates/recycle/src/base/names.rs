@@ -111,5 +111,26 @@ pub const EXCLUDE_FROM_BALANCERS_LABEL: &str = "node.kubernetes.io/exclude-from-
 /// Set on the old node and on its replacement while an execution works on them.
 pub const SCALE_DOWN_DISABLED_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/scale-down-disabled";
 
+/// The annotation that the kubelet sets on pods that it runs from a file (Kubernetes' own name).
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// Karpenter's protection of a pod: `true`, or for how long after the pod's start (karpenter.sh, "Well-Known Annotations").
+pub const DO_NOT_DISRUPT_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
+
+/// Cluster Autoscaler's protection of a pod: `false`, or `on-completion`, which means until the pod has finished.
+pub const SAFE_TO_EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+
+/// Checks whether recycle-eks reads an annotation of Nodes or pods. All others are left out when a list is read, because they may be large.
+#[must_use]
+pub fn is_read_annotation(key: &str) -> bool {
+    let of_others = [
+        SCALE_DOWN_DISABLED_ANNOTATION,
+        MIRROR_ANNOTATION,
+        DO_NOT_DISRUPT_ANNOTATION,
+        SAFE_TO_EVICT_ANNOTATION,
+    ];
+    key.starts_with("recycle-eks/") || of_others.contains(&key)
+}
+
 /// Field manager of every write to the Kubernetes API.
 pub const FIELD_MANAGER: &str = "recycle-eks";

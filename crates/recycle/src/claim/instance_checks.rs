@@ -75,8 +75,8 @@ pub(crate) fn check_lifecycle(
         Some("InService") if member.is_some() => None,
         Some("Standby" | "EnteringStandby") if is_own_standby => None,
         Some(state @ ("Standby" | "EnteringStandby")) => Some(Obstacle::ForeignStandby.because(format!(
-            "{id} is {state} in group {name}, but recycle-eks did not put it there (its Node has no record of that), so an operator or \
-             another tool may work on it; take it out of Standby first"
+            "{id} is {state} in group {name}, but recycle-eks did not put it there (no Lease records that); an operator or another tool \
+             may work on it; take it out of Standby first"
         ))),
         Some(state) if state.starts_with("Terminating") && facts.resuming => None,
         Some(state) if state.starts_with("Terminating") => Some(

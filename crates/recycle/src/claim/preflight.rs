@@ -434,7 +434,7 @@ mod tests {
             (
                 "Standby that recycle-eks did not request",
                 World::with_member("Standby"),
-                "is Standby in group workers, but recycle-eks did not put it there (its Node has no record of that)",
+                "is Standby in group workers, but recycle-eks did not put it there (no Lease records that)",
             ),
             (
                 "such a Standby with a tag of another principal",

@@ -127,7 +127,7 @@ pub struct NodeFacts {
     pub taints: Vec<Taint>,
     /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
-    /// `metadata.annotations`.
+    /// The annotations that recycle-eks reads ([`crate::base::names::is_read_annotation`]).
     pub annotations: BTreeMap<String, String>,
     /// `status.allocatable` of extended resources (names with a `/`, such as `nvidia.com/gpu`) that are not zero.
     pub extended_resources: Vec<String>,

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::base::names::MIRROR_ANNOTATION;
 use crate::base::text::cut_given;
 use crate::base::time::later;
 use crate::cluster::node::Taint;
-
-/// The annotation that the kubelet sets on pods that it runs from a file.
-const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// The controller of a pod (the entry with `controller: true` in `metadata.ownerReferences`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +62,7 @@ pub struct PodFacts {
     pub unreadable: Option<String>,
     /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
-    /// `metadata.annotations`.
+    /// The annotations that recycle-eks reads ([`crate::base::names::is_read_annotation`]).
     pub annotations: BTreeMap<String, String>,
     /// The controller of the pod; none for a bare pod.
     pub controller: Option<Controller>,

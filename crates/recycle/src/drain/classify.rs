@@ -5,7 +5,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::base::names::DRAIN_ANNOTATION;
+use crate::base::names::{DO_NOT_DISRUPT_ANNOTATION, DRAIN_ANNOTATION, SAFE_TO_EVICT_ANNOTATION};
 use crate::base::time::later;
 use crate::cluster::pod::PodFacts;
 use crate::input::model::{Awaited, Evict};
@@ -17,12 +17,6 @@ const STUCK_AFTER: u32 = 300;
 /// Seconds for which late pods, which came after the draining taint and tolerate it, are evicted once nothing else holds the node.
 /// Without a limit their controllers could keep the node indefinitely. An example is an hourly CronJob that tolerates every taint.
 pub const LATE_PATIENCE: u32 = 300;
-
-/// Karpenter's protection of a pod: `true`, or for how long after the pod's start (karpenter.sh, "Well-Known Annotations").
-const DO_NOT_DISRUPT_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
-
-/// Cluster Autoscaler's protection of a pod: `false`, or `on-completion`, which means until the pod has finished.
-const SAFE_TO_EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// The treatment of a pod by a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
