@@ -1,7 +1,7 @@
 """Measures the peak memory of functions that read large objects: pods of 1 MB, and 5,000 Nodes with 200 kB of annotations.
 
-The pods and one Node with as many annotations as Kubernetes allows are in the API server. The 5,000 Nodes are scripted, because they
-are a gigabyte.
+The pods, and one Node with as many annotations as Kubernetes allows, are in the API server. The 5,000 Nodes are scripted, because
+they are a gigabyte.
 """
 
 from __future__ import annotations

@@ -270,7 +270,8 @@ class Stage:
         if function.endswith(UNDER_NO_OTHERS):
             return not any(arn in claim for claim in claims for arn in running - {mine["Id"]})
         fence = f"{mine['Id']}#{mine.get('RedriveCount', 0)}"
-        return mine["Id"] in running and any(fence in self._claims_of(node)[0] for node in nodes)
+        # The claim leaves the Lease before its copy leaves the instance, so the copy covers the last calls of an execution.
+        return mine["Id"] in running and any(fence in claim for claim in claims)
 
     def _claims_of(self, node: Node) -> list[str]:
         """Returns the claim in the Lease, and its copy on the instance."""

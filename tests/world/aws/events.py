@@ -303,7 +303,8 @@ class Events:
                 policy, context = topic and topic.policy, {}
             else:
                 function = _function(get_backend(self._account, self._region), arn.split(":")[6]) if kind == "lambda" else None
-                policy, context = function and function.policy.wire_format(), {"aws:SourceArn": source}
+                policy = json.loads(function.policy.wire_format())["Policy"] if function else None
+                context = {"aws:SourceArn": source}
         return self.policy_refusal(service, _CALLS[kind][0], arn, policy, context) if policy else None
 
     def _due_fault(self, arn: str) -> DeliveryFault | None:

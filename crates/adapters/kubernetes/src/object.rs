@@ -185,7 +185,7 @@ fn read_page<T: Item>(mut answer: impl BufRead) -> kube::Result<Page<T>> {
     Err(no_object())
 }
 
-/// Tells an answer that did not arrive from one that cannot be understood.
+/// Distinguishes an answer that did not arrive from an answer that cannot be parsed.
 fn sort(error: serde_json::Error) -> kube::Error {
     if error.is_io() {
         kube::Error::ReadEvents(error.into())

@@ -21,7 +21,7 @@ use recycle::restore::facts::{KubernetesHalf, RestoreFacts};
 use recycle::restore::manual_commands::{ManualCommands, describe_manual_commands};
 use recycle::restore::next_step::next_restore_step;
 use recycle::restore::step::RestoreStep;
-use recycle::restore::sweep::is_result;
+use recycle::restore::sweep::{OWN_TAGS, is_result};
 use recycle::restore::undo::undo_kubernetes;
 
 use crate::cluster::Cluster;
@@ -409,9 +409,12 @@ impl FetchedFacts {
 
     /// Returns the answer for an instance that is gone or has ended as asked, after everything for it is removed from other members.
     pub(crate) fn answer_all_removed(&self) -> Answer<RestoreVerdict> {
-        let verdict = match self.request.restore.since {
-            Some(_) => RestoreVerdict::Restored,
-            None => RestoreVerdict::Untouched,
+        let is_tagged = |instance: &Instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag));
+        let were_tags_removed = !self.is_going() && self.instance.as_ref().is_some_and(is_tagged);
+        let verdict = if self.request.restore.since.is_some() || were_tags_removed {
+            RestoreVerdict::Restored
+        } else {
+            RestoreVerdict::Untouched
         };
         let end = if self.is_going() {
             "is gone"

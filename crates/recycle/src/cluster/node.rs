@@ -96,13 +96,13 @@ pub fn is_out_of_service_taint(taint: &Taint) -> bool {
 /// The value of the out-of-service taint, which means nothing to Kubernetes. A taint that an operator set has another value.
 const OUT_OF_SERVICE_BY_US: &str = "recycle-eks";
 
-/// Checks whether recycle-eks put the instance into Standby, by the record of its Node. An unreadable record counts as none.
-/// Only if there is no Node to be read, the tag decides, which other principals can write.
+/// Checks whether recycle-eks put the instance into Standby, by the record in its Lease.
+/// The tag, which other principals can write, decides only if there is no Node, or if the record was edited and cannot be read.
 #[must_use]
 pub fn has_entered_standby(node: Option<&NodeFacts>, instance: Option<&Instance>) -> bool {
     match node.map(NodeFacts::record) {
-        Some(record) => record.is_ok_and(|record| record.desired_before.is_some()),
-        None => instance.is_some_and(|instance| instance.tags.contains_key(STANDBY_TAG)),
+        Some(Ok(record)) => record.desired_before.is_some(),
+        Some(Err(_)) | None => instance.is_some_and(|instance| instance.tags.contains_key(STANDBY_TAG)),
     }
 }
 
