@@ -270,8 +270,12 @@ class Stage:
         if function.endswith(UNDER_NO_OTHERS):
             return not any(arn in claim for claim in claims for arn in running - {mine["Id"]})
         fence = f"{mine['Id']}#{mine.get('RedriveCount', 0)}"
-        # The claim leaves the Lease before its copy leaves the instance, so the copy covers the last calls of an execution.
-        return mine["Id"] in running and any(fence in claim for claim in claims)
+        return mine["Id"] in running and any(fence in self._claim_of(node) for node in nodes)
+
+    def _claim_of(self, node: Node) -> str:
+        """Returns the claim in the Lease. Without a Lease, its copy on the instance covers the last calls of an execution."""
+        lease, copy = self._claims_of(node)
+        return lease if node.records else copy
 
     def _claims_of(self, node: Node) -> list[str]:
         """Returns the claim in the Lease, and its copy on the instance."""
