@@ -418,7 +418,7 @@ proptest! {
         use_claim(&found, now)?;
         let nodes = [in_lease(CLAIM_ANNOTATION, &text)];
         let _ = measure_claims(&nodes, &leases(&nodes), now);
-        let leftovers = find_leftovers(&nodes, &leases(&nodes), &[]);
+        let leftovers = find_leftovers(&nodes, &leases(&nodes), &[], &std::collections::BTreeSet::new());
         let _ = choose_instances(leftovers.clone(), &leftovers, now);
         for asked in [DrainEnd::Now, DrainEnd::At(now)] {
             if let Err(refused) = judge_drain_end(&id(OLD), nodes.first(), asked) {

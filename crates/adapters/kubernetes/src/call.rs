@@ -13,7 +13,7 @@ use crate::object::{Item, Objects};
 
 /// The time limit for one call. The API server answers within a second.
 /// Three calls that hang still fit into the timeout of every function.
-const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// The number of objects in one page. kubectl asks for as many. The API server needs about 30 ms for 500 pods.
 const PAGE: u32 = 500;
 

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::coordination::v1;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use recycle::base::ids::{GroupName, InstanceId, NodeName};
-use recycle::base::names::{CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, NAMESPACE, NODE_ANNOTATION};
+use recycle::base::names::{
+    CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, NAMESPACE, NODE_ANNOTATION, RECORD_ANNOTATION,
+};
 use recycle::base::strict::read_value;
 use recycle::records::claim::{Claim, StoredClaim};
 use recycle::records::lease::{LEASED, Lease};
@@ -127,13 +129,29 @@ pub async fn record_without_node(
     write_records(client, &lease.instance, None, Some(lease), change.records()).await
 }
 
-/// Removes annotations from the Lease of an instance that has no Node.
+/// Removes annotations from the Lease of an instance that has no Node. Of a removed record, the names of members that are still protected
+/// stay, for the sweep.
 pub async fn forget_without_node(client: &kube::Client, lease: &Lease, keys: &[&str]) -> Result<(), Error> {
-    let change = keys
+    let mut change = keys
         .iter()
         .fold(NodeChange::new(), |change, key| change.remove_annotation(key));
+    if let Some(remainder) = remainder_of(lease).filter(|_| keys.contains(&RECORD_ANNOTATION)) {
+        change = change.record(&remainder)?;
+    }
     let written = write_records(client, &lease.instance, None, Some(lease), change.records()).await;
     written.map(|_| ())
+}
+
+/// Deletes a Lease that no execution needs. If its record names members that are still protected, they stay in it, for the sweep.
+pub async fn end_lease(client: &kube::Client, lease: &Lease) -> Result<(), Error> {
+    match remainder_of(lease) {
+        Some(_) => forget_without_node(client, lease, &LEASED).await,
+        None => delete_lease(client, lease).await,
+    }
+}
+
+fn remainder_of(lease: &Lease) -> Option<Record> {
+    lease.record().ok()?.remainder()
 }
 
 async fn create(
@@ -188,7 +206,7 @@ async fn patch(client: &kube::Client, lease: &Lease, records: &Records) -> Resul
 }
 
 /// Deletes a Lease as it was read. A Lease that is gone already is no error.
-pub async fn delete_lease(client: &kube::Client, lease: &Lease) -> Result<(), Error> {
+async fn delete_lease(client: &kube::Client, lease: &Lease) -> Result<(), Error> {
     let call = Call::new("delete", "leases", lease.instance.as_str());
     let params = DeleteParams {
         preconditions: Some(Preconditions {

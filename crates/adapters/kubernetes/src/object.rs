@@ -16,7 +16,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
+use crate::call::CALL_TIMEOUT;
 use crate::shallow::Shallow;
 
 /// The parts of `metadata` that are read.
@@ -162,7 +164,8 @@ impl<'a> Objects<'a> {
 /// The number of bytes that are taken at once from an answer that arrives.
 const CHUNK: usize = 64 * 1024;
 
-/// An answer that arrives, for a parser in a thread of its own.
+/// An answer that arrives, for a parser in a thread of its own. A call that is given up leaves the thread behind, so each read has a time
+/// limit.
 struct Arriving<A> {
     runtime: Handle,
     answer: A,
@@ -170,7 +173,9 @@ struct Arriving<A> {
 
 impl<A: AsyncRead + Unpin> io::Read for Arriving<A> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.runtime.block_on(self.answer.read(buffer))
+        let read = self.answer.read(buffer);
+        let within = self.runtime.block_on(async { timeout(CALL_TIMEOUT, read).await });
+        within.map_err(|_| io::ErrorKind::TimedOut)?
     }
 }
 

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 use kubernetes::{
-    Error, NodeChange, amend_node, change_node, delete_lease, get_lease, get_node, list_claimed_nodes,
+    Error, NodeChange, amend_node, change_node, end_lease, get_lease, get_node, list_claimed_nodes,
     list_group,
 };
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
@@ -344,10 +344,28 @@ async fn a_lease_that_is_gone_is_deleted_and_one_that_changed_is_not() {
     let ours = claim("one");
     let found = claimed(&ours).await.lease.unwrap();
     let gone = ScriptedKube::new().refuses("DELETE", LEASE, 404, "NotFound", "gone");
-    delete_lease(&gone.client(), &found).await.unwrap();
+    end_lease(&gone.client(), &found).await.unwrap();
     let changed = ScriptedKube::new().refuses("DELETE", LEASE, 409, "Conflict", "changed");
-    let error = delete_lease(&changed.client(), &found).await.unwrap_err();
+    let error = end_lease(&changed.client(), &found).await.unwrap_err();
     assert!(matches!(error, Error::Conflict { .. }), "{error:?}");
     let missing = ScriptedKube::new().refuses("GET", LEASE, 404, "NotFound", "gone");
     assert_eq!(get_lease(&missing.client(), &instance()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_lease_that_names_protected_members_stays_with_their_names_alone() {
+    let mut found = claimed(&claim("one")).await.lease.unwrap();
+    let record = Record {
+        desired_before: Some(2),
+        ..Record::default()
+    };
+    let record = record.protecting(&[instance()]);
+    let text = serde_json::to_string(&record).unwrap();
+    found.annotations.insert(RECORD_ANNOTATION.to_owned(), text);
+    let kube = ScriptedKube::new();
+    end_lease(&kube.client(), &found).await.unwrap();
+    let left = kube.lease(INSTANCE);
+    assert_eq!(left.get(CLAIM_ANNOTATION), None);
+    let left: Record = serde_json::from_str(left[RECORD_ANNOTATION].as_str().unwrap()).unwrap();
+    assert_eq!(Some(left), record.remainder());
 }

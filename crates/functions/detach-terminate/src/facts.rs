@@ -74,7 +74,7 @@ impl DetachTerminate {
         let waits_for_recycle_eks_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
         let protected = match run.input.dispose {
             Dispose::Detach => {
-                let record = node.as_ref().and_then(|node| node.record().ok());
+                let record = lease.as_ref().and_then(|lease| lease.record().ok());
                 record.unwrap_or_default().protecting(&run.protected).protected
             }
             Dispose::Terminate | Dispose::Stop => Vec::new(),

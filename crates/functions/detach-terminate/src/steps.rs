@@ -138,6 +138,13 @@ impl DetachTerminate {
         let group = facts.group.as_ref();
         protection::unprotect(&self.groups, &self.instances, cluster, group, protected, cause).await?;
         facts.run.protected.retain(|id| !protected.contains(id));
+        let lease = facts.lease.as_ref().filter(|_| facts.node.is_none());
+        if let Some(lease) = lease
+            && let Ok(record) = lease.record()
+        {
+            let record = record.unprotecting(protected);
+            kubernetes::record_without_node(&facts.client, lease, &record).await?;
+        }
         if let (Some(node), true) = (&facts.node, facts.claim.is_some()) {
             kubernetes::amend_node(&facts.client, node.clone(), |node| {
                 facts.check_claim(node)?;
@@ -286,9 +293,9 @@ impl DetachTerminate {
     }
 }
 
-/// Deletes the Lease of an instance that is disposed of. A Lease that another client has changed or deleted stays.
+/// Ends the Lease of an instance that is disposed of. A Lease that another client has changed or deleted stays.
 async fn end_claim(facts: &FetchedFacts, lease: &Lease) -> Result<(), kubernetes::Error> {
-    match kubernetes::delete_lease(&facts.client, lease).await {
+    match kubernetes::end_lease(&facts.client, lease).await {
         Err(kubernetes::Error::Conflict { .. }) => Ok(()),
         deleted => deleted,
     }
@@ -578,6 +585,24 @@ mod tests {
             ["SetInstanceProtection", "DescribeInstances", "DeleteTags"]
         );
         assert!(answer.run.unwrap().protected.is_empty());
+    }
+
+    #[tokio::test]
+    async fn without_a_node_the_record_in_the_lease_is_cleared() {
+        let others: [InstanceId; 1] = [crate::fixtures::OTHER.parse().unwrap()];
+        let kube = kube();
+        let mut facts = facts(&kube, "detach", "running");
+        facts.node = None;
+        let record = Record::default().protecting(&others);
+        let lease = facts.lease.as_mut().unwrap();
+        let text = serde_json::to_string(&record).unwrap();
+        lease.annotations.insert(RECORD_ANNOTATION.to_owned(), text);
+        let aws = ScriptedAws::new()
+            .on("SetInstanceProtection", "")
+            .on("DescribeInstances", "<reservationSet/>");
+        step(&aws).unprotect(facts, &others).await.unwrap();
+        let written = kube.lease(crate::fixtures::id().as_str())[RECORD_ANNOTATION].to_string();
+        assert!(!written.contains(crate::fixtures::OTHER), "{written}");
     }
 
     #[tokio::test]

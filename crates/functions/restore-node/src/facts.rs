@@ -99,11 +99,16 @@ impl RestoreNode {
         if let Some(group) = facts.claimed_group() {
             return Ok(self.groups.fetch(&group).await?);
         }
-        let protected = facts.protected.first();
-        match protected.filter(|_| facts.request.leftover.is_some()) {
-            Some(member) => Ok(self.groups.find(member).await?),
-            None => Ok(None),
+        for member in facts
+            .protected
+            .iter()
+            .filter(|_| facts.request.leftover.is_some())
+        {
+            if let Some(found) = self.groups.find(member).await? {
+                return Ok(Some(found));
+            }
         }
+        Ok(None)
     }
 }
 

@@ -267,11 +267,12 @@ impl FetchedFacts {
 
     /// Changes the record, if there is one that can be read, or none yet.
     async fn amend_record(&mut self, change: impl Fn(Record) -> Record) -> Result<(), Error> {
-        if let Some((client, lease)) = self.lease_without_node().filter(|_| self.owns_claim())
+        if let Some((client, lease)) = self.lease_alone()
             && let Ok(record) = lease.record()
         {
             let written = kubernetes::record_without_node(client, lease, &change(record)).await?;
             self.replace_lease(written);
+            return Ok(());
         }
         let amended = self
             .amend_node(|node| {
@@ -368,7 +369,16 @@ impl FetchedFacts {
         Some((&cluster.client, lease))
     }
 
-    /// Deletes the Lease of an instance that is gone, whatever is in it.
+    /// Returns the Lease if it is written without the Node: there is none, or the instance is gone, which a sweep does not claim.
+    fn lease_alone(&self) -> Option<(&kube::Client, &Lease)> {
+        let cluster = self.cluster.as_ref().ok()?;
+        let lease = cluster.lease.as_ref()?;
+        let is_left = self.request.leftover.is_some() && self.is_going();
+        let is_own = cluster.node.is_none() && self.owns_claim();
+        (is_left || is_own).then_some((&cluster.client, lease))
+    }
+
+    /// Ends the Lease of an instance that is gone.
     async fn forget_gone(&self) -> Result<(), Error> {
         let is_gone = self.instance.as_ref().is_none_or(Instance::is_gone);
         match &self.cluster {
@@ -376,7 +386,7 @@ impl FetchedFacts {
                 client,
                 lease: Some(lease),
                 ..
-            }) if is_gone => Ok(kubernetes::delete_lease(client, lease).await?),
+            }) if is_gone => Ok(kubernetes::end_lease(client, lease).await?),
             Ok(_) | Err(_) => Ok(()),
         }
     }
@@ -512,6 +522,29 @@ mod tests {
             aws.calls()[1]
         );
         assert!(facts.find_protected().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_sweep_clears_the_record_of_an_instance_that_is_gone_and_that_it_does_not_claim() {
+        for has_node in [false, true] {
+            let kube = ScriptedKube::new();
+            let mut facts = facts_in(&kube, Some(claim("two")), None);
+            facts.instance = None;
+            facts.request.leftover =
+                serde_json::from_value(json!({"instance_id": OLD, "cluster_name": "world"})).unwrap();
+            if let Ok(cluster) = &mut facts.cluster {
+                let record = Record::default().protecting(&[id()]);
+                let text = serde_json::to_string(&record).unwrap();
+                let lease = cluster.lease.as_mut().unwrap();
+                lease.annotations.insert(RECORD_ANNOTATION.to_owned(), text);
+                cluster.node = cluster.node.take().filter(|_| has_node);
+            }
+            let aws = ScriptedAws::new().on("DescribeInstances", "<reservationSet/>");
+            take(&aws, &mut facts, RestoreStep::Unprotect(vec![id()]))
+                .await
+                .unwrap();
+            assert!(facts.find_protected().is_empty(), "{has_node}");
+        }
     }
 
     #[tokio::test]

@@ -77,14 +77,14 @@ impl SelectNodes {
     /// restore of the group does not need the cluster.
     async fn select_leftovers(&self, request: SelectRequest) -> Answered {
         let (cluster, now) = (&request.cluster_name, request.context.now());
-        let mut instances = self.instances.fetch_marked(cluster, &OWN_TAGS).await?;
+        let instances = self.instances.fetch_marked(cluster, &OWN_TAGS).await?;
         let found = self.list_claimed_nodes(cluster).await;
         let known = found.as_ref().ok();
         let counted = known.map(|(nodes, leases)| measure_claims(&nodes.readable, leases, now));
         let (readable, leases) =
             known.map_or((&[][..], &[][..]), |(nodes, leases)| (&nodes.readable, leases));
-        instances.extend(self.fetch_named(cluster, readable, &instances).await?);
-        let leftovers = find_leftovers(readable, leases, &instances);
+        let foreign = self.find_foreign(cluster, readable, &instances).await?;
+        let leftovers = find_leftovers(readable, leases, &instances, &foreign);
         let held = self.groups.find_held(cluster).await?;
         let machine = rotations_beside(&request.context.execution.id);
         let (ended_rotations, unknown) = self.find_ended_rotations(&machine, readable).await;
@@ -132,23 +132,21 @@ impl SelectNodes {
         (ended, unknown)
     }
 
-    /// Fetches the cluster's instances that marks on Nodes name, beyond those that are known already.
-    /// Any other id is logged and left out: another cluster's instance could not be restored, and the sweep would fail each time.
-    async fn fetch_named(
+    /// Returns the living instances of other clusters that marks on Nodes name, and logs them. Such an instance could not be restored, and
+    /// the sweep would fail each time. An instance that is gone has no tags, and only its marks are left.
+    async fn find_foreign(
         &self,
         cluster: &ClusterName,
         nodes: &[NodeFacts],
         known: &[Instance],
-    ) -> Result<Vec<Instance>, Error> {
-        let named = find_named(nodes, known);
-        let ids: Vec<InstanceId> = named.iter().cloned().collect();
-        let mut found = self.instances.fetch_all(&ids).await?;
-        found.retain(|instance| has_cluster_tag(&instance.tags, cluster));
-        let foreign = |id: &&InstanceId| !found.iter().any(|instance| instance.id == **id);
-        for id in named.iter().filter(foreign) {
-            tracing::warn!(instance = %id, "a Node names an instance that is not of this cluster");
+    ) -> Result<BTreeSet<InstanceId>, Error> {
+        let named: Vec<InstanceId> = find_named(nodes, known).into_iter().collect();
+        let mut foreign = self.instances.fetch_all(&named).await?;
+        foreign.retain(|instance| !instance.is_gone() && !has_cluster_tag(&instance.tags, cluster));
+        for instance in &foreign {
+            tracing::warn!(instance = %instance.id, "a Node names an instance that is not of this cluster");
         }
-        Ok(found)
+        Ok(foreign.into_iter().map(|instance| instance.id).collect())
     }
 
     async fn list_claimed_nodes(&self, cluster: &ClusterName) -> Result<(NodeList, Vec<Lease>), Error> {

@@ -14,7 +14,7 @@ use crate::cluster::node::NodeFacts;
 use crate::records::claim::{Claim, StoredClaim};
 use crate::records::lease::Lease;
 use crate::records::progress::Progress;
-use crate::restore::sweep::find_leftovers;
+use crate::restore::sweep::{find_leftovers, find_named};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -71,7 +71,7 @@ pub fn build_status(
     instances: &[Instance],
     wanted: Option<&str>,
 ) -> Status {
-    let marked = find_leftovers(nodes, leases, instances);
+    let marked = find_leftovers(nodes, leases, instances, &find_named(nodes, instances));
     let by_instance: BTreeMap<&InstanceId, &NodeFacts> = nodes
         .iter()
         .filter_map(|node| Some((node.instance.as_ref()?, node)))

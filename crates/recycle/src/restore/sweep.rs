@@ -65,15 +65,19 @@ pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, RESTORE_LOG_
 
 /// Returns every instance for which something of recycle-eks is left in a Lease, on a Node or on an instance, or that an operator's taint
 /// requests.
-/// `instances` are instances of this cluster. An id that a Node names counts only if it is one of them, or if it has a Node.
+/// `instances` are instances of this cluster. An id that a mark on a Node names counts unless it is `foreign`, of another cluster.
 /// `recycle-eks:stopped`, `recycle-eks:detached` with the taint of that name, and `recycle-eks/replacement-for` do not count:
 /// they are results.
 #[must_use]
-pub fn find_leftovers(nodes: &[NodeFacts], leases: &[Lease], instances: &[Instance]) -> BTreeSet<InstanceId> {
+pub fn find_leftovers(
+    nodes: &[NodeFacts],
+    leases: &[Lease],
+    instances: &[Instance],
+    foreign: &BTreeSet<InstanceId>,
+) -> BTreeSet<InstanceId> {
     let marked_nodes = nodes.iter().filter(|node| is_marked(node));
     let mut leftovers: BTreeSet<InstanceId> = marked_nodes.filter_map(|node| node.instance.clone()).collect();
     leftovers.extend(leases.iter().map(|lease| lease.instance.clone()));
-    let foreign = find_named(nodes, instances);
     leftovers.extend(named(nodes).filter(|id| !foreign.contains(id)));
     let is_marked = |instance: &&Instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag));
     let living = instances.iter().filter(|instance| !instance.is_gone());
@@ -227,7 +231,7 @@ mod tests {
     }
 
     fn found(nodes: &[NodeFacts], instances: &[Instance]) -> Vec<String> {
-        let ids = find_leftovers(nodes, &leases(nodes), instances);
+        let ids = find_leftovers(nodes, &leases(nodes), instances, &BTreeSet::new());
         ids.iter().map(ToString::to_string).collect()
     }
 
@@ -315,8 +319,14 @@ mod tests {
     #[test]
     fn an_instance_that_is_not_of_this_cluster_is_not_followed() {
         let nodes = [with_annotation(CORDONED_FOR_ANNOTATION, OTHER)];
-        assert!(found(&nodes, &[]).is_empty());
-        assert_eq!(find_named(&nodes, &[]), [id(OTHER)].into());
+        let named = find_named(&nodes, &[]);
+        assert_eq!(named, [id(OTHER)].into());
+        assert!(find_leftovers(&nodes, &[], &[], &named).is_empty());
+        assert_eq!(
+            found(&nodes, &[]),
+            [OTHER],
+            "EC2 no longer knows it, and its mark is left"
+        );
         assert!(found(&[], &[with_tag(PROTECTED_FOR_TAG, OTHER)]).is_empty());
     }
 
