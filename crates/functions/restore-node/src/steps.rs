@@ -529,7 +529,7 @@ mod tests {
         for has_node in [false, true] {
             let kube = ScriptedKube::new();
             let mut facts = facts_in(&kube, Some(claim("two")), None);
-            facts.instance = None;
+            (facts.instance, facts.group) = (None, None);
             facts.request.leftover =
                 serde_json::from_value(json!({"instance_id": OLD, "cluster_name": "world"})).unwrap();
             if let Ok(cluster) = &mut facts.cluster {
