@@ -224,18 +224,31 @@ def stranger(world):
     return node.instance_id
 
 
-@pytest.mark.parametrize("key", ["cordoned-for", "kept-for"])
-@pytest.mark.parametrize("is_known_to_ec2", [True, False])
-def test_an_instance_that_is_not_of_this_cluster_is_not_followed(world, node, key, is_known_to_ec2):
-    named = stranger(world) if is_known_to_ec2 else "i-0fedcba9876543210"
-    mark = {"labels" if key == "kept-for" else "annotations": {f"recycle-eks/{key}": named}}
+def names(world, node, key, instance_id):
+    mark = {"labels" if key == "kept-for" else "annotations": {f"recycle-eks/{key}": instance_id}}
     world.kubernetes.must("PATCH", f"/api/v1/nodes/{node.name}", {"metadata": mark}, MERGE_PATCH)
+
+
+@pytest.mark.parametrize("key", ["cordoned-for", "kept-for"])
+def test_an_instance_that_is_not_of_this_cluster_is_not_followed(world, node, key):
+    names(world, node, key, stranger(world))
     calls = len(world.writes())
 
     end = world.sweep().finishes()
 
     assert (end.status, end.output["nodes"]) == ("SUCCEEDED", [])
     assert len(world.writes()) == calls and not world.notifications
+
+
+@pytest.mark.parametrize("key", ["cordoned-for", "kept-for"])
+def test_a_mark_for_an_instance_that_ec2_has_forgotten_is_removed(world, node, key):
+    names(world, node, key, "i-0fedcba9876543210")
+
+    end = world.sweep().finishes()
+
+    assert end.status == "SUCCEEDED" and not world.notifications
+    assert not any("recycle-eks" in each for each in [*node.annotations, *node.kubernetes.labels])
+    assert world.sweep().finishes().output["nodes"] == []
 
 
 def test_a_tag_removes_no_protection_and_stops_no_restore(world, node):

@@ -416,7 +416,11 @@ impl FetchedFacts {
     pub(crate) fn answer_all_removed(&self) -> Answer<RestoreVerdict> {
         let is_tagged = |instance: &Instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag));
         let were_tags_removed = !self.is_going() && self.instance.as_ref().is_some_and(is_tagged);
-        let verdict = if self.request.restore.since.is_some() || were_tags_removed {
+        // Any kubelet can name an instance that does not exist. Its marks are removed without a notification.
+        let has_lease = self.cluster.as_ref().is_ok_and(|cluster| cluster.lease.is_some());
+        let is_named_only = self.instance.is_none() && !has_lease;
+        let took_steps = self.request.restore.since.is_some() && !is_named_only;
+        let verdict = if took_steps || were_tags_removed {
             RestoreVerdict::Restored
         } else {
             RestoreVerdict::Untouched
