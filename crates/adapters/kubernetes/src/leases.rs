@@ -129,8 +129,8 @@ pub async fn record_without_node(
     write_records(client, &lease.instance, None, Some(lease), change.records()).await
 }
 
-/// Removes annotations from the Lease of an instance that has no Node. Of a removed record, the names of members that are still protected
-/// stay, for the sweep.
+/// Removes annotations from the Lease of an instance that has no Node. The names of members that are still protected stay in the record,
+/// for the sweep.
 pub async fn forget_without_node(client: &kube::Client, lease: &Lease, keys: &[&str]) -> Result<(), Error> {
     let mut change = keys
         .iter()

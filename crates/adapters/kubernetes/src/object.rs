@@ -164,8 +164,8 @@ impl<'a> Objects<'a> {
 /// The number of bytes that are taken at once from an answer that arrives.
 const CHUNK: usize = 64 * 1024;
 
-/// An answer that arrives, for a parser in a thread of its own. A call that is given up leaves the thread behind, so each read has a time
-/// limit.
+/// An answer that arrives, for a parser in a thread of its own. Each read has a time limit, because the thread goes on if its call is
+/// given up.
 struct Arriving<A> {
     runtime: Handle,
     answer: A,
