@@ -274,7 +274,7 @@ def test_a_node_with_a_claim_of_no_execution_of_this_installation_fails_the_rota
     (ended,) = world.executions()
     assert ended.finishes().cause.startswith("foreign_claim: "), ended.finishes().cause
     sent = [text for text in world.notifications if "foreign_claim" in text]
-    assert len(sent) == 1 and f"kubectl delete lease --namespace recycle-eks {held.instance_id}" in sent[0]
+    assert len(sent) == 1 and f"kubectl annotate lease --namespace recycle-eks {held.instance_id} recycle-eks/claim-" in sent[0]
     assert any("a rotation failed" in text and held.instance_id in text for text in world.notifications)
 
 

@@ -122,11 +122,12 @@ pub async fn claim_without_node(
 /// Writes the record of an instance that has no Node. Returns the Lease as it is then.
 pub async fn record_without_node(
     client: &kube::Client,
-    lease: &Lease,
+    instance: &InstanceId,
+    lease: Option<&Lease>,
     record: &Record,
 ) -> Result<Option<Lease>, Error> {
     let change = NodeChange::new().record(record)?;
-    write_records(client, &lease.instance, None, Some(lease), change.records()).await
+    write_records(client, instance, None, lease, change.records()).await
 }
 
 /// Removes annotations from the Lease of an instance that has no Node. The names of members that are still protected stay in the record,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ec2::groups::Membership;
 use recycle::base::ids::{Fence, InstanceId};
-use recycle::base::names::{NAMESPACE, PROTECTED_FOR_TAG};
+use recycle::base::names::{CLAIM_ANNOTATION, NAMESPACE, PROTECTED_FOR_TAG};
 use recycle::claim::facts::{GroupState, PreflightFacts};
 use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Obstacle;
@@ -264,7 +264,8 @@ impl FetchedFacts {
         };
         (
             format!("the claim in Lease {instance} of namespace {NAMESPACE}"),
-            format!("kubectl delete lease --namespace {NAMESPACE} {instance}"),
+            // The rest of the Lease stays: its record alone names the members that are protected from scale-in.
+            format!("kubectl annotate lease --namespace {NAMESPACE} {instance} {CLAIM_ANNOTATION}-"),
         )
     }
 

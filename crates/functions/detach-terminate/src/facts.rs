@@ -75,7 +75,7 @@ impl DetachTerminate {
         let protected = match run.input.dispose {
             Dispose::Detach => {
                 let record = lease.as_ref().and_then(|lease| lease.record().ok());
-                record.unwrap_or_default().protecting(&run.protected).protected
+                record.unwrap_or_default().protected
             }
             Dispose::Terminate | Dispose::Stop => Vec::new(),
         };

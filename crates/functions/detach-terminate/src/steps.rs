@@ -108,14 +108,16 @@ impl DetachTerminate {
         Ok(facts.wait(AT_ONCE, reason))
     }
 
-    /// Protects the other members. The record and the run name them first, because only those lose the protection again.
-    pub(crate) async fn protect(&self, mut facts: FetchedFacts, members: &[InstanceId]) -> Answered {
+    /// Protects the other members. The record names them first, because only those lose the protection again.
+    pub(crate) async fn protect(&self, facts: FetchedFacts, members: &[InstanceId]) -> Answered {
         self.record(&facts, |node| {
             let record = node.record()?.protecting(members);
             Ok(NodeChange::new().record(&record)?)
         })
         .await?;
-        facts.run.protected.extend_from_slice(members);
+        if facts.node.is_none() {
+            amend_record_alone(&facts, |record| record.protecting(members)).await?;
+        }
         let (group, cause) = (&facts.run.group, &facts.run.input.instance_id);
         protection::protect(&self.groups, &self.instances, group, members, cause).await?;
         let count = members.len();
@@ -133,17 +135,12 @@ impl DetachTerminate {
         Ok(facts.wait(seconds, "it is being detached from its group"))
     }
 
-    pub(crate) async fn unprotect(&self, mut facts: FetchedFacts, protected: &[InstanceId]) -> Answered {
+    pub(crate) async fn unprotect(&self, facts: FetchedFacts, protected: &[InstanceId]) -> Answered {
         let (cluster, cause) = (self.access.name(), &facts.run.input.instance_id);
         let group = facts.group.as_ref();
         protection::unprotect(&self.groups, &self.instances, cluster, group, protected, cause).await?;
-        facts.run.protected.retain(|id| !protected.contains(id));
-        let lease = facts.lease.as_ref().filter(|_| facts.node.is_none());
-        if let Some(lease) = lease
-            && let Ok(record) = lease.record()
-        {
-            let record = record.unprotecting(protected);
-            kubernetes::record_without_node(&facts.client, lease, &record).await?;
+        if facts.node.is_none() && facts.lease.is_some() {
+            amend_record_alone(&facts, |record| record.unprotecting(protected)).await?;
         }
         if let (Some(node), true) = (&facts.node, facts.claim.is_some()) {
             kubernetes::amend_node(&facts.client, node.clone(), |node| {
@@ -291,6 +288,15 @@ impl DetachTerminate {
         let member = group.as_ref().and_then(|group| group.member(id));
         Ok(member.is_none_or(Member::is_leaving))
     }
+}
+
+/// Changes the record of an instance that has no Node. A Lease that an operator has deleted is created again, for the sweep.
+async fn amend_record_alone(facts: &FetchedFacts, change: impl Fn(Record) -> Record) -> Result<(), Error> {
+    let lease = facts.lease.as_ref();
+    let record = lease.map_or_else(|| Ok(Record::default()), Lease::record)?;
+    let id = &facts.run.input.instance_id;
+    kubernetes::record_without_node(&facts.client, id, lease, &change(record)).await?;
+    Ok(())
 }
 
 /// Ends the Lease of an instance that is disposed of. A Lease that another client has changed or deleted stays.
@@ -553,7 +559,7 @@ mod tests {
             .on("CreateTags", "")
             .on("CreateTags", "")
             .on("SetInstanceProtection", "");
-        let answer = step(&aws)
+        step(&aws)
             .protect(facts(&kube, "detach", "running"), &others)
             .await
             .unwrap();
@@ -563,7 +569,6 @@ mod tests {
         );
         let written = kube.lease(crate::fixtures::id().as_str())[RECORD_ANNOTATION].to_string();
         assert!(written.contains(crate::fixtures::OTHER), "{written}");
-        assert_eq!(answer.run.unwrap().protected, others);
         assert!(aws.calls()[1].contains("protected-for"), "{}", aws.calls()[1]);
 
         let tagged = "<reservationSet><item><instancesSet><item><instanceId>i-0bbbbbbbbbbbbbbbb</instanceId><instanceState>\
@@ -573,8 +578,12 @@ mod tests {
             .on("DescribeInstances", tagged)
             .on("DeleteTags", "");
         let mut facts = facts(&kube, "detach", "running");
-        facts.run.protected = others.to_vec();
-        let answer = step(&aws).unprotect(facts, &others).await.unwrap();
+        let node = facts.node.as_mut().unwrap();
+        node.lease.as_mut().unwrap().annotations.insert(
+            RECORD_ANNOTATION.to_owned(),
+            serde_json::to_string(&Record::default().protecting(&others)).unwrap(),
+        );
+        step(&aws).unprotect(facts, &others).await.unwrap();
         assert!(
             aws.calls()[0].contains("ProtectedFromScaleIn=false"),
             "{}",
@@ -584,7 +593,23 @@ mod tests {
             aws.actions(),
             ["SetInstanceProtection", "DescribeInstances", "DeleteTags"]
         );
-        assert!(answer.run.unwrap().protected.is_empty());
+        let written = kube.lease(crate::fixtures::id().as_str())[RECORD_ANNOTATION].to_string();
+        assert!(!written.contains(crate::fixtures::OTHER), "{written}");
+    }
+
+    #[tokio::test]
+    async fn without_a_node_the_record_in_the_lease_names_the_members_before_they_are_protected() {
+        let others: [InstanceId; 1] = [crate::fixtures::OTHER.parse().unwrap()];
+        for has_lease in [true, false] {
+            let kube = ScriptedKube::new();
+            let mut facts = facts(&kube, "detach", "running");
+            facts.node = None;
+            facts.lease = facts.lease.filter(|_| has_lease);
+            let aws = ScriptedAws::new().on("CreateTags", "").breaks_on("CreateTags");
+            step(&aws).protect(facts, &others).await.unwrap_err();
+            let written = kube.lease(crate::fixtures::id().as_str())[RECORD_ANNOTATION].to_string();
+            assert!(written.contains(crate::fixtures::OTHER), "{written}");
+        }
     }
 
     #[tokio::test]

@@ -401,9 +401,21 @@ impl FetchedFacts {
         };
         let why: String = with_causes(refusal).chars().take(LONGEST_WHY).collect();
         let mut done = format!("The node is not restored: {why}.");
-        if !self.protected.is_empty() {
-            let members = self.protected.len();
-            done = format!("{done} The next sweep removes the scale-in protection of {members} members.");
+        let unrecorded = &self.request.restore.protected;
+        let recorded = self
+            .protected
+            .iter()
+            .filter(|id| !unrecorded.contains(id))
+            .count();
+        if recorded > 0 {
+            done = format!("{done} A later sweep removes the scale-in protection of {recorded} members.");
+        }
+        if !unrecorded.is_empty() {
+            let ids: Vec<&str> = unrecorded.iter().map(InstanceId::as_str).collect();
+            let ids = ids.join(", ");
+            done = format!(
+                "{done} Remove the scale-in protection of {ids}: no record names them, so no sweep does it."
+            );
         }
         let manual = self.find_manual_commands();
         self.build_last_answer(

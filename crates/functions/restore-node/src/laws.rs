@@ -46,7 +46,9 @@ async fn restore(group: &str) -> (Vec<String>, bool) {
         .on("SetDesiredCapacity", "")
         .on("ExitStandby", "");
     // The restore began so long ago that it no longer waits for the cluster.
-    let late = request(Some(2 * CLUSTER_PATIENCE));
+    let mut late = request(Some(2 * CLUSTER_PATIENCE));
+    // The step before has named the members that this one protects.
+    late.restore.protected = vec![OLD.parse().unwrap()];
     if let Err(error) = RestoreNode::new(&aws.config(), &"world".parse().unwrap())
         .restore(late)
         .await

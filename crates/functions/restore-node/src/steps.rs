@@ -43,7 +43,11 @@ impl RestoreNode {
                 "is about to return to service".to_owned()
             }
             RestoreStep::Protect(ids) => {
-                facts.record_protected(&ids).await?;
+                if facts.record_protected(&ids).await? {
+                    let members = ids.len();
+                    let named = format!("waits: {members} members are about to be protected from scale-in");
+                    return Ok(facts.wait(STEP_WAIT, &facts.describe_state(&named)));
+                }
                 let group = facts.group_name()?;
                 protection::protect(&self.groups, &self.instances, group, &ids, &facts.id).await?;
                 let members = ids.len();
@@ -251,13 +255,15 @@ impl RestoreNode {
 }
 
 impl FetchedFacts {
-    /// Records the members before they are protected. If the record cannot be written, the state of the restore names them.
-    async fn record_protected(&mut self, ids: &[InstanceId]) -> Result<(), Error> {
+    /// Records the members before they are protected. If the record cannot be written, the state of the restore names them: then the
+    /// answer is true, and they are protected in the next step, because the state is lost if the answer of the call that protects is.
+    async fn record_protected(&mut self, ids: &[InstanceId]) -> Result<bool, Error> {
         self.amend_record(|record| record.protecting(ids)).await?;
-        let recorded = self.find_protected();
-        let left = ids.iter().filter(|id| !recorded.contains(id));
-        self.request.restore.protected.extend(left.cloned());
-        Ok(())
+        let named = self.find_protected();
+        let left: Vec<InstanceId> = ids.iter().filter(|id| !named.contains(id)).cloned().collect();
+        let is_any_left = !left.is_empty();
+        self.request.restore.protected.extend(left);
+        Ok(is_any_left)
     }
 
     async fn record_unprotected(&mut self, ids: &[InstanceId]) -> Result<(), Error> {
@@ -270,7 +276,8 @@ impl FetchedFacts {
         if let Some((client, lease)) = self.lease_alone()
             && let Ok(record) = lease.record()
         {
-            let written = kubernetes::record_without_node(client, lease, &change(record)).await?;
+            let written =
+                kubernetes::record_without_node(client, &self.id, Some(lease), &change(record)).await?;
             self.replace_lease(written);
             return Ok(());
         }
@@ -551,6 +558,12 @@ mod tests {
     async fn without_a_record_the_state_of_the_restore_names_the_protected_members() {
         let mut facts = facts(Some(claim("one")), Some(claim("one")));
         facts.cluster = Err("away".to_owned());
+        let aws = ScriptedAws::new();
+        let answer = take(&aws, &mut facts, RestoreStep::Protect(vec![id()]))
+            .await
+            .unwrap();
+        assert_eq!(serde_json::to_value(&answer).unwrap()["protected"], json!([OLD]));
+        assert!(aws.actions().is_empty(), "{:?}", aws.actions());
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
             .on("SetInstanceProtection", "");
@@ -558,6 +571,7 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(serde_json::to_value(&answer).unwrap()["protected"], json!([OLD]));
+        assert_eq!(aws.actions(), ["CreateTags", "SetInstanceProtection"]);
         let aws = ScriptedAws::new()
             .on("SetInstanceProtection", "")
             .on("DescribeInstances", "<reservationSet/>");

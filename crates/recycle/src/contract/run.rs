@@ -5,7 +5,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use crate::base::ids::{GroupName, InstanceId, NodeName};
+use crate::base::ids::{GroupName, NodeName};
 use crate::base::strict::{At, read_value};
 use crate::base::text::fit_names;
 use crate::cluster::hook::HeldByHook;
@@ -50,9 +50,6 @@ pub struct Run {
     /// The controllers whose pods were evicted while there was no replacement to note them on ([`crate::drain::evicted`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evicted: Option<String>,
-    /// The members that this execution has protected from scale-in for a detach. The Node and its record may go before the end.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub protected: Vec<InstanceId>,
     #[serde(flatten, skip_deserializing)]
     pub drain: DrainState,
 }
@@ -113,7 +110,6 @@ impl Run {
             old: None,
             hook: None,
             evicted: None,
-            protected: Vec::new(),
             drain: DrainState::default(),
         }
     }
