@@ -25,7 +25,7 @@ use recycle::restore::sweep::{OWN_TAGS, is_result};
 use recycle::restore::undo::undo_kubernetes;
 
 use crate::cluster::Cluster;
-use crate::request::{LONGEST_WHY, find_reason, name_reason, write_report};
+use crate::request::{LONGEST_WHY, describe_protected, find_reason, name_reason, write_report};
 use crate::{Error, RestoreNode};
 
 pub(crate) struct FetchedFacts {
@@ -400,23 +400,8 @@ impl FetchedFacts {
             (RestoreVerdict::Kept, find_reason(&self.request))
         };
         let why: String = with_causes(refusal).chars().take(LONGEST_WHY).collect();
-        let mut done = format!("The node is not restored: {why}.");
-        let unrecorded = &self.request.restore.protected;
-        let recorded = self
-            .protected
-            .iter()
-            .filter(|id| !unrecorded.contains(id))
-            .count();
-        if recorded > 0 {
-            done = format!("{done} A later sweep removes the scale-in protection of {recorded} members.");
-        }
-        if !unrecorded.is_empty() {
-            let ids: Vec<&str> = unrecorded.iter().map(InstanceId::as_str).collect();
-            let ids = ids.join(", ");
-            done = format!(
-                "{done} Remove the scale-in protection of {ids}: no record names them, so no sweep does it."
-            );
-        }
+        let left = describe_protected(&self.protected, &self.request.restore.protected);
+        let done = format!("The node is not restored: {why}.{left}");
         let manual = self.find_manual_commands();
         self.build_last_answer(
             verdict,

@@ -118,6 +118,21 @@ impl Report {
     }
 }
 
+/// Writes sentences about the members that stay protected from scale-in. No sweep finds those in `unrecorded`.
+pub(crate) fn describe_protected(protected: &[InstanceId], unrecorded: &[InstanceId]) -> String {
+    let mut text = String::new();
+    let recorded = protected.iter().filter(|id| !unrecorded.contains(id)).count();
+    if recorded > 0 {
+        text = format!(" A later sweep removes the scale-in protection of {recorded} members.");
+    }
+    if !unrecorded.is_empty() {
+        let ids: Vec<&str> = unrecorded.iter().map(InstanceId::as_str).collect();
+        let found = format!("no record names {}, so no sweep does it", ids.join(", "));
+        text = format!("{text} Remove the scale-in protection by hand: {found}.");
+    }
+    text
+}
+
 /// Writes the report: the first error, what was done (a sentence, or nothing), the node's state, and the commands, one a line.
 /// `cluster_error` is the reason why the cluster could not be read.
 pub(crate) fn write_report(
@@ -157,6 +172,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn members_that_no_record_names_are_left_to_an_operator() {
+        let [one, two]: [InstanceId; 2] =
+            ["i-0aaaaaaaaaaaaaaaa", "i-0bbbbbbbbbbbbbbbb"].map(|id| id.parse().unwrap());
+        assert_eq!(describe_protected(&[], &[]), "");
+        assert_eq!(
+            describe_protected(&[one, two.clone()], &[two]),
+            " A later sweep removes the scale-in protection of 1 members. Remove the scale-in protection by hand: no record names \
+             i-0bbbbbbbbbbbbbbbb, so no sweep does it."
+        );
+    }
 
     fn caught(error: &str, cause: &str) -> CaughtError {
         CaughtError {

@@ -255,8 +255,8 @@ impl RestoreNode {
 }
 
 impl FetchedFacts {
-    /// Records the members before they are protected. If the record cannot be written, the state of the restore names them: then the
-    /// answer is true, and they are protected in the next step, because the state is lost if the answer of the call that protects is.
+    /// Records the members before they are protected. If the record cannot be written, the state of the restore names them, and the answer
+    /// is true: they are protected in the next step. (The state is lost if the answer of the call that protects is lost.)
     async fn record_protected(&mut self, ids: &[InstanceId]) -> Result<bool, Error> {
         self.amend_record(|record| record.protecting(ids)).await?;
         let named = self.find_protected();
