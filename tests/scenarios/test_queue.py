@@ -102,7 +102,7 @@ def test_the_second_node_of_a_group_starts_when_the_first_only_waits_for_pods(wo
     first, second = workers.nodes
     job = job_on(first)
     web = first.deployment("web", replicas=2)
-    world.at("1h", job.finishes)
+    world.at("40m", job.finishes)
 
     one = recycle(world, first)
     world.run("5s")
@@ -110,7 +110,7 @@ def test_the_second_node_of_a_group_starts_when_the_first_only_waits_for_pods(wo
     ends = [two.finishes(), one.finishes()]
 
     assert [end.outcome for end in ends] == ["recycled", "recycled"]
-    assert ends[0].at < world.seconds("30m") < world.seconds("1h") < ends[1].at
+    assert ends[0].at < world.seconds("30m") < world.seconds("40m") < ends[1].at
     # After the first node's other pods were gone, and at the next check.
     moved = one.entered("EvictPods")[0]
     assert moved < two.entered("StandbyNode")[0] < moved + 120
@@ -225,7 +225,7 @@ def test_a_node_that_was_admitted_by_an_outdated_list_steps_back(world):
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_function_killed_around_each_write_of_the_phase_goes_on_and_no_other_node_is_admitted(world, moment):
     writes = [("POST leases", 1), *((kind, nth) for kind in ("PATCH leases", "PATCH nodes") for nth in (1, 2))]
-    for kind, nth in writes:
+    for kind, nth in sample(writes, 3, first=moment == "after"):
         world.reset()
         workers = group(world)
         executions = []
@@ -268,6 +268,7 @@ def test_a_queued_node_records_the_node_ahead_and_is_not_written_at_every_check(
     world.run("15m")
     assert len(waiting.answers("ClaimNode")) > looks + 20
     assert [call for call in world.writes() if call.parameters.get("name") == third.name] == []
+    assert "kubernetes:POST subjectaccessreviews" not in {call.action for call in world.aws.calls}
     first.annotate("recycle-eks/drain-until", "now")
     assert waiting.finishes().outcome == "recycled"
 

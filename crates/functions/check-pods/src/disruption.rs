@@ -7,12 +7,14 @@ use autoscaling::groups::Groups;
 use aws_config::SdkConfig;
 use eks_auth::Access;
 use recycle::base::failure::with_causes;
+use recycle::base::ids::GroupName;
 use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Refusal;
 use recycle::cluster::hook::{HeldByHook, WAITING};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::run::Run;
 use recycle::drain::disruption::{DisruptionFacts, DrainValidity, find_remarks, judge_drain_validity};
+use recycle::input::path::RecyclePath;
 
 /// The time limit for all of these calls, longer than they take together. If AWS hangs, it must not use up the function's time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -113,10 +115,11 @@ async fn fetch_from_aws(
             ..OutsideFacts::quiet()
         });
     };
-    let refresh = outside.groups().find_refresh(&group.name).await?;
-    let node_group_status = match node_group(node) {
-        Some(name) => outside.access.describe_node_group(name).await?,
-        None => None,
+    let (refresh, node_group_status) = if run.path == RecyclePath::Hook {
+        // No remark is about them: whatever replaces the member, its group terminates it already.
+        (None, None)
+    } else {
+        fetch_updates(outside, node, &group.name).await?
     };
     let member = group.member(&run.input.instance_id);
     let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
@@ -141,6 +144,20 @@ async fn fetch_from_aws(
         remarks: find_remarks(&facts),
         aws_error: None,
     })
+}
+
+/// Returns the status of an instance refresh that is under way, and that of the managed node group.
+async fn fetch_updates(
+    outside: &Outside,
+    node: &NodeFacts,
+    group: &GroupName,
+) -> Result<(Option<String>, Option<String>), Box<dyn std::error::Error + Send + Sync>> {
+    let refresh = outside.groups().find_refresh(group).await?;
+    let node_group_status = match node_group(node) {
+        Some(name) => outside.access.describe_node_group(name).await?,
+        None => None,
+    };
+    Ok((refresh, node_group_status))
 }
 
 async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, autoscaling::Error> {
