@@ -1,4 +1,5 @@
-"""A pytest plugin for `run.py`: shows the running tests in silence, reports the time of each folder, and ends a hang.
+"""A pytest plugin for `run.py`: names a failed test at once, shows the running tests in silence, reports the time of each folder,
+and ends a hang.
 
 With several workers it runs in the process that distributes the tests, which gets the start and the end of each test.
 """
@@ -66,6 +67,7 @@ class Progress:
         self._seconds[report.nodeid] += report.duration
         if report.failed:
             self._outcomes[report.nodeid] = "failed"
+            OUTPUT.write(f"\nfailed: {report.nodeid}: {_cause(report)}\n")
         elif report.when == "call":
             self._outcomes.setdefault(report.nodeid, report.outcome)
 
@@ -99,3 +101,10 @@ class Progress:
     def _lines(self) -> Iterator[str]:
         now = time.monotonic()
         yield from (f"{test} ({now - begun:.0f} s)" for test, begun in list(self._at_work.items()))
+
+
+def _cause(report: pytest.TestReport) -> str:
+    """Returns the first line of the error, cut."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash else report.longreprtext
+    return text.partition("\n")[0][:300]

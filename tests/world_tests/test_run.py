@@ -65,6 +65,12 @@ def test_a_test_that_takes_too_long_fails_by_its_name(tmp_path):
     assert "FAILED test_it.py::test_that_waits_for_ever" in done.stdout and "Timeout" in done.stdout
 
 
+def test_a_failure_is_named_as_soon_as_it_happens(tmp_path):
+    done = pytest_with("def test_one():\n    assert 1 == 2\n\ndef test_two():\n    pass\n", tmp_path)
+    first, _, rest = done.stdout.partition("failed: test_it.py::test_one: assert 1 == 2\n")
+    assert "Error" not in first and "FAILED test_it.py::test_one" in rest
+
+
 def test_a_run_that_hangs_names_what_hangs_and_ends(tmp_path):
     done = pytest_with(HANGS, tmp_path, EVERY=0.2, PATIENCE=10.0, FAREWELL=0.5)
     assert done.returncode != 0
