@@ -55,8 +55,8 @@ def fleet(world: World) -> list[Group]:
     groups = [world.group(name, size=4, minimum=3, maximum=6) for name in ("api", "batch", "web")]
     for number, group in enumerate(groups):
         oldest, second, *_ = group.nodes
-        world.at(f"{20 + 10 * number}m", oldest.job(f"{group.name}-training", labels={"app": "training"}).finishes)
-        world.at(f"{50 + 10 * number}m", second.job(f"{group.name}-report", labels={"app": "training"}).finishes)
+        world.at(f"{15 + 5 * number}m", oldest.job(f"{group.name}-training", labels={"app": "training"}).finishes)
+        world.at(f"{30 + 5 * number}m", second.job(f"{group.name}-report", labels={"app": "training"}).finishes)
         world.budget(oldest.deployment(group.name, labels={"app": group.name}, replicas=3), min_available=2)
         group.gets_a_new_template()
     return groups

@@ -26,7 +26,7 @@ def draining(world, node):
 def test_a_node_is_recycled_and_watched_to_its_end(world, cli, node):
     job = node.job("train", labels={"app": "train"})
     node.deployment("web", replicas=2)
-    world.at("2h", job.finishes)
+    world.at("40m", job.finishes)
 
     printed = cli("recycle", node.name, "--label-selector", "app=train", pace=300)
 
@@ -52,7 +52,7 @@ def test_a_pipeline_reads_documents(world, cli, node):
 
 def test_a_terminal_gets_a_picture(world, cli, node):
     job = node.job("train", labels={"app": "train"})
-    world.at("1h", job.finishes)
+    world.at("30m", job.finishes)
 
     watching = cli.start("recycle", node.name, "--label-selector", "app=train", terminal=True, pace=300)
     printed = watching.ends()
@@ -127,7 +127,7 @@ def test_the_end_of_a_drain_is_moved_and_then_set_to_now(world, cli, node, drain
     before = cli("status", "--output", "json").document["nodes"][0]["until"]
 
     assert cli("extend", node.name, "--by", "1d").code == 0
-    world.run("2h")
+    world.run("30m")
     after = cli("status", "--output", "json").document["nodes"][0]["until"]
     assert (before[8:10], after[8:10]) == ("03", "04")
     cut = cli("extend", node.instance_id, "--until", "2027-02-01T00:00:00Z")

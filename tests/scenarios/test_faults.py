@@ -40,7 +40,7 @@ def test_it_is_waited_for_also_beyond_the_time_out_that_an_operator_has_extended
 def test_it_is_waited_for_while_the_replacement_comes(world, node, job):
     execution = world.recycle(node, label_selector="app=train", replacement_timeout=3600)
     cluster_is_away(world, "1m", "30m")
-    world.at("1h", job.finishes)
+    world.at("35m", job.finishes)
 
     assert execution.finishes().outcome == "recycled"
 

@@ -61,7 +61,7 @@ def test_a_scale_in_waits_20_hours_for_a_job_and_then_takes_the_instance(world):
 def test_any_termination_of_a_member_waits(world, name):
     workers = world.group(name, size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
-    job = with_job(world, node, "90m")
+    job = with_job(world, node, "70m")
 
     workers.terminate(node)
     (end,) = ended(world)
@@ -132,7 +132,7 @@ def test_a_lost_event_costs_half_an_hour_and_nothing_else(world, retains):
     world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
     workers = group_of(world, retains)
     node = workers.nodes[0]
-    job = with_job(world, node, "1h")
+    job = with_job(world, node, "35m")
 
     workers.terminate(node)
     (end,) = ended(world)
@@ -157,14 +157,14 @@ def test_without_any_heartbeat_a_retained_node_goes_on_and_another_is_lost_by_na
     world.faults.refuse("autoscaling:RecordLifecycleActionHeartbeat", code="ValidationError", status=400, times=None)
     workers = group_of(world, retains)
     node = workers.nodes[0]
-    job = with_job(world, node, "3h")
+    job = with_job(world, node, "75m")
 
     workers.terminate(node)
     (end,) = ended(world)
 
     if retains:
         assert "RestoreNode" not in world.executions()[0].path
-        assert end.outcome == "recycled" and job.phase == "Succeeded" and end.at > world.seconds("3h")
+        assert end.outcome == "recycled" and job.phase == "Succeeded" and end.at > world.seconds("75m")
     else:
         assert end.error == "NodeLost" and "train" in end.cause and end.at < world.seconds("2h")
 
@@ -174,7 +174,7 @@ def test_another_execution_follows_one_that_dies(world, retains):
     world.let_sweep()
     workers = group_of(world, retains)
     node = workers.nodes[0]
-    job = with_job(world, node, "90m")
+    job = with_job(world, node, "55m")
     workers.terminate(node)
     world.run("20m")
     world.executions()[0].stop()
@@ -332,7 +332,7 @@ def test_the_termination_of_an_empty_replacement_in_a_restore_is_completed_too(w
 def test_the_hook_takes_a_planned_drain_over(world):
     workers = group_of(world)
     node = workers.nodes[0]
-    job = with_job(world, node, "1h")
+    job = with_job(world, node, "30m")
     planned = world.recycle(node)
     world.run("20m")
 
@@ -351,7 +351,7 @@ def test_a_drain_that_began_before_its_group_ends_the_member_keeps_the_hook_aliv
         world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
     workers = world.group("impatient", size=2, minimum=1, maximum=4)
     node = workers.nodes[0]
-    job = with_job(world, node, "100m")
+    job = with_job(world, node, "60m")
     world.recycle(node, urgency=urgency, replacement="after")
     world.run("20m")
 
@@ -382,7 +382,7 @@ def test_the_sweep_goes_on_with_a_drain_that_failed_after_the_claim(world):
     world.faults.refuse("kubernetes:PATCH nodes", code="InternalError", status=500, function="taint-node", times=11)
     workers = group_of(world, retains=True)
     node = workers.nodes[0]
-    job = with_job(world, node, "2h")
+    job = with_job(world, node, "80m")
     workers.terminate(node)
     ends = ended(world, 2)
 

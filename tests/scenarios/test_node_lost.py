@@ -101,14 +101,15 @@ def test_the_pods_of_a_lost_node_start_elsewhere(world, node):
     assert pod.node_name != node.name
 
 
-@pytest.mark.parametrize(("silent_for", "tolerates"), [("1m", 300), ("4m30s", 300), ("29m", 7200), ("90m", 7200), ("5h", None)])
+@pytest.mark.parametrize(("silent_for", "tolerates"), [("1m", 300), ("4m30s", 300), ("29m", 7200), ("50m", 7200), ("90m", None)])
 def test_a_node_that_is_ready_again_while_its_pods_tolerate_it_goes_on(world, node, silent_for, tolerates):
     tolerations = [{"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": tolerates}]
     tolerations = [{key: value for key, value in each.items() if value is not None} for each in tolerations]
     job = node.job("train", labels={"app": "train"}, tolerations=tolerations)
     world.at("10m", node.falls_silent)
-    world.at(world.seconds("10m") + world.seconds(silent_for), node.reports_again)
-    world.at("6h", job.finishes)
+    again = world.seconds("10m") + world.seconds(silent_for)
+    world.at(again, node.reports_again)
+    world.at(again + 600, job.finishes)
 
     execution = recycle(world, node)
     end = execution.finishes()
@@ -177,8 +178,8 @@ def test_an_api_server_that_is_away_is_no_lost_node(world, node):
         world.kubernetes.proxy.is_reachable = yes
 
     world.at("10m", lambda: reachable(False))
-    world.at("2h10m", lambda: reachable(True))
-    world.at("2h30m", job.finishes)
+    world.at("70m", lambda: reachable(True))
+    world.at("80m", job.finishes)
 
     assert recycle(world, node).finishes().outcome == "recycled"
 

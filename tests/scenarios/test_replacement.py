@@ -125,7 +125,7 @@ def test_the_successor_of_another_member_is_not_enough(world):
 
 
 def loses_its_replacement(world, workers, **next_launch):
-    """An execution whose replacement dies at hour 5; its Job ends ten minutes later."""
+    """An execution whose replacement dies at hour 1; its Job ends ten minutes later."""
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
@@ -134,8 +134,8 @@ def loses_its_replacement(world, workers, **next_launch):
         workers.next_launch(**next_launch)
         replacement_of(world, node, workers).is_terminated_in_the_console()
 
-    world.at("5h", dies)
-    world.at("5h10m", job.finishes)
+    world.at("1h", dies)
+    world.at("1h10m", job.finishes)
     return node, execution
 
 
@@ -144,7 +144,7 @@ def test_a_replacement_that_dies_in_the_drain_is_awaited_again_before_the_end(wo
 
     assert execution.finishes(within="1d").outcome == "recycled"
     (end,) = [end for end in world.ends if end.instance_id == node.instance_id]
-    assert end.at >= world.seconds("5h20m") and end.pods == ()
+    assert end.at >= world.seconds("1h20m") and end.pods == ()
     events = [event["reason"] for event in world.kubernetes.events(node.name)]
     assert "RecycleDisturbed" in events, events
     assert any(

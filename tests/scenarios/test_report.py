@@ -9,13 +9,13 @@ from world.process.browser import look
 
 @pytest.fixture
 def finished(world):
-    """A drain of two hours in which a budget blocks for a while."""
+    """A drain of forty minutes in which a budget blocks for a while."""
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     train = node.job("train-with-a-name-that-is-longer-than-a-phone-is-wide", labels={"app": "train"})
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
-    world.at("30m", lambda: world.kubernetes.must("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web"))
-    world.at("2h", train.finishes)
+    world.at("20m", lambda: world.kubernetes.must("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web"))
+    world.at("40m", train.finishes)
     execution = world.recycle(node, label_selector="app=train")
     assert execution.finishes().outcome == "recycled"
     return node, execution
@@ -36,9 +36,9 @@ def test_a_report_has_the_history_of_the_execution(world, cli, finished):
     assert [stage for stage, _, _ in stages] == ["queue", "replacement", "drain", "disposal"]
     assert all(one[2] == other[1] for one, other in zip(stages, stages[1:], strict=False))
     (awaited,) = [span for span in report["pods"] if span["what"]["class"] == "awaited"]
-    assert awaited["until"] >= "2027-01-01T02:00:00Z"
+    assert awaited["until"] >= "2027-01-01T00:40:00Z"
     (blocked,) = report["blocked"]
-    assert "web" in blocked["what"][0] and blocked["until"] >= "2027-01-01T00:30:00Z"
+    assert "web" in blocked["what"][0] and blocked["until"] >= "2027-01-01T00:20:00Z"
     assert [each["event"] for each in report["notifications"]] == ["started", "blocked", "finished"]
 
 

@@ -319,7 +319,7 @@ def restore_calls(deployed_world):
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_restore_killed_around_any_mutating_call_ends_the_same(world, restore_calls, moment):
     endings = []
-    for function, action, nth in sample(restore_calls, 4, first=moment == "after"):
+    for function, action, nth in sample(restore_calls, 3, first=moment == "after"):
         world.reset()
         workers, node = failing(world)
         world.faults.kill(moment, action, function=function, nth=nth)

@@ -77,13 +77,13 @@ def test_outdated_nodes_are_replaced_group_by_group_and_no_mark_stays(world, gro
 
 def test_nodes_come_one_after_the_other_with_the_time_between_that_the_input_asks_for(world, workers):
     order = sorted(workers.instances)
-    end = world.rotate(at_once=1, wait_between_nodes="2h").finishes()
+    end = world.rotate(at_once=1, wait_between_nodes="30m").finishes()
 
     assert only(end)["recycled"] == 3
     assert started(world) == order
     began = [execution.entered("ClaimNode")[0] for execution in world.executions()]
     ended = [execution.steps[-1][0] for execution in world.executions()]
-    assert [7200 < began[n + 1] - ended[n] < 7300 for n in range(2)] == [True, True]
+    assert [1800 < began[n + 1] - ended[n] < 1900 for n in range(2)] == [True, True]
 
 
 @pytest.mark.parametrize(("mark", "effects"), [("hard", ["NoSchedule"] * 3), ("none", [])])
@@ -151,10 +151,10 @@ def test_more_at_once_than_the_module_allows_is_refused_naming_both(world, worke
 
 def test_a_paused_group_is_waited_for(world, workers):
     pause(world, workers)
-    world.at("3h", lambda: pause(world, workers, "false"))
+    world.at("1h", lambda: pause(world, workers, "false"))
     end = world.rotate().finishes()
-    assert only(end)["recycled"] == 3 and 3 * 3600 < end.at < 6 * 3600
-    assert world.executions()[0].entered("ClaimNode")[0] > 3 * 3600
+    assert only(end)["recycled"] == 3 and 3600 < end.at < 4 * 3600
+    assert world.executions()[0].entered("ClaimNode")[0] > 3600
 
 
 def test_a_group_that_is_paused_for_a_day_is_left(world, workers):
@@ -167,12 +167,12 @@ def test_a_group_that_is_paused_for_a_day_is_left(world, workers):
 
 def test_after_the_window_no_new_node_is_started_and_the_next_rotation_goes_on(world, workers):
     job = min(workers.nodes, key=lambda node: node.instance_id).job("train", labels={"app": "train"})
-    world.at("2h", job.finishes)
-    end = world.rotate(at_once=1, start_no_new_node_after="1h", recycle={"label_selector": "app=train"}).finishes()
+    world.at("1h", job.finishes)
+    end = world.rotate(at_once=1, start_no_new_node_after="30m", recycle={"label_selector": "app=train"}).finishes()
 
     assert end.outcome == "rotated" and job.phase == "Succeeded"
     assert (only(end)["recycled"], only(end)["left"]) == (1, 2)
-    assert only(end)["why"] == ["start_no_new_node_after was 2027-01-01T01:00:00Z"]
+    assert only(end)["why"] == ["start_no_new_node_after was 2027-01-01T00:30:00Z"]
 
     again = world.rotate().finishes()
     assert only(again)["recycled"] == 2
@@ -282,7 +282,7 @@ def test_a_node_that_another_execution_works_on_is_not_done_and_the_rotation_say
     rotation = world.rotate(at_once=1)
     world.clock.run(until=lambda: bool(started(world)))
     node = next(node for node in workers.nodes if node.instance_id not in started(world))
-    world.at("2h", node.job("train", labels={"app": "train"}).finishes)
+    world.at("1h", node.job("train", labels={"app": "train"}).finishes)
     other = world.recycle(node, label_selector="app=train", replacement="after")
 
     end = rotation.finishes()

@@ -346,7 +346,7 @@ def disposal_calls(request, deployed_world):
 def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposal_calls, moment):
     dispose, calls = disposal_calls
     endings = []
-    for action, nth in sample(calls, 3, first=moment == "after"):
+    for action, nth in sample(calls, 2, first=moment == "after"):
         world.reset()
         workers, node = build(world)
         world.faults.kill(moment, action, function="detach-terminate", nth=nth)

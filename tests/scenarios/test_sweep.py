@@ -136,7 +136,7 @@ def test_an_end_that_no_catcher_sees_is_swept_as_well(world, node, status, error
 
 def test_a_running_execution_is_left_alone(world, node):
     execution = begin(world, node)
-    world.run("2h")
+    world.run("30m")
     calls = len(world.writes())
 
     end = world.sweep().finishes()

@@ -25,16 +25,16 @@ def test_scribd_one_node_by_its_three_fields_and_the_instance_is_stopped(world):
     labelled pods and stops the instance. The same input is taken unchanged; that it is stopped is a field of its own."""
     workers = world.group("workers", size=2, minimum=1, maximum=3)
     first, second = workers.nodes
-    for hours, node in ((1, first), (3, second)):
-        world.at(f"{hours}h", node.job(f"airflow-{hours}", labels={"component": "worker"}).finishes)
+    for minutes, node in ((20, first), (60, second)):
+        world.at(f"{minutes}m", node.job(f"airflow-{minutes}", labels={"component": "worker"}).finishes)
 
     given = {"instance_id": first.instance_id, "cluster_name": "world", "label_selector": "component=worker"}
     end = world.recycle(given).finishes()
-    assert end.outcome == "recycled" and end.at > world.seconds("1h")
+    assert end.outcome == "recycled" and end.at > world.seconds("20m")
     assert world.instance(first.instance_id).state == "terminated"
 
     end = world.recycle({**given, "instance_id": second.instance_id, "dispose": "stop"}).finishes()
-    assert end.outcome == "recycled" and end.at > world.seconds("3h")
+    assert end.outcome == "recycled" and end.at > world.seconds("1h")
     assert world.instance(second.instance_id).state == "stopped" and second.has_taint("recycle-eks/stopped")
     assert list(workers.states.values()).count("InService") == 2 and workers.sizes == (1, 2, 3)
 

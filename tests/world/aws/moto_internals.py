@@ -41,15 +41,18 @@ def seed_identifiers() -> None:
 
 
 def create_app(service: str) -> Any:
-    """moto's application of one service, made at its first request.
+    """moto's application of one service, made at its first request, without Flask's help for developers and headers for browsers.
 
     Making it creates a backend in another region, which draws identifiers: the sequence goes on as if it had not.
     """
     state = mock_random.getstate()
     try:
-        return create_backend_app(service)
+        app = create_backend_app(service)
     finally:
         mock_random.setstate(state)
+    app.debug = False
+    app.after_request_funcs.clear()
+    return app
 
 
 class _VirtualDatetime(datetime.datetime):
