@@ -1,4 +1,4 @@
-"""The screen of a real terminal: a rotation of six nodes, a window that is made narrower, and Ctrl-C."""
+"""The screen of a real terminal: a rotation of eight nodes, a window that is made narrower, and Ctrl-C."""
 
 import re
 
@@ -9,10 +9,10 @@ STEPS = "begun|queued|replacing|draining|waiting|disposing|done|failed"
 
 @pytest.fixture
 def jobs(world):
-    """Four, on two nodes each of two groups of three nodes, whose launch template has a new version."""
+    """Four, on two nodes each of two groups of four nodes, whose launch template has a new version."""
     jobs = []
     for name in ("api", "batch"):
-        group = world.group(name, size=3, minimum=2, maximum=5)
+        group = world.group(name, size=4, minimum=3, maximum=6)
         group.gets_a_new_template()
         jobs += [node.job(f"{name}-{number}", labels={"app": "train"}) for number, node in enumerate(group.nodes[:2])]
     return jobs
@@ -48,9 +48,9 @@ def test_a_rotation_is_watched_in_a_narrow_window_too_and_goes_on_when_the_watch
     fields = ["--label-selector=app=train", "--drain-timeout=7200"]
     terminal = cli.opens("rotate", "--launch-template", *fields, columns=120)
     screen = until(terminal, cli, lambda screen: "draining" in screen or "replacing" in screen)
-    assert "6 nodes to recycle, in 2 of 2 groups" in screen
+    assert "8 nodes to recycle, in 2 of 2 groups" in screen
 
-    screen = until(terminal, cli, lambda screen: len(rows(screen)) == 6 and "done" in rows(screen).values())
+    screen = until(terminal, cli, lambda screen: len(rows(screen)) == 8 and "done" in rows(screen).values())
     assert {"waiting", "done"} <= set(rows(screen).values())
     is_drawn = re.compile(r"waiting +\d+m.* █+░+  2027-01-01 02:\d\dZ  restore  pods: 1 to wait for$", re.MULTILINE)
     screen = until(terminal, cli, lambda screen: len(is_drawn.findall(screen)) == 4, seconds=60)
@@ -58,12 +58,12 @@ def test_a_rotation_is_watched_in_a_narrow_window_too_and_goes_on_when_the_watch
     assert [name.split() for name in names] == [["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "THEN", "WHAT"]]
 
     terminal.resize(60, 40)
-    screen = until(terminal, cli, lambda screen: "UNTIL" not in screen and len(rows(screen)) == 6)
+    screen = until(terminal, cli, lambda screen: "UNTIL" not in screen and len(rows(screen)) == 8)
     screen = until_settled(terminal, cli)
     lines = screen.rstrip().splitlines()
-    assert max(map(len, lines)) <= 60 and "6 nodes to recycle, in 2 of 2 groups" in lines
+    assert max(map(len, lines)) <= 60 and "8 nodes to recycle, in 2 of 2 groups" in lines
     table = lines[lines.index(next(line for line in lines if line.startswith("GROUP"))) + 1 :]
-    assert len(table) == len(rows(screen)) == 6, screen
+    assert len(table) == len(rows(screen)) == 8, screen
     assert all(line.endswith(("recycled", "pods: 1 to wait for")) for line in table), screen
 
     terminal.press("C-c")
