@@ -237,7 +237,7 @@ def test_a_function_killed_around_any_mutating_call_of_the_end_ends_the_same(dep
 
     def run(fault=None):
         world.reset()
-        # What the module ends has five minutes: the Job needs less if it is evicted, and more if it is ended.
+        # A pod that the end of the drain deletes has five minutes. The evicted Job needs less, the deleted one more.
         workers, node, held = scene(world, grace=240 if on_drain_timeout == "evict" else 600)
         if on_drain_timeout == "evict":
             world.at("6m", held.deleted)
