@@ -244,6 +244,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn on_the_hook_path_only_the_group_is_read() {
+        let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", &described("Terminating:Wait"));
+        let access = Access::new(&aws.config(), &run().input.cluster_name);
+        let run = Run {
+            path: RecyclePath::Hook,
+            hook: Some(HeldByHook::new(3600, None, true)),
+            ..run()
+        };
+        let node = node(json!({"eks.amazonaws.com/nodegroup": "blue"})).await;
+        let found = fetch_outside_facts(&Outside::new(&aws.config(), access), Some(&node), &run).await;
+        assert_eq!((found.is_waiting, found.aws_error), (Some(true), None));
+        assert_eq!(aws.actions(), ["DescribeAutoScalingGroups"]);
+    }
+
+    #[tokio::test]
     async fn an_error_of_aws_is_reported_and_has_no_other_effect() {
         for aws in [
             ScriptedAws::new().breaks_on("DescribeAutoScalingGroups"),
