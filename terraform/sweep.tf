@@ -12,6 +12,11 @@ resource "aws_sfn_state_machine" "sweep" {
     include_execution_data = true
   }
 
+  # AWS ends the executions of a deleted machine at their next transition. The longest wait of a drain is an hour.
+  timeouts {
+    delete = "70m"
+  }
+
   tracing_configuration {
     enabled = var.tracing
   }

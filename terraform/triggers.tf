@@ -13,6 +13,11 @@ resource "aws_sfn_state_machine" "rotate_nodes" {
     include_execution_data = true
   }
 
+  # AWS ends the executions of a deleted machine at their next transition. The longest wait of a drain is an hour.
+  timeouts {
+    delete = "70m"
+  }
+
   tracing_configuration {
     enabled = var.tracing
   }
@@ -80,6 +85,13 @@ resource "aws_cloudwatch_event_rule" "trigger" {
   description   = each.value.description
   event_pattern = jsonencode(each.value.pattern)
   tags          = var.tags
+
+  lifecycle {
+    precondition {
+      condition     = length(jsonencode(each.value.pattern)) <= 2048
+      error_message = "The event pattern of the trigger ${each.key} has ${length(jsonencode(each.value.pattern))} characters, and EventBridge accepts 2048: divide its names or values over several triggers."
+    }
+  }
 }
 
 resource "aws_cloudwatch_event_target" "trigger" {

@@ -82,6 +82,16 @@ run "alarms_events_and_spot_are_rules_that_start_rotations" {
   }
 }
 
+run "refuses_a_pattern_that_eventbridge_does_not_take" {
+  command = plan
+
+  variables {
+    alarm_triggers = { many = { alarm_names = [for number in range(60) : "an-alarm-with-a-rather-long-name-${number}"] } }
+  }
+
+  expect_failures = [aws_cloudwatch_event_rule.trigger]
+}
+
 run "an_alarm_topic_invokes_start_rotation" {
   variables {
     alarm_triggers = { busy = { alarm_names = ["busy"], pick = "oldest", recycle = { dispose = "stop" } } }

@@ -70,9 +70,26 @@ def test_a_removed_claim_ends_the_execution_and_the_next_resumes(world, node, jo
     assert (end.status, end.error) == ("FAILED", "ClaimLost")
     assert end.cause == (
         f"this execution no longer holds the claim on node {node.name}: "
-        "there is no claim; if no execution works on it, start another one, which resumes the work"
+        "there is no claim; the next sweep restores the node, or reports what an operator has to do"
     )
     assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
+
+
+def test_after_a_deleted_lease_the_node_stays_in_standby_with_its_pods_until_an_operator_acts(world, node, job):
+    """Its record is gone, so that no execution can resume, and the sweep does not know what the group had before."""
+    execution = world.recycle(node, label_selector="app=train")
+    world.at("8m", node.loses_its_lease)
+
+    end = execution.finishes()
+    again = world.recycle(node, label_selector="app=train").finishes()
+    world.sweep().finishes()
+
+    assert (end.status, end.error) == ("FAILED", "ClaimLost")
+    assert end.cause.endswith("the next sweep restores the node, or reports what an operator has to do")
+    assert again.error == "PreflightRefused" and "take it out of Standby first" in again.cause
+    assert node.group.states[node.instance_id] == "Standby" and job.phase == "Running"
+    assert (node.instance_id, "recycle-eks:gave-up") in world.leftovers(node.group)
+    assert any("Standby" in text for text in world.notifications)
 
 
 def test_the_cause_for_a_deleted_node_object_does_not_offer_to_resume(world, node, job):

@@ -266,7 +266,7 @@ def test_a_queued_node_records_the_node_ahead_and_is_not_written_at_every_check(
     world.forget_calls()
     looks = len(waiting.answers("ClaimNode"))
     world.run("15m")
-    assert len(waiting.answers("ClaimNode")) > looks + 20
+    assert len(waiting.answers("ClaimNode")) > looks + 10
     assert [call for call in world.writes() if call.parameters.get("name") == third.name] == []
     assert "kubernetes:POST subjectaccessreviews" not in {call.action for call in world.aws.calls}
     first.annotate("recycle-eks/drain-until", "now")

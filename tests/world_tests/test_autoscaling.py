@@ -731,6 +731,8 @@ def test_an_abandoned_hook_retains_the_instance_where_the_group_says_so(account,
     assert account.state_list == ["InService", "InService", "Terminating:Retained"]
     account.later(30 * 24 * HOUR)
     assert account.ec2_state(first) == "running"
+    with pytest.raises(ClientError, match="retained"):
+        account.terminate(first, decrement=True)
     account.terminate(first)
     account.later(60)
     assert first not in account.states and account.desired == 2

@@ -165,3 +165,15 @@ def test_a_rule_publishes_a_failed_execution_if_its_own_states_cannot(patterns, 
     (machine,) = patterns[rule]["detail"]["stateMachineArn"]
     matching = [error for error in ERRORS if event_patterns.matches(patterns[rule], status_change(machine, "FAILED", **error))]
     assert [error.get("error", error) for error in matching] == published
+
+
+def test_a_pattern_that_is_too_long_is_refused():
+    """The quota counts characters, which the engine does not."""
+    for names, is_long in ((300, True), (100, False)):
+        pattern = json.dumps({"a": [f"value-{number}" for number in range(names)]})
+        assert (len(pattern) > event_patterns.LONGEST) is is_long
+        if is_long:
+            with pytest.raises(event_patterns.Refused, match="2048 are allowed"):
+                event_patterns.check_length(pattern)
+        else:
+            event_patterns.check_length(pattern)

@@ -518,7 +518,8 @@ VALUES = [
                     "entered": "{% $states.context.State.EnteredTime %}",
                     "name": "{% $states.context.State.Name %}",
                     "machine": "{% $states.context.StateMachine.Name %}",
-                    "redrive": "{% $exists($states.context.Execution.RedriveCount) %}",
+                    "redrive": "{% $states.context.Execution.RedriveCount %}",
+                    "retry": "{% $exists($states.context.State.RetryCount) %}",
                 },
             },
         ),
@@ -528,7 +529,8 @@ VALUES = [
             "entered": "2027-01-01T00:01:30.000Z",
             "name": "I",
             "machine": "machine",
-            "redrive": False,
+            "redrive": 0,
+            "retry": False,
         },
     ),
     Case(
@@ -1013,7 +1015,7 @@ def test_a_redrive_goes_on_at_the_failed_step_with_its_variables_and_input(sfn):
     assert kinds[second : second + 3] == ["ExecutionRedriven", "TaskScheduled", "TaskStarted"]
 
 
-def test_the_context_mentions_a_redrive_only_after_one(sfn):
+def test_the_context_counts_redrives_and_has_the_time_of_the_last(sfn):
     seen: list[dict] = []
 
     def function(context: dict) -> None:
@@ -1026,7 +1028,7 @@ def test_the_context_mentions_a_redrive_only_after_one(sfn):
     sfn.clock.run(limit=60)
     sfn.engine.redrive_execution(execution.arn)
     sfn.clock.run()
-    assert "RedriveCount" not in seen[0] and "RedriveTime" not in seen[0]
+    assert seen[0]["RedriveCount"] == 0 and "RedriveTime" not in seen[0]
     assert (seen[1]["RedriveCount"], seen[1]["RedriveTime"]) == (1, "2027-01-01T00:01:00.000Z")
     assert seen[0]["StartTime"] == seen[1]["StartTime"]
 

@@ -312,7 +312,7 @@ fn use_claim(found: &StoredClaim, now: Timestamp) -> Result<(), TestCaseError> {
         status: "FAILED".to_owned(),
         ended_at: Some(now),
     };
-    let _ = decide_claim(Some(found), &fence(1), Urgency::Planned, Some(&owner));
+    let _ = decide_claim(Some(found), &fence(1), Urgency::Planned, Some(&owner), now);
     if let Err(lost) = check_claim(Some(found.clone()), &fence(9), Urgency::Planned, "node a") {
         prop_assert!(lost.to_string().chars().count() < 4_000, "{lost}");
     }

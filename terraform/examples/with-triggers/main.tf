@@ -27,7 +27,7 @@ module "recycle_eks" {
       event_pattern = {
         source      = ["aws.health"]
         detail-type = ["AWS Health Event"]
-        detail      = { service = ["EC2"], eventTypeCode = ["AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED"] }
+        detail      = { service = ["EC2"], eventTypeCode = ["AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED", "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED"] }
       }
     }
   }

@@ -15,6 +15,8 @@ from moto.events.exceptions import InvalidEventPatternException
 from moto.events.models import EventPattern, EventsBackend, Rule
 
 _PUT_RULE = EventsBackend.put_rule
+#: Characters (Terraform AWS provider, cloudwatch_event_rule: "2048 by default but it is adjustable up to 4096 characters").
+LONGEST = 2048
 _SCALARS = (str, int, float, bool, type(None))
 
 
@@ -28,6 +30,7 @@ def install() -> Callable[[], None]:
     def put_rule(backend: EventsBackend, name: str, *arguments: Any, event_pattern: str | None = None, **options: Any) -> Rule:
         if event_pattern is not None:
             try:
+                check_length(event_pattern)
                 check(event_pattern)
             except Refused as refused:
                 raise InvalidEventPatternException(reason=str(refused)) from refused
@@ -57,6 +60,12 @@ def _collect_values(path: str, value: Any, values: dict[str, list[Any]]) -> None
             _collect_values(path, element, values)
     else:
         values.setdefault(path, []).append(value)
+
+
+def check_length(pattern: str) -> None:
+    """Raises `Refused` if the pattern is longer than the quota "Event pattern size" allows, before anyone has it raised."""
+    if len(pattern) > LONGEST:
+        raise Refused(f"the pattern has {len(pattern)} characters, and {LONGEST} are allowed")
 
 
 def check(pattern: str) -> None:

@@ -54,7 +54,8 @@ class AccessEntries:
         probe: AccessEntry = (_PROBE_ROLE, f"world-probe-{self._generation}", [])
         self._write([*entries, probe])
         deadline = time.monotonic() + _IN_FORCE_LIMIT
-        while self._user_of_probe() != probe[1]:
+        token = eks_token(self._cluster, _REGION, _PROBE_KEY, _PROBE.secret)
+        while self._user_of(token) != probe[1]:
             if time.monotonic() > deadline:
                 raise RuntimeError("aws-iam-authenticator did not take over the access entries")
             time.sleep(_POLL)
@@ -69,9 +70,8 @@ class AccessEntries:
                 users.append({"userarn": arn, "username": username, "groups": groups})
         self._file.write_text(json.dumps({"mapRoles": roles, "mapUsers": users, "mapAccounts": []}))
 
-    def _user_of_probe(self) -> str | None:
-        """Returns the identity that the authenticator gives the probe."""
-        token = eks_token(self._cluster, _REGION, _PROBE_KEY, _PROBE.secret)
+    def _user_of(self, token: str) -> str | None:
+        """Returns the identity that the authenticator gives to the bearer of a token."""
         review = {
             "apiVersion": "authentication.k8s.io/v1beta1",
             "kind": "TokenReview",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import cache
 from typing import Any
 
 import botocore.session
@@ -12,9 +13,15 @@ _EXPIRES = 60
 """Seconds, as the AWS command line writes into X-Amz-Expires; STS accepts the signature for 15 minutes regardless."""
 
 
+@cache
+def _session() -> botocore.session.Session:
+    """One session for all tokens, because a new one reads botocore's models again."""
+    return botocore.session.Session()
+
+
 def eks_token(cluster: str, region: str, access_key: str, secret: str, session_token: str | None = None) -> str:
     """A token for the cluster, signed now with the given credentials."""
-    client = botocore.session.Session().create_client(
+    client = _session().create_client(
         "sts",
         region_name=region,
         aws_access_key_id=access_key,

@@ -52,7 +52,7 @@ class Terraform:
     """Terraform in one folder, with a CLI configuration of its own.
 
     After `init` all commands use one running provider, as Terraform's own documentation has it for debugging ("Debugger-Based
-    Debugging"): of the processor time of a command more than half was the start of a provider in each of its phases. A configuration
+    Debugging"). Else more than half of a command's processor time is the start of a provider in each of its phases. A configuration
     with several `provider "aws"` blocks cannot have that, because the provider keeps one configuration in a process.
     """
 
@@ -107,7 +107,12 @@ class RunningProvider:
     def __init__(self, program: Path, environment: Mapping[str, str]) -> None:
         # It logs everything that it does, which nobody reads.
         self._process = subprocess.Popen(
-            [program, "-debug"], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            [program, "-debug"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
         )
         lines = iter(self._process.stdout or ())
         self.address = next((line.split("'")[1] for line in lines if "TF_REATTACH_PROVIDERS='" in line), "")

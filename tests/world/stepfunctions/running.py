@@ -34,22 +34,27 @@ class RunningExecution:
         return StateError("States.QueryEvaluationError", cause)
 
     def _context(self, visit: Visit, map_item: dict[str, Json] | None) -> dict[str, Json]:
-        """AWS docs, "Accessing execution data from the Context object". Redrive fields exist only after a redrive. `Map` is there
-        in the ItemSelector alone: "You must define parameters from the Context object in the ItemSelector block of the main Map
-        state, not within the states included in the ItemProcessor"."""
+        """AWS docs, "Accessing execution data from the Context object". RedriveCount is always there, and RetryCount only in
+        states that can be retried, as LocalStack's recordings of AWS have it (`test_context_object`, `outputdecl`). `Map` is
+        there in the ItemSelector alone: "You must define parameters from the Context object in the ItemSelector block of the
+        main Map state, not within the states included in the ItemProcessor"."""
         execution, machine = self.execution, self.execution.machine
         about: dict[str, Json] = {
             "Id": execution.arn,
             "Input": execution.input,
             "Name": execution.name,
+            "RedriveCount": execution.redrive_count,
             "RoleArn": machine.role_arn,
             "StartTime": iso(execution.start),
         }
         if execution.redrive_count:
-            about |= {"RedriveCount": execution.redrive_count, "RedriveTime": iso(execution.redriven_at)}
+            about["RedriveTime"] = iso(execution.redriven_at)
+        state: dict[str, Json] = {"EnteredTime": iso(visit.entered_at), "Name": visit.name}
+        if visit.state["Type"] in ("Task", "Parallel", "Map"):
+            state["RetryCount"] = visit.retry_count
         context: dict[str, Json] = {
             "Execution": about,
-            "State": {"EnteredTime": iso(visit.entered_at), "Name": visit.name, "RetryCount": visit.retry_count},
+            "State": state,
             "StateMachine": {"Id": machine.arn, "Name": machine.name},
         }
         if map_item is not None:

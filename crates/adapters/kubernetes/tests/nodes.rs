@@ -529,7 +529,7 @@ async fn only_the_holder_of_the_claim_may_act() {
         ),
         (
             json!({}),
-            "there is no claim; if no execution works on it, start another one, which resumes the work",
+            "there is no claim; the next sweep restores the node, or reports what an operator has to do",
         ),
     ];
     for (annotations, holder) in cases {

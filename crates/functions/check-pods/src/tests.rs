@@ -133,10 +133,10 @@ fn written(kube: &ScriptedKube) -> Option<Progress> {
 }
 
 #[tokio::test]
-async fn an_awaited_pod_is_checked_again_after_the_usual_time() {
+async fn an_awaited_pod_is_checked_again_by_the_patient_rule() {
     let kube = kube(node(&[]), &[awaited()]);
     let answer = run(&kube).await.unwrap();
-    assert_eq!((answer.verdict, answer.wait_seconds), (CheckVerdict::Wait, 36));
+    assert_eq!((answer.verdict, answer.wait_seconds), (CheckVerdict::Wait, 120));
     assert_eq!(answer.counts, [("awaited".to_owned(), 1)].into());
     assert_eq!(
         answer.names,

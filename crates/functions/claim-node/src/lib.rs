@@ -90,7 +90,13 @@ impl ClaimNode {
         let decision = if request.run.is_some() {
             found.decide_queued(&me, input.urgency)?
         } else {
-            decide_claim(found.claim().as_ref(), &me, input.urgency, request.owner.as_ref())
+            decide_claim(
+                found.claim().as_ref(),
+                &me,
+                input.urgency,
+                request.owner.as_ref(),
+                request.context.now(),
+            )
         };
         let previous = match decision {
             ClaimDecision::Take => None,

@@ -60,13 +60,17 @@ fn held() -> Answers {
 }
 
 /// Makes the next call, and returns what it wrote to AWS.
-fn dispose_by([node, pods, instance, group]: &Answers) -> Vec<String> {
+fn dispose_by(answers: &Answers) -> Vec<String> {
+    dispose_with(ScriptedAws::new().on("DescribeInstances", &answers[2]), answers)
+}
+
+/// Makes the next call with EC2's answer about the instance in `aws`.
+fn dispose_with(aws: ScriptedAws, [node, pods, _, group]: &Answers) -> Vec<String> {
     let kube = ScriptedKube::new()
         .on("GET", NODE, 200, serde_json::from_str(node).unwrap())
         .on("GET", "/pods?", 200, serde_json::from_str(pods).unwrap())
         .on("PATCH", NODE, 200, stored_node(Phase::Disposing));
-    let aws = ScriptedAws::new()
-        .on("DescribeInstances", instance)
+    let aws = aws
         .on("DescribeAutoScalingGroups", group)
         .on("CreateTags", "")
         .on("TerminateInstanceInAutoScalingGroup", "");
@@ -112,6 +116,17 @@ fn an_incomplete_answer_ends_no_instance_that_a_whole_one_keeps() {
     {
         let writes = dispose_by(&answers);
         assert!(!ends(&writes), "{answers:?}: {writes:?}");
+    }
+}
+
+/// The developer guide of EC2, "Eventual consistency": NotFound does not mean that the instance does not exist.
+#[test]
+fn an_instance_that_ec2_does_not_know_is_kept_while_its_node_is_ready() {
+    let unknown = || ScriptedAws::new().refuses("DescribeInstances", 400, "InvalidInstanceID.NotFound", "no");
+    for answers in [whole(), held()] {
+        assert!(!ends(&dispose_with(unknown(), &answers)));
+        let gone = answers.map(|answer| answer.replace(r#""status":"True""#, r#""status":"Unknown""#));
+        assert!(ends(&dispose_with(unknown(), &gone)));
     }
 }
 

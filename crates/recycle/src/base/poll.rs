@@ -6,6 +6,8 @@ use crate::base::ids::InstanceId;
 
 /// The shortest wait in seconds. With a shorter one, a drain of minutes would cost more history than it is worth.
 pub const SHORTEST_WAIT: u32 = 30;
+/// The longest of the first waits in seconds, while only time brings the drain on ([`patient_wait`]).
+const LONGEST_FIRST_WAIT: i64 = 120;
 /// The longest wait in seconds for time-outs up to 7.5 days. A failure is noticed within 15 minutes.
 pub const LONGEST_WAIT: u32 = 900;
 /// The number of times that one execution may check its pods.
@@ -39,9 +41,33 @@ pub fn spread(instance: &InstanceId) -> u32 {
 /// alive.
 #[must_use]
 pub fn next_wait(waited: i64, left: i64, drain_timeout: u32, heartbeat_timeout: Option<u32>) -> u32 {
+    wait_at_least(
+        i64::from(SHORTEST_WAIT),
+        waited,
+        left,
+        drain_timeout,
+        heartbeat_timeout,
+    )
+}
+
+/// Returns the seconds to wait while only time brings the drain on: in the beginning 10 % of the time waited so far, at most two minutes.
+/// From 3 hours and 20 minutes on it is [`next_wait`], whose arguments it has.
+#[must_use]
+pub fn patient_wait(waited: i64, left: i64, drain_timeout: u32, heartbeat_timeout: Option<u32>) -> u32 {
+    let least = (waited / 10).clamp(i64::from(SHORTEST_WAIT), LONGEST_FIRST_WAIT);
+    wait_at_least(least, waited, left, drain_timeout, heartbeat_timeout)
+}
+
+fn wait_at_least(
+    least: i64,
+    waited: i64,
+    left: i64,
+    drain_timeout: u32,
+    heartbeat_timeout: Option<u32>,
+) -> u32 {
     let longest = i64::from(LONGEST_WAIT.max(drain_timeout / 720));
     let heartbeat = heartbeat_timeout.map_or(i64::MAX, |timeout| i64::from(timeout / 3));
-    let wait = (waited / 100).max(i64::from(SHORTEST_WAIT));
+    let wait = (waited / 100).max(least);
     let wait = wait.min(longest).min(left).min(heartbeat).max(1);
     u32::try_from(wait).unwrap_or(LONGEST_WAIT)
 }
@@ -173,6 +199,27 @@ mod tests {
                 next_wait(waited, left, drain_timeout, heartbeat),
                 expected,
                 "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn while_only_time_helps_the_first_waits_grow_to_two_minutes() {
+        for (waited, left, heartbeat, expected) in [
+            (0, 99_999, None, 30),
+            (300, 99_999, None, 30),
+            (600, 99_999, None, 60),
+            (1_200, 99_999, None, 120),
+            (12_000, 99_999, None, 120),
+            (20_000, 99_999, None, 200),
+            (1_200, 50, None, 50),
+            (1_200, 99_999, Some(300), 100),
+            (-5, 99_999, None, 30),
+        ] {
+            assert_eq!(
+                patient_wait(waited, left, 172_800, heartbeat),
+                expected,
+                "{waited} {left}"
             );
         }
     }

@@ -15,7 +15,7 @@
 use jiff::Timestamp;
 
 use crate::base::ids::{InstanceId, NodeName};
-use crate::base::poll::next_wait;
+use crate::base::poll::patient_wait;
 use crate::base::text::NAMES_PER_CLASS;
 use crate::base::time::later;
 use crate::claim::facts::GroupState;
@@ -227,7 +227,7 @@ fn find_missing_target(group: &Group, input: &Input, balancers: &[Balancer]) -> 
 pub fn pace_queue(claimed_at: Timestamp, now: Timestamp) -> Option<u32> {
     let waited = now.duration_since(claimed_at).as_secs();
     let left = i64::from(LONGEST_QUEUE_WAIT) - waited;
-    (left > 0).then(|| next_wait(waited, left, 0, None))
+    (left > 0).then(|| patient_wait(waited, left, 0, None))
 }
 
 /// Writes the progress of a node that waits in the queue.

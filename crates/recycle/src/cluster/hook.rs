@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::base::names::LIFECYCLE_HOOK;
-use crate::base::poll::{is_heartbeat_due, next_wait};
+use crate::base::poll::{is_heartbeat_due, patient_wait};
 use crate::cluster::cluster_tag::find_other_cluster;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
@@ -95,7 +95,7 @@ impl HeldByHook {
             return false;
         }
         let waited = now.duration_since(since).as_secs();
-        let wait = next_wait(waited, i64::MAX, drain_timeout, Some(timeout));
+        let wait = patient_wait(waited, i64::MAX, drain_timeout, Some(timeout));
         let is_due = self
             .heartbeat_at
             .is_none_or(|last| is_heartbeat_due(now.duration_since(last).as_secs(), wait, timeout));
@@ -217,10 +217,10 @@ mod tests {
     #[test]
     fn heartbeats_are_due_in_thirds_and_at_once_if_the_last_is_unknown() {
         let due = |mut hook: HeldByHook, now| hook.try_heartbeat(at(0), at(now), 172_800);
-        assert!(!due(hook(), 1_170));
+        assert!(!due(hook(), 1_091));
         assert!(
-            due(hook(), 1_171),
-            "the next wait of 30 seconds would pass the third"
+            due(hook(), 1_092),
+            "the next wait of 109 seconds would pass the third"
         );
         let unknown = HeldByHook {
             heartbeat_at: None,

@@ -24,7 +24,7 @@ pub struct ExecutionContext {
     /// The time at which the execution started; Step Functions always gives it.
     #[serde(default)]
     pub start_time: Option<Timestamp>,
-    /// The number of times that the execution was redriven. The context lacks it if that never happened.
+    /// The number of times that the execution was redriven.
     #[serde(default)]
     pub redrive_count: u32,
 }
@@ -35,7 +35,7 @@ pub struct ExecutionContext {
 pub struct StateContext {
     /// The time at which the state was entered: the "now" of every decision.
     pub entered_time: Timestamp,
-    /// The number of retries of the state since then.
+    /// The number of retries of the state since then. Only states that can be retried have it.
     #[serde(default)]
     pub retry_count: u32,
 }

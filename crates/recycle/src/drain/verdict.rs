@@ -3,9 +3,9 @@
 //! It does not decide how the node is restored after a time-out.
 
 use crate::base::names::DRAIN_UNTIL_ANNOTATION;
-use crate::base::poll::{SHORTEST_WAIT, next_wait};
+use crate::base::poll::{SHORTEST_WAIT, next_wait, patient_wait};
 use crate::cluster::hook::HeldByHook;
-use crate::drain::progress::describe_pods;
+use crate::drain::progress::{describe_pods, only_waits};
 use crate::drain::survey::PodSurvey;
 use crate::drain::terms::Terms;
 use crate::input::model::{LONGEST_DRAIN, OnDrainTimeout};
@@ -83,7 +83,8 @@ fn last_wait(survey: &PodSurvey, terms: &Terms<'_>) -> u32 {
     }
 }
 
-/// Returns the seconds until the next check, by the poll rule ([`next_wait`]).
+/// Returns the seconds until the next check, by the poll rule: [`patient_wait`] if nothing but the end of awaited pods brings the drain on,
+/// else [`next_wait`].
 /// An operator may have moved the deadline so far that the rule would spend the poll budget before it.
 /// In that case the rest of the budget is spread over the rest of the time.
 /// The wait never goes past the time at which a pod has to be evicted.
@@ -98,7 +99,10 @@ fn pace(survey: &PodSurvey, terms: &Terms<'_>, polls: u32) -> u32 {
     let length = length.clamp(i64::from(terms.drain_timeout), i64::from(LONGEST_DRAIN));
     let length = u32::try_from(length).unwrap_or(LONGEST_DRAIN);
     let heartbeat_timeout = terms.hook.and_then(HeldByHook::heartbeat_timeout);
-    let mut wait = next_wait(waited, left, length, heartbeat_timeout);
+    let only_time_helps =
+        only_waits(survey) && survey.zone_mismatch.is_empty() && survey.unreadable.is_empty();
+    let rule = if only_time_helps { patient_wait } else { next_wait };
+    let mut wait = rule(waited, left, length, heartbeat_timeout);
     // A hook that is kept alive ends long before the budget does.
     if deadline.by_person && heartbeat_timeout.is_none() {
         let polls_left = i64::from(terms.poll_budget().saturating_sub(polls).max(1));
@@ -129,7 +133,6 @@ mod tests {
     use crate::drain::progress::build_progress;
     use crate::drain::progress::describe_waiting;
     use crate::drain::progress::name_end;
-    use crate::drain::progress::only_waits;
     use crate::drain::progress::summarize_pods;
     use crate::drain::terms::EVICTION_MARGIN;
     use crate::drain::terms::{Deadline, find_deadline};
@@ -596,6 +599,28 @@ mod tests {
             (Evict::None, OnDrainTimeout::Evict)
         );
         assert_eq!((terms.tainted_since, terms.drain_timeout), (Some(at(5)), 60));
+    }
+
+    #[test]
+    fn checks_are_rarer_while_only_awaited_pods_are_left() {
+        let awaited = vec![patient("train", 30)];
+        let also_evictable = vec![patient("train", 30), pod("web")];
+        let also_leaving = vec![
+            patient("train", 30),
+            PodFacts {
+                deletion_at: Some(at(1_199)),
+                ..pod("web")
+            },
+        ];
+        for (name, pods, expected) in [
+            ("only awaited", awaited, DrainVerdict::Wait(120)),
+            ("one to evict", also_evictable, DrainVerdict::Evict(30)),
+            ("one is leaving", also_leaving, DrainVerdict::Wait(30)),
+        ] {
+            let terms = after(1_200);
+            let survey = survey_pods(&pods, &terms);
+            assert_eq!(judge_drain(&survey, &terms, 9, false), expected, "{name}");
+        }
     }
 
     #[test]

@@ -153,6 +153,12 @@ impl Claim {
     }
 }
 
+/// Seconds after a claim for which an unknown owner counts as running.
+///
+/// Step Functions says of DescribeExecution that it is eventually consistent, without a bound. An execution claims its node in its first
+/// step, so it is at most minutes older than its claim.
+const UNKNOWN_YET: i64 = 600;
+
 /// Decides what an execution does about the claim that it found. `owner` is the answer of Step Functions, if it was asked.
 #[must_use]
 pub fn decide_claim(
@@ -160,6 +166,7 @@ pub fn decide_claim(
     me: &Fence,
     urgency: Urgency,
     owner: Option<&Owner>,
+    now: Timestamp,
 ) -> ClaimDecision {
     let claim = match found {
         None => return ClaimDecision::Take,
@@ -187,7 +194,9 @@ pub fn decide_claim(
     let Some(owner) = owner.filter(|owner| owner.execution == claim.fence.execution) else {
         return ClaimDecision::AskOwner(claim.fence.execution.clone());
     };
-    if has_ended(&owner.status) {
+    let is_unknown_yet =
+        is_forgotten(&owner.status) && now.duration_since(claim.claimed_at).as_secs() < UNKNOWN_YET;
+    if has_ended(&owner.status) && !is_unknown_yet {
         return ClaimDecision::Resume(claim.clone());
     }
     if is_more_urgent {
@@ -206,7 +215,7 @@ pub fn has_ended(status: &str) -> bool {
     matches!(status, "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "ABORTED") || is_forgotten(status)
 }
 
-/// Checks whether a status means that Step Functions no longer knows the execution, because it ended 90 days ago or earlier.
+/// Checks whether a status means that Step Functions does not know the execution: it ended 90 days ago or earlier, or has just begun.
 #[must_use]
 pub fn is_forgotten(status: &str) -> bool {
     status.ends_with("ExecutionDoesNotExist") || status.ends_with("ExecutionDoesNotExistException")
@@ -255,7 +264,7 @@ pub fn check_claim(
             let why = if superseded { " and is more urgent" } else { "" };
             format!("{} holds the claim{why}", claim.fence)
         }
-        None => "there is no claim; if no execution works on it, start another one, which resumes the work"
+        None => "there is no claim; the next sweep restores the node, or reports what an operator has to do"
             .to_owned(),
         Some(StoredClaim::Newer(schema)) => {
             format!("a newer version of recycle-eks (schema {schema}) holds the claim")
@@ -318,7 +327,7 @@ mod tests {
             (Phase::Draining, Urgency::Spot, "take over"),
             (Phase::Disposing, Urgency::Spot, "foreign"),
         ] {
-            let decision = decide_claim(Some(&found(phase)), &fence(0), urgency, None);
+            let decision = decide_claim(Some(&found(phase)), &fence(0), urgency, None, at(600));
             assert_eq!(name_of(&decision), expected, "{phase} {urgency}");
         }
     }
@@ -404,7 +413,7 @@ mod tests {
             ),
         ];
         for (name, found, owner, expected) in cases {
-            let decision = decide_claim(found.as_ref(), &me, Urgency::Planned, owner);
+            let decision = decide_claim(found.as_ref(), &me, Urgency::Planned, owner, at(600));
             assert_eq!(name_of(&decision), expected, "{name}");
         }
     }
@@ -419,6 +428,26 @@ mod tests {
             ClaimDecision::Duplicate(_) => "duplicate",
             ClaimDecision::Foreign(_) => "foreign",
             ClaimDecision::Unreadable(_) => "unreadable",
+        }
+    }
+
+    /// DescribeExecution is eventually consistent (its API reference), so that an execution which has just begun may be unknown.
+    #[test]
+    fn an_unknown_owner_counts_as_running_for_ten_minutes_after_its_claim() {
+        let unknown = owner(
+            other_fence().execution.as_str(),
+            "Sfn.ExecutionDoesNotExistException",
+        );
+        for (now, urgency, expected) in [
+            (1, Urgency::Planned, "duplicate"),
+            (599, Urgency::Planned, "duplicate"),
+            (599, Urgency::Spot, "take over"),
+            (600, Urgency::Planned, "resume"),
+            (-5, Urgency::Planned, "duplicate"),
+        ] {
+            let found = known(other_fence());
+            let decision = decide_claim(Some(&found), &fence(0), urgency, Some(&unknown), at(now));
+            assert_eq!(name_of(&decision), expected, "{now} {urgency}");
         }
     }
 
@@ -447,7 +476,8 @@ mod tests {
                     fence: other_fence(),
                     ..claim(phase)
                 });
-                let decide = |owner| name_of(&decide_claim(Some(&found), &fence(0), own_urgency, owner));
+                let decide =
+                    |owner| name_of(&decide_claim(Some(&found), &fence(0), own_urgency, owner, at(1)));
                 let expected = if phase == Phase::Disposing {
                     "duplicate"
                 } else {
@@ -472,7 +502,7 @@ mod tests {
     fn a_duplicate_names_the_owner_and_the_time_of_its_claim() {
         let found = known(other_fence());
         let alive = owner(other_fence().execution.as_str(), "RUNNING");
-        let decision = decide_claim(Some(&found), &fence(0), Urgency::Planned, Some(&alive));
+        let decision = decide_claim(Some(&found), &fence(0), Urgency::Planned, Some(&alive), at(1));
         let ClaimDecision::Duplicate(text) = decision else {
             panic!()
         };
@@ -539,7 +569,7 @@ mod tests {
                 None,
                 Urgency::Planned,
                 Failure::ClaimLost,
-                "there is no claim; if no execution works on it, start another one, which resumes the work",
+                "there is no claim; the next sweep restores the node, or reports what an operator has to do",
             ),
             (
                 Some(known(other_fence())),

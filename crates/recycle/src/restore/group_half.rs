@@ -33,9 +33,11 @@ impl RestoreFacts<'_> {
         self.waited < i64::from(PATIENCE) && self.steps < MOST_STEPS
     }
 
+    /// An instance that EC2 does not know counts as dead once its Node is gone, too: EC2 is eventually consistent.
     pub(crate) fn is_dead_in_standby(&self, group: &Group) -> bool {
         let member = group.member(self.id);
-        self.instance.is_none_or(Instance::is_gone)
+        let has_no_node = self.kubernetes == KubernetesHalf::Vanished;
+        self.instance.map_or(has_no_node, Instance::is_gone)
             && member.is_some_and(|member| member.lifecycle_state == "Standby")
     }
 

@@ -178,7 +178,7 @@ pub fn judge_leftover(
     sweep_began: Option<Timestamp>,
     now: Timestamp,
 ) -> LeftoverDecision {
-    match decide_claim(found, me, Urgency::Planned, owner) {
+    match decide_claim(found, me, Urgency::Planned, owner, now) {
         ClaimDecision::Take => LeftoverDecision::Claim(None),
         ClaimDecision::AlreadyHeld(_) => LeftoverDecision::Restore,
         ClaimDecision::Resume(claim) => {

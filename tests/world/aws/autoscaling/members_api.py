@@ -161,6 +161,9 @@ class MembersApi:
         if state in ("Terminating", "Terminating:Wait", "Terminating:Proceed"):
             return {"Activity": dict(member.activity)}
         decrement = bool(parameters["ShouldDecrementDesiredCapacity"])
+        if decrement and state == "Terminating:Retained":
+            # A public project recorded the refusal on AWS, not its text (docs/aws-evidence.md).
+            raise ValidationError(f"The instance {member.instance_id} is retained, so its group cannot shrink by it.")
         if decrement and group.desired_capacity - 1 < group.min_size:
             raise ValidationError(
                 f"Currently, desiredSize equals minSize ({group.min_size}). Terminating instance without replacement "

@@ -326,7 +326,8 @@ fn the_wait_reason_of_a_long_queue_is_short() {
 fn a_node_waits_in_the_queue_for_a_day_by_the_poll_law() {
     for (now, expected) in [
         (0, Some(30)),
-        (10_000, Some(100)),
+        (600, Some(60)),
+        (10_000, Some(120)),
         (86_390, Some(10)),
         (86_400, None),
         (90_000, None),

@@ -89,9 +89,13 @@ impl World {
     }
 
     fn next(&self) -> RestoreStep {
+        self.next_with(Some(&self.instance))
+    }
+
+    fn next_with(&self, instance: Option<&Instance>) -> RestoreStep {
         next_restore_step(&RestoreFacts {
             id: &self.instance.id,
-            instance: Some(&self.instance),
+            instance,
             group: Some(&self.group),
             kubernetes: self.kubernetes,
             has_entered_standby: self.has_entered_standby,
@@ -245,6 +249,21 @@ fn a_dead_member_in_standby_is_forgotten_and_nothing_else_is_done() {
     "terminated".clone_into(&mut refused.instance.state);
     refused.waited = i64::from(PATIENCE);
     assert_eq!(refused.finish(), (Vec::new(), RestoreStep::Report(None)));
+}
+
+#[test]
+fn a_member_in_standby_that_ec2_does_not_know_is_dead_only_without_its_node() {
+    for (kubernetes, expected) in [
+        (KubernetesHalf::Vanished, true),
+        (KubernetesHalf::Undo, false),
+        (KubernetesHalf::Clean, false),
+        (KubernetesHalf::Unseen, false),
+    ] {
+        let mut world = World::new(FREE);
+        world.kubernetes = kubernetes;
+        let is_dead = matches!(world.next_with(None), RestoreStep::ForgetDead);
+        assert_eq!(is_dead, expected, "{kubernetes:?}");
+    }
 }
 
 #[test]
