@@ -63,7 +63,7 @@ def _collect_values(path: str, value: Any, values: dict[str, list[Any]]) -> None
 
 
 def check_length(pattern: str) -> None:
-    """Raises `Refused` if the pattern is longer than the quota "Event pattern size" allows, before anyone has it raised."""
+    """Raises `Refused` if the pattern is longer than the quota "Event pattern size" allows by default."""
     if len(pattern) > LONGEST:
         raise Refused(f"the pattern has {len(pattern)} characters, and {LONGEST} are allowed")
 

@@ -52,8 +52,8 @@ class Terraform:
     """Terraform in one folder, with a CLI configuration of its own.
 
     After `init` all commands use one running provider, as Terraform's own documentation has it for debugging ("Debugger-Based
-    Debugging"). Else more than half of a command's processor time is the start of a provider in each of its phases. A configuration
-    with several `provider "aws"` blocks cannot have that, because the provider keeps one configuration in a process.
+    Debugging"). Else more than half of a command's processor time is the start of a provider in each of its phases. A
+    configuration with several `provider "aws"` blocks cannot have that, because the provider keeps one configuration in a process.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -105,7 +105,7 @@ class RunningProvider:
     """The AWS provider as a process that several commands of Terraform use. It reads its own environment, not theirs."""
 
     def __init__(self, program: Path, environment: Mapping[str, str]) -> None:
-        # It logs everything that it does, which nobody reads.
+        # It logs everything that it does.
         self._process = subprocess.Popen(
             [program, "-debug"],
             env=environment,
