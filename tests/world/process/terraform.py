@@ -51,9 +51,10 @@ def find_mirror() -> Path | None:
 class Terraform:
     """Terraform in one folder, with a CLI configuration of its own.
 
-    After `init` all commands use one running provider, as Terraform's own documentation has it for debugging ("Debugger-Based
-    Debugging"). Else more than half of a command's processor time is the start of a provider in each of its phases. A
-    configuration with several `provider "aws"` blocks cannot have that, because the provider keeps one configuration in a process.
+    After `init` all commands use one running provider, as Terraform's own documentation has it for debugging
+    ("Debugger-Based Debugging"). Else more than half of a command's processor time is the start of a provider in each of its
+    phases. A configuration with several `provider "aws"` blocks cannot have that, because the provider keeps one
+    configuration in a process.
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
