@@ -13,7 +13,7 @@ resource "aws_sfn_state_machine" "rotate_nodes" {
     include_execution_data = true
   }
 
-  # AWS ends the executions of a deleted machine at their next transition. The longest wait of a drain is an hour.
+  # AWS ends the executions of a deleted machine at their next transition. A rotation may wait for a day: end it before a destroy.
   timeouts {
     delete = "70m"
   }
@@ -89,7 +89,7 @@ resource "aws_cloudwatch_event_rule" "trigger" {
   lifecycle {
     precondition {
       condition     = length(jsonencode(each.value.pattern)) <= 2048
-      error_message = "The event pattern of the trigger ${each.key} has ${length(jsonencode(each.value.pattern))} characters, and EventBridge accepts 2048: divide its names or values over several triggers."
+      error_message = "The event pattern of the trigger ${each.key} has ${length(jsonencode(each.value.pattern))} characters, and EventBridge accepts 2048 by default: divide its names or values over several triggers."
     }
   }
 }

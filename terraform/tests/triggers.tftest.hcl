@@ -351,7 +351,7 @@ run "refuses_alarm_triggers_that_do_not_fit_into_an_environment" {
 
   variables {
     alarm_topics   = { ops = "arn:aws:sns:eu-west-1:123456789012:ops" }
-    alarm_triggers = { cpu = { alarm_names = [for number in range(300) : "alarm-${number}"] } }
+    alarm_triggers = { for key in ["a", "b", "c"] : key => { alarm_names = [for number in range(120) : "alarm-${key}-${number}"] } }
   }
 
   expect_failures = [var.alarm_topics]

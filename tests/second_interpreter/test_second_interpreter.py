@@ -190,5 +190,5 @@ def test_ministacks_context_object_has_other_fields(ministack):
     ministack.follow(other, rendered())
     owns, others = own.requests[0]["context"], other.requests[0]["context"]
     assert set(others) - set(owns) == {"QueryLanguage", "variables"}
-    assert set(owns["Execution"]) - set(others["Execution"]) == {"RoleArn"}
+    assert set(owns["Execution"]) - set(others["Execution"]) == {"RedriveCount", "RoleArn"}
     assert set(others["State"]) == set(owns["State"]) and set(others["StateMachine"]) == set(owns["StateMachine"])
