@@ -28,6 +28,14 @@ pub fn next_restore_step(restore_facts: &RestoreFacts<'_>) -> RestoreStep {
         (Place::Lost, _) if restore_facts.is_dead_in_standby(group) && restore_facts.has_time() => {
             RestoreStep::ForgetDead
         }
+        (Place::Lost, KubernetesHalf::Undo | KubernetesHalf::Clean)
+            if restore_facts.instance.is_none() && restore_facts.has_time() =>
+        {
+            RestoreStep::Wait(
+                LONG_WAIT,
+                "EC2 does not know the instance, but its Node is there".to_owned(),
+            )
+        }
         (Place::Lost, _) => restore_facts.clean_up(RestoreStep::Report(None)),
         (_, KubernetesHalf::Undo) => RestoreStep::UndoKubernetes,
         (_, KubernetesHalf::Unseen) if restore_facts.waited < i64::from(CLUSTER_PATIENCE) => {
