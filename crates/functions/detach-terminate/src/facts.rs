@@ -67,12 +67,12 @@ impl DetachTerminate {
             None => kubernetes::get_lease(&client, id).await?,
         };
         let instance = self.instances.fetch(id).await?;
+        let claim = find_own_claim(lease.as_ref(), instance.as_ref(), &run, &me)?;
         if instance.is_none() && node.as_ref().is_some_and(|node| node.ready) {
             // EC2 is eventually consistent, so one such answer must not end a member with its pods.
             let text = format!("EC2 does not know {id}, but its Node is Ready");
             return Err(Error::Ended(Failure::ServiceUnavailable, text));
         }
-        let claim = find_own_claim(lease.as_ref(), instance.as_ref(), &run, &me)?;
         let group = self.groups.fetch(&run.group).await?;
         let member = group.as_ref().and_then(|group| group.member(id));
         let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);

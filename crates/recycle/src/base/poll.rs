@@ -423,7 +423,9 @@ mod tests {
         while now < i64::from(drain_timeout) {
             let heartbeat = (now < hook_lives).then_some(heartbeat_timeout);
             let wait = next_wait(now, i64::from(drain_timeout) - now, drain_timeout, heartbeat);
-            if heartbeat.is_some() && is_heartbeat_due(now - last_heartbeat, wait, heartbeat_timeout) {
+            // The hook expects the longer wait ([`crate::cluster::hook::HeldByHook::try_heartbeat`]).
+            let expected = patient_wait(now, i64::MAX, drain_timeout, heartbeat);
+            if heartbeat.is_some() && is_heartbeat_due(now - last_heartbeat, expected, heartbeat_timeout) {
                 last_heartbeat = now;
                 events += HEARTBEAT;
             }

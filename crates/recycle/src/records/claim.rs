@@ -153,7 +153,7 @@ impl Claim {
     }
 }
 
-/// Seconds after a claim for which an unknown owner counts as running.
+/// Seconds around the time of a claim in which an unknown owner counts as running. A claim far in the future was written by hand.
 ///
 /// Step Functions says of DescribeExecution that it is eventually consistent, without a bound. An execution claims its node in its first
 /// step, so it is at most minutes older than its claim.
@@ -195,7 +195,7 @@ pub fn decide_claim(
         return ClaimDecision::AskOwner(claim.fence.execution.clone());
     };
     let is_unknown_yet =
-        is_forgotten(&owner.status) && now.duration_since(claim.claimed_at).as_secs() < UNKNOWN_YET;
+        is_forgotten(&owner.status) && now.duration_since(claim.claimed_at).as_secs().abs() < UNKNOWN_YET;
     if has_ended(&owner.status) && !is_unknown_yet {
         return ClaimDecision::Resume(claim.clone());
     }
@@ -444,6 +444,7 @@ mod tests {
             (599, Urgency::Spot, "take over"),
             (600, Urgency::Planned, "resume"),
             (-5, Urgency::Planned, "duplicate"),
+            (-600, Urgency::Planned, "resume"),
         ] {
             let found = known(other_fence());
             let decision = decide_claim(Some(&found), &fence(0), urgency, Some(&unknown), at(now));
