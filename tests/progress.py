@@ -1,7 +1,8 @@
-"""A pytest plugin for `run.py`: names a failed test at once, shows the running tests in silence, reports the time of each folder,
-and ends a hang.
+"""A pytest plugin for `run.py`: names a failed test at once, shows the running tests in silence, reports the time of each test and
+folder, and ends a hang.
 
-With several workers it runs in the process that distributes the tests, which gets the start and the end of each test.
+With several workers it runs in the process that distributes the tests, which gets the start and the end of each test. Each worker
+measures the processor time of its tests.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,27 @@ REPORT = "RECYCLE_EKS_REPORT"
 OUTPUT = os.fdopen(os.dup(1), "w", buffering=1)
 
 
+#: The processor time of the worker and all its processes when a test began.
+BEGAN = pytest.StashKey[float]()
+#: The name of a test's processor time in its report.
+PROCESSOR = "processor seconds"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[BEGAN] = _processor_time(os.getpid())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if call.when == "teardown" and BEGAN in item.stash:
+        report.user_properties.append((PROCESSOR, _processor_time(os.getpid()) - item.stash[BEGAN]))
+    return report
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(), "progress-of-all")
@@ -41,6 +63,7 @@ class Progress:
     def __init__(self) -> None:
         self._at_work: dict[str, float] = {}
         self._seconds: dict[str, float] = defaultdict(float)
+        self._processor: dict[str, float] = defaultdict(float)
         self._outcomes: dict[str, str] = {}
         self._total = 0
         self._last_event = time.monotonic()
@@ -65,6 +88,7 @@ class Progress:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid] += report.duration
+        self._processor[report.nodeid] += dict(report.user_properties).get(PROCESSOR, 0.0) if report.when == "teardown" else 0.0
         if report.failed:
             self._outcomes[report.nodeid] = "failed"
             OUTPUT.write(f"\nfailed: {report.nodeid}: {_cause(report)}\n")
@@ -74,7 +98,7 @@ class Progress:
     def pytest_sessionfinish(self) -> None:
         self._ended.set()
         if path := os.environ.get(REPORT):
-            Path(path).write_text(json.dumps({"folders": self._folders(), "slowest": self._slowest()}))
+            Path(path).write_text(json.dumps({"folders": self._folders(), "tests": self._tests()}))
 
     def _folders(self) -> dict[str, dict[str, float]]:
         folders: dict[str, dict[str, float]] = {}
@@ -84,8 +108,9 @@ class Progress:
             folder["seconds"] += self._seconds[test]
         return folders
 
-    def _slowest(self) -> list[tuple[float, str]]:
-        return sorted(((seconds, test) for test, seconds in self._seconds.items()), reverse=True)[:20]
+    def _tests(self) -> list[tuple[float, float, str]]:
+        """The seconds of each test, of them processor time on all cores, and its name; the slowest test first."""
+        return sorted(((seconds, self._processor[test], test) for test, seconds in self._seconds.items()), reverse=True)
 
     # While nothing is printed
 
@@ -101,6 +126,18 @@ class Progress:
     def _lines(self) -> Iterator[str]:
         now = time.monotonic()
         yield from (f"{test} ({now - begun:.0f} s)" for test, begun in list(self._at_work.items()))
+
+
+def _processor_time(process: int) -> float:
+    """The processor seconds of a process and its descendants, also of those that ended. Zero where the kernel has no such tables."""
+    try:
+        # After the name in parentheses, which may contain spaces: state, parent, ..., times of the process and of its ended children.
+        times = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]
+        threads = Path(f"/proc/{process}/task").iterdir()
+        children = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+    except OSError:
+        return 0.0
+    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK") + sum(map(_processor_time, children))
 
 
 def _cause(report: pytest.TestReport) -> str:

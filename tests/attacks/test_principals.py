@@ -178,9 +178,10 @@ def test_an_execution_for_a_foreign_instance_is_refused(world, workers, theirs):
 
 
 def test_an_execution_that_poses_as_an_interruption_keeps_to_budgets_and_is_reported(world, workers):
-    """E10. This permission includes the right to skip the queue and to evict every pod of one node at once, as documented.
-    Budgets hold, other nodes are untouched, and the notification names the execution."""
+    """E10. This permission includes the right to skip the queue and to evict every pod of one Spot instance at once, as
+    documented. Budgets hold, other nodes are untouched, and the notification names the execution."""
     node, *others = workers.nodes
+    node.becomes_spot()
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
     jobs = [other.job(f"long-{number}", annotations=WAITS) for number, other in enumerate(others)]
@@ -192,6 +193,21 @@ def test_an_execution_that_poses_as_an_interruption_keeps_to_budgets_and_is_repo
     assert len(web.running_pods()) == 2 and {job.phase for job in jobs} == {"Running"}
     assert {sent["execution"] for sent in world.all_notifications} == {execution.arn}
     assert [other.unschedulable for other in others] == [False, False]
+
+
+@pytest.mark.parametrize("more", [{}, {"interrupted_at": "2027-01-01T00:02:00Z"}], ids=["recommendation", "interruption"])
+def test_an_execution_that_poses_as_a_spot_event_of_another_instance_is_refused(world, workers, more):
+    """E10. It would take the claim of a running execution over, skip the checks of the group, and evict every pod at once."""
+    node = workers.nodes[0]
+    job = node.job("long", annotations=WAITS)
+    first = world.recycle(node)
+    world.run("10m")
+
+    end = start(world, instance_id=node.instance_id, urgency="spot", **more).finishes()
+
+    assert end.error == "PreflightRefused" and 'urgency "spot" is for Spot instances' in end.cause
+    assert job.phase == "Running" and first.status == "RUNNING"
+    assert not world.calls("kubernetes:POST pods/eviction")
 
 
 def test_an_execution_that_poses_as_a_hook_evicts_no_awaited_pod(world, workers):

@@ -16,6 +16,7 @@ import contextlib
 import difflib
 import hashlib
 import json
+import pickle
 import queue
 import signal
 import subprocess
@@ -47,16 +48,18 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     given = read_arguments()
     if given.worker:
-        return work()
+        return work(given.worker)
     console = Console(stderr=True)
-    notebook = NOTEBOOKS / f"{fingerprint()}.jsonl"
+    code = fingerprint()
+    notebook, places = NOTEBOOKS / f"{code}{'.only' * bool(given.only)}.jsonl", NOTEBOOKS / f"{code}.places"
     notebook.parent.mkdir(parents=True, exist_ok=True)
+    if given.again:
+        places.unlink(missing_ok=True)
     if given.again or given.only:
-        notebook = notebook if not given.only else notebook.with_suffix(".only.jsonl")
         notebook.unlink(missing_ok=True)
     began = time.monotonic()
     try:
-        results, known = campaign(given, notebook, console)
+        results, known = campaign(given, notebook, places, console)
     except LookupError as error:
         print(*error.args, file=sys.stderr)
         return 2
@@ -70,7 +73,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="each Nth run")
     parser.add_argument("--workers", type=int, default=WORKERS, metavar="N", help="processes, each with a world of its own")
     parser.add_argument("--again", action="store_true", help="forget what was found before")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -101,8 +104,8 @@ def fingerprint() -> str:
 class Worker:
     """A process with a world, which makes one run after the other."""
 
-    def __init__(self) -> None:
-        command = [sys.executable, "-m", "campaign", "--worker"]
+    def __init__(self, places: Path) -> None:
+        command = [sys.executable, "-m", "campaign", "--worker", str(places)]
         self._process = subprocess.Popen(command, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def asked(self, name: str) -> Any:
@@ -122,15 +125,23 @@ class Worker:
         self._process.wait()
 
 
-def work() -> int:
-    """Prints the names of all runs, then makes each run that is requested."""
+def work(places: Path) -> int:
+    """Prints the names of all runs, then makes each run that is requested.
+
+    All processes, and the campaign when it goes on later, read the places of faults from one file. On a busy machine, two processes
+    that look for them do not always find the same."""
     # Only answers may go to standard output. All other output goes to standard error.
     answers, sys.stdout = sys.stdout, sys.stderr
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     world = World()
     try:
         world.start()
-        runs = {run.name: run for run in all_runs(explored(world))}
+        if not places.exists():
+            fresh = places.with_suffix(".fresh")
+            fresh.write_bytes(pickle.dumps(explored(world)))
+            fresh.replace(places)
+        # The campaign itself has written the file.
+        runs = {run.name: run for run in all_runs(pickle.loads(places.read_bytes()))}
         print(json.dumps(list(runs)), file=answers, flush=True)
         for line in sys.stdin:
             print(json.dumps(made(world, runs[json.loads(line)])), file=answers, flush=True)
@@ -148,12 +159,15 @@ def made(world: World, run: Run) -> dict[str, Any]:
     return {"name": run.name, "end": end, "violations": found, "seconds": round(time.monotonic() - began, 2)}
 
 
-def campaign(given: argparse.Namespace, notebook: Path, console: Console) -> tuple[list[dict[str, Any]], int]:
+def campaign(given: argparse.Namespace, notebook: Path, places: Path, console: Console) -> tuple[list[dict[str, Any]], int]:
     """Returns the result of each run, and how many of them come from an earlier start of the same campaign."""
-    console.print("each scene once without any fault, to learn where faults can strike (half a minute)")
-    workers = [Worker() for _ in range(given.workers)]
+    console.print("each scene once without any fault, to learn where faults can strike (half a minute the first time)")
+    workers = [Worker(places)]
     try:
-        every = [worker.answer() for worker in workers][0]
+        every = workers[0].answer()
+        workers += [Worker(places) for _ in range(given.workers - 1)]
+        for other in workers[1:]:
+            other.answer()
         (part, of), only = given.shard, given.only or ""
         chosen = [name for name in every if name.startswith(only)][part - 1 :: of * given.every]
         if not chosen:

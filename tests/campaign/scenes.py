@@ -370,6 +370,7 @@ def hook_retain(stage: Stage) -> None:
 def spot(stage: Stage) -> None:
     """A rebalance recommendation: EC2 may take the node away, but has not said when."""
     node = stage.recycles(stage.group().nodes[0], until="4m")
+    node.becomes_spot()
     stage.world.forget_calls()
     stage.world.events.emit("aws.ec2", "EC2 Instance Rebalance Recommendation", {"instance-id": node.instance_id})
 

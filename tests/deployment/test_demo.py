@@ -14,11 +14,13 @@ from xml.etree import ElementTree
 import boto3
 import pytest
 
-from demo.__main__ import watched
+from demo.__main__ import LOOK, parse, show, watched
 from prepare import ROOT, TESTS
+from world.cli import command_line
 from world.kubernetes import kube_binaries
 from world.process.processes import descendants, eventually, is_running, run_to_its_end
 from world.process.terminal import Terminal
+from world.world import World
 
 COLUMNS, ROWS = 120, 50
 
@@ -47,11 +49,16 @@ def masked(svg: str) -> list[str]:
     return sorted(re.sub(r"\b(web-[0-9a-f]+|training)-[a-z0-9]{5}\b", r"\1-NAME", words).split())
 
 
+def shown_in(world: World, *arguments: str) -> int:
+    """The exit code of a demo in a world that stands, which saves the start of another one."""
+    with command_line(world, look_again=LOOK) as cli:
+        return show(world, cli, parse(arguments))
+
+
 @pytest.mark.parametrize(("name", "arguments"), [("demo.svg", []), ("rotation.svg", ["--rotation"])])
-def test_the_pictures_of_the_documentation_are_what_is_shown_now(tmp_path, name, arguments):
+def test_the_pictures_of_the_documentation_are_what_is_shown_now(world, tmp_path, name, arguments):
     picture = tmp_path / name
-    done = demo_without_terminal(*arguments, "--picture", str(picture))
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert shown_in(world, *arguments, "--picture", str(picture)) == 0
     how = " ".join([*arguments, "--picture", f"docs/{name}"])
     assert masked(picture.read_text()) == masked((ROOT / "docs" / name).read_text()), f'run: make demo ARGS="{how}"'
 
@@ -112,10 +119,11 @@ def demo_without_terminal(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run_to_its_end([sys.executable, "-m", "demo", *arguments], TESTS)
 
 
-def test_without_a_terminal_each_change_is_a_line():
-    done = demo_without_terminal("--cluster", "budgets")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "\x1b" not in done.stdout
+def test_without_a_terminal_each_change_is_a_line(world, capfd):
+    code = shown_in(world, "--cluster", "budgets")
+    printed, errors = capfd.readouterr()
+    assert code == 0, printed + errors
+    assert "\x1b" not in printed
     for line in (
         r"^default/training-\w+ +wait +label_selector matches it$",
         r"^ +0:01:00  pod default/training-\w+ +waited for$",
@@ -123,7 +131,7 @@ def test_without_a_terminal_each_change_is_a_line():
         r"^ +2:\d\d:\d\d  pod default/lonely-\S+ +gone$",
         r"^outcome          recycled",
     ):
-        assert re.search(line, done.stdout, re.MULTILINE), f"{line} in\n{done.stdout}"
+        assert re.search(line, printed, re.MULTILINE), f"{line} in\n{printed}"
 
 
 def test_a_failure_of_the_world_is_shown_and_does_not_wait_for_a_command_line_whose_time_stands(world, cli):
@@ -132,13 +140,14 @@ def test_a_failure_of_the_world_is_shown_and_does_not_wait_for_a_command_line_wh
         raise RuntimeError("not settled")
 
 
-def test_a_rotation_recycles_twelve_nodes(terminal):
-    demo = terminal("--rotation", "--plain")
-    assert demo.ends() == 0, demo.written
-    done = re.findall(r"^ +\d+:\d\d:\d\d  (ip-\S+|i-\w+) +done: recycled$", demo.written, re.MULTILINE)
-    assert len(set(done)) == 12, demo.written
-    assert "outcome          rotated" in demo.written
-    assert demo.written.count("min 3, desired 4, max 6; InService, InService, InService, InService") == 3
+def test_a_rotation_recycles_twelve_nodes(world, capfd):
+    code = shown_in(world, "--rotation", "--plain")
+    printed, errors = capfd.readouterr()
+    assert code == 0, printed + errors
+    done = re.findall(r"^ +\d+:\d\d:\d\d  (ip-\S+|i-\w+) +done: recycled$", printed, re.MULTILINE)
+    assert len(set(done)) == 12, printed
+    assert "outcome          rotated" in printed
+    assert printed.count("min 3, desired 4, max 6; InService, InService, InService, InService") == 3
 
 
 @pytest.mark.parametrize("argument", ["evict", "--cluster=tiny"])

@@ -352,6 +352,7 @@ def test_a_drain_that_began_before_its_group_ends_the_member_keeps_the_hook_aliv
     workers = world.group("impatient", size=2, minimum=1, maximum=4)
     node = workers.nodes[0]
     job = with_job(world, node, "60m")
+    node.becomes_spot()
     world.recycle(node, urgency=urgency, replacement="after")
     world.run("20m")
 

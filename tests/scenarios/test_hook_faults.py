@@ -32,6 +32,7 @@ def by_interruption(world):
     # Not a Job's: its controller would make a new one ten real seconds later.
     node.bare_pod("train", annotations=WAITS, exits_after=5)
     web = node.deployment("web", replicas=2)
+    node.becomes_spot()
     world.recycle(node, urgency="spot", interrupted_at="2027-01-01T00:02:00Z")
     return workers, node, web
 

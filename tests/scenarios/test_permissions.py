@@ -147,6 +147,7 @@ def a_lost_node(world, cli):
 def spot(world, cli):
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     node.deployment("web", replicas=2)
+    node.becomes_spot()
     detail = {"instance-id": node.instance_id, "instance-action": "terminate"}
     world.events.emit("aws.ec2", "EC2 Spot Instance Interruption Warning", detail)
     wait(world, "1m")

@@ -358,6 +358,7 @@ def test_spot_does_not_wait_and_others_wait_for_it(world):
     world.run("3m")
     world.budget(urgent.deployment("api", replicas=2), min_available=2)
 
+    urgent.becomes_spot()
     spot = recycle(world, urgent, urgency="spot")
     world.run("6m")
     waiting = recycle(world, planned)
@@ -377,6 +378,7 @@ def test_a_more_urgent_execution_takes_a_node_over_and_the_older_one_ends_supers
     older = recycle(world, node)
     world.run(at)
 
+    node.becomes_spot()
     newer = recycle(world, node, urgency="spot")
     ends = [older.finishes(), newer.finishes()]
 
@@ -392,6 +394,7 @@ def test_a_more_urgent_execution_also_takes_over_in_the_queue(world):
     _, queued, older = held_group(world)
     world.run("10m")
 
+    queued.becomes_spot()
     newer = recycle(world, queued, urgency="spot")
 
     assert newer.finishes().outcome == "recycled"
@@ -406,6 +409,7 @@ def test_an_instance_in_its_disposal_is_not_taken_over(world):
     older = recycle(world, node)
     world.clock.run(until=lambda: claim_of(node).get("phase") == "disposing")
 
+    node.becomes_spot()
     newer = recycle(world, node, urgency="spot")
 
     assert newer.finishes().outcome == "duplicate"
@@ -415,6 +419,7 @@ def test_an_instance_in_its_disposal_is_not_taken_over(world):
 def test_an_execution_of_the_same_urgency_does_not_take_over(world):
     node = group(world).nodes[0]
     world.at("8m", job_on(node).finishes)
+    node.becomes_spot()
     older = recycle(world, node, urgency="spot")
     world.run("5m")
 

@@ -10,6 +10,7 @@ WAITS = {"recycle-eks/drain": "wait"}
 
 def interrupted(world, node, **fields):
     """The execution that the rule for interruption warnings starts, two minutes before EC2 takes the instance."""
+    node.becomes_spot()
     at = world.clock.now() + 120
     world.at(world.clock.elapsed() + 120, node.is_terminated_in_the_console)
     return world.recycle(node, urgency="spot", interrupted_at=iso(at), **fields)
@@ -56,6 +57,7 @@ def test_a_node_that_could_not_be_emptied_is_restored_if_the_interruption_does_n
     web = node.deployment("web", replicas=1)
     world.budget(web, min_available=1)
 
+    node.becomes_spot()
     end = world.recycle(node, urgency="spot", interrupted_at=iso(world.clock.now() + 120)).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end.cause
@@ -83,6 +85,7 @@ def test_an_interruption_takes_over_from_a_recommendation(world):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     node = workers.nodes[0]
     node.job("train", annotations=WAITS, exits_after=10)
+    node.becomes_spot()
     recommended = world.recycle(node, urgency="spot")
     world.run("10m")
 
@@ -101,6 +104,7 @@ def test_a_recommendation_is_an_ordinary_drain_that_does_not_queue(world):
     job = second.job("train", annotations=WAITS)
     world.at("20m", job.finishes)
 
+    second.becomes_spot()
     end = world.recycle(second, urgency="spot").finishes()
 
     assert end.outcome == "recycled" and job.phase == "Succeeded"

@@ -315,7 +315,7 @@ def test_fields_that_exclude_each_other_are_refused(world, node, dispose, field,
 
 
 def test_a_one_time_spot_instance_can_be_detached_but_not_stopped(world, node):
-    world.ec2.instance(node.instance_id).spot_instance_request_id = "sir-12345678"
+    node.becomes_spot()
     assert "one-time Spot" in recycle(world, node, "stop").finishes().cause
     assert recycle(world, node, "detach").finishes().outcome == "recycled"
 

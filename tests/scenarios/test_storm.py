@@ -1,18 +1,18 @@
-"""Fifty scale-ins in one minute in an account that runs ten functions at once: every heartbeat in time, nothing failed."""
+"""Thirty scale-ins in one minute in an account that runs six functions at once: every heartbeat in time, nothing failed."""
 
 import pytest
 
 WAITS = {"recycle-eks/drain": "wait"}
-NODES = 50
+NODES = 30
 
 
 @pytest.mark.long
-def test_fifty_nodes_that_a_group_terminates_at_once_are_all_drained(world):
+def test_thirty_nodes_that_a_group_terminates_at_once_are_all_drained(world):
     workers = world.group("held", size=NODES, minimum=0, maximum=NODES)
     jobs = [node.job(f"train-{number}", annotations=WAITS) for number, node in enumerate(workers.nodes)]
     for job in jobs:
         world.at("22m", job.finishes)
-    world.host.concurrency = 10
+    world.host.concurrency = 6
     for function in ("claim-node", "taint-node", "check-pods", "evict-pods", "detach-terminate"):
         world.host.duration[f"recycle-eks-{function}"] = 6.0
 

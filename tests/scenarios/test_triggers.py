@@ -77,6 +77,7 @@ def test_an_alarm_that_names_a_group_and_no_node_is_refused_by_name(world, worke
 
 def test_a_spot_warning_starts_the_node_urgently_and_only_once(world, workers):
     node = workers.nodes[0]
+    node.becomes_spot()
     world.events.repeat("*rotate-nodes")
     world.events.emit(
         "aws.ec2",

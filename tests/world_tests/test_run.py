@@ -78,13 +78,27 @@ def test_a_run_that_hangs_names_what_hangs_and_ends(tmp_path):
     assert "this run hangs and is ended" in done.stdout
 
 
-def test_the_report_has_folders_and_the_slowest_tests(tmp_path):
-    done = pytest_with("def test_one():\n    pass\n\ndef test_two():\n    assert False\n", tmp_path)
+BUSY = """
+import subprocess, sys
+
+def test_one():
+    subprocess.run([sys.executable, "-c", "import time\\nwhile time.process_time() < 0.5: pass"])
+
+def test_two():
+    assert False
+"""
+
+
+def test_the_report_has_folders_and_the_time_of_each_test(tmp_path):
+    done = pytest_with(BUSY, tmp_path)
     assert done.returncode == 1
     report = json.loads((tmp_path / "report.json").read_text())
     (folder,) = report["folders"].values()
     assert (folder["passed"], folder["failed"]) == (1, 1)
-    assert {test for _, test in report["slowest"]} == {"test_it.py::test_one", "test_it.py::test_two"}
+    (_, processor, slowest), (_, _, other) = report["tests"]
+    assert (slowest, other) == ("test_it.py::test_one", "test_it.py::test_two")
+    # The processor time of a child that has ended belongs to the test that started it.
+    assert processor >= 0.5 or not Path("/proc").exists()
 
 
 def test_failures_are_printed_again_at_the_end_and_counted(capfd, monkeypatch, tmp_path):

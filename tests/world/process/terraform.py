@@ -8,15 +8,18 @@ holds registry.terraform.io/hashicorp/aws).
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from world.process.folders import temporary_folder
+from world.process.processes import never_outlives
 
 ROOT = Path(__file__).resolve().parents[3]
 MODULE = ROOT / "terraform"
@@ -29,6 +32,10 @@ MIRROR_PLACES = [
     "/usr/local/share/terraform/plugins",
     "/usr/share/terraform/plugins",
 ]
+
+
+#: Real seconds for the start of a provider. Usually it takes two.
+LONGEST_START = 120.0
 
 
 class TerraformFailed(RuntimeError):
@@ -108,18 +115,24 @@ class RunningProvider:
     def __init__(self, program: Path, environment: Mapping[str, str]) -> None:
         # It logs everything that it does.
         self._process = subprocess.Popen(
-            [program, "-debug"],
+            never_outlives(os.getpid(), [str(program), "-debug"]),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        # A provider that neither ends nor prints its address is ended, which ends its output.
+        limit = threading.Timer(LONGEST_START, self._process.kill)
+        limit.start()
         lines = iter(self._process.stdout or ())
         self.address = next((line.split("'")[1] for line in lines if "TF_REATTACH_PROVIDERS='" in line), "")
+        limit.cancel()
         if not self.address:
             self.end()
-            raise TerraformFailed(f"{program.name} ended at its start, with exit code {self._process.returncode}")
+            raise TerraformFailed(
+                f"{program.name} gave no address within {LONGEST_START:.0f} s; its exit code is {self._process.returncode}"
+            )
 
     def end(self) -> None:
         self._process.kill()
@@ -130,7 +143,7 @@ def start_provider(folder: Path, environment: Mapping[str, str]) -> RunningProvi
     """Starts the provider that `terraform init` has put into the folder."""
     # In a plugin mirror it is behind a link.
     found = (Path(place) / name for place, _, names in os.walk(folder / ".terraform", followlinks=True) for name in names)
-    return RunningProvider(next(file for file in found if file.name.startswith("terraform-provider-aws")), environment)
+    return RunningProvider(next(file for file in found if re.fullmatch(r"terraform-provider-aws(_v.+)?", file.name)), environment)
 
 
 def as_arguments(variables: Mapping[str, object]) -> list[str]:

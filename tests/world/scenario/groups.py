@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from moto.ec2.models.instances import Instance
+
 from world.aws.account import Aws
 from world.aws.autoscaling.groups import AutoScaling
 from world.aws.autoscaling.model import Launch
@@ -45,6 +47,10 @@ class Group:
 
     def __repr__(self) -> str:
         return f"group {self.name}"
+
+    def machine(self, instance_id: str) -> Instance:
+        """The instance of a member, as moto has it."""
+        return self._autoscaling.ec2.instance(instance_id)
 
     @property
     def exists(self) -> bool:
@@ -213,6 +219,10 @@ class Node:
         """Its kubelet reports again."""
         self.kubernetes.remove_taints(UNREACHABLE_TAINT, "node.cloudprovider.kubernetes.io/shutdown")
         self.kubernetes.becomes_ready()
+
+    def becomes_spot(self) -> None:
+        """Its instance was launched as a Spot instance, as some members of a group with a mixed instances policy are."""
+        self.group.machine(self.instance_id).spot_instance_request_id = "sir-12345678"
 
     def is_terminated_in_the_console(self) -> None:
         """A person terminates its instance, behind its group's back."""

@@ -6,17 +6,18 @@ use std::io::{self, Write as _};
 
 use serde_json::Value;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 /// Starts logging to standard output.
 pub(crate) fn start(variable: &dyn Fn(&str) -> Option<String>) {
     let lines = tracing_subscriber::fmt()
         .with_max_level(level(variable("AWS_LAMBDA_LOG_LEVEL")))
-        .with_target(false)
-        .without_time();
+        .with_target(false);
     if is_json(variable("AWS_LAMBDA_LOG_FORMAT")) {
         lines.json().init();
     } else {
-        lines.init();
+        lines.without_time().init();
     }
 }
 
@@ -29,13 +30,26 @@ pub(crate) fn decision(line: &Value) {
         tracing::enabled!(tracing::Level::INFO)
     };
     if is_wanted {
-        let _ = writeln!(io::stdout(), "{line}");
+        metric(line);
     }
 }
 
 /// Writes a metric at every log level, because the metrics that CloudWatch extracts may not depend on the level.
 pub(crate) fn metric(line: &Value) {
-    let _ = writeln!(io::stdout(), "{line}");
+    let _ = writeln!(io::stdout(), "{}", with_timestamp(line));
+}
+
+/// Adds the time, as `tracing` does. Lambda gives a JSON line without a valid `timestamp` the level INFO, whatever its own level is
+/// (Lambda developer guide, "Log-level filtering").
+fn with_timestamp(line: &Value) -> Value {
+    let (mut line, mut now) = (line.clone(), String::new());
+    // An unreadable clock leaves the time out.
+    if SystemTime.format_time(&mut Writer::new(&mut now)).is_ok()
+        && let Some(fields) = line.as_object_mut()
+    {
+        fields.insert("timestamp".to_owned(), now.into());
+    }
+    line
 }
 
 /// Reads one of Lambda's levels: TRACE, DEBUG, INFO, WARN, ERROR or FATAL. Rust does not have FATAL, so it becomes ERROR.
@@ -68,6 +82,17 @@ mod tests {
         for (configured, expected) in cases {
             assert_eq!(level(configured.map(str::to_owned)), expected, "{configured:?}");
         }
+    }
+
+    #[test]
+    fn a_line_has_the_time_in_rfc_3339_beside_its_own_fields() {
+        let line = with_timestamp(&serde_json::json!({"level": "ERROR", "_aws": {"Timestamp": 1}}));
+        let time: jiff::Timestamp = line["timestamp"].as_str().unwrap().parse().unwrap();
+        assert!(time > "2026-01-01T00:00:00Z".parse().unwrap());
+        assert_eq!(
+            (&line["level"], &line["_aws"]["Timestamp"]),
+            (&"ERROR".into(), &1.into())
+        );
     }
 
     #[test]

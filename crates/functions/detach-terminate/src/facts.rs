@@ -68,9 +68,14 @@ impl DetachTerminate {
         };
         let instance = self.instances.fetch(id).await?;
         let claim = find_own_claim(lease.as_ref(), instance.as_ref(), &run, &me)?;
-        if instance.is_none() && node.as_ref().is_some_and(|node| node.ready) {
+        if let (None, Some(node)) = (&instance, &node)
+            && (node.ready || run.lost.is_none())
+        {
             // EC2 is eventually consistent, so one such answer must not end a member with its pods.
-            let text = format!("EC2 does not know {id}, but its Node is Ready");
+            let text = format!(
+                "EC2 does not know {id}, but its Node {} is there; if the instance is gone, delete the Node: kubectl delete node {}",
+                node.name, node.name
+            );
             return Err(Error::Ended(Failure::ServiceUnavailable, text));
         }
         let group = self.groups.fetch(&run.group).await?;

@@ -224,6 +224,23 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn a_patient_wait_is_never_shorter_and_never_over_two_minutes_unless_the_law_says_so(
+            waited in -100_i64..3_000_000,
+            left in -100_i64..3_000_000,
+            drain_timeout in 0_u32..=LONGEST_DRAIN,
+            heartbeat_timeout in prop::option::of(30_u32..172_800),
+        ) {
+            let law = next_wait(waited, left, drain_timeout, heartbeat_timeout);
+            let patient = patient_wait(waited, left, drain_timeout, heartbeat_timeout);
+            prop_assert!(patient >= law);
+            prop_assert!(patient <= law.max(120));
+            prop_assert!(i64::from(patient) <= left.max(1));
+            prop_assert!(heartbeat_timeout.is_none_or(|timeout| patient <= (timeout / 3).max(1)));
+        }
+    }
+
     #[test]
     fn a_heartbeat_is_due_when_the_next_wait_would_pass_a_third() {
         assert!(!is_heartbeat_due(900, 300, 3_600));

@@ -8,6 +8,7 @@ use crate::cluster::group::Group;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 use crate::input::model::{Dispose, Input, Replacement};
+use crate::input::urgency::Urgency;
 
 pub(crate) fn check_updates(facts: &PreflightFacts<'_>, group: &Group) -> Vec<Refusal> {
     let state = facts.group_state;
@@ -96,6 +97,18 @@ pub(crate) fn check_targets(input: &Input, balancers: &[Balancer]) -> Option<Ref
             name_some(&alone)
         ))
     })
+}
+
+/// Refuses the urgency of a Spot instance for any other instance. A caller would skip the queue by it and take over the claim of
+/// another execution.
+pub(crate) fn check_spot(input: &Input, instance: &Instance) -> Option<Refusal> {
+    match input.urgency {
+        Urgency::Spot | Urgency::Interruption if !instance.is_spot => Some(Obstacle::NotSpot.because(format!(
+            "urgency \"spot\" is for Spot instances, and {} is none; leave urgency and interrupted_at out",
+            instance.id
+        ))),
+        Urgency::Spot | Urgency::Interruption | Urgency::Planned | Urgency::Hook => None,
+    }
 }
 
 pub(crate) fn check_stop(input: &Input, instance: &Instance) -> Option<Refusal> {

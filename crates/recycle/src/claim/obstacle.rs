@@ -79,6 +79,8 @@ obstacles!(
     WeightedGroup = "weighted_group",
     /// EC2 cannot stop a one-time Spot instance.
     OneTimeSpot = "one_time_spot",
+    /// The execution reports a Spot interruption or a rebalance recommendation, and the instance is no Spot instance.
+    NotSpot = "not_spot",
     /// The instance is to be stopped or detached, and its Node is not Ready.
     NotReady = "not_ready",
     ScaleInProtection = "scale_in_protection",

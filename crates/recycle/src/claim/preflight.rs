@@ -7,7 +7,8 @@ use crate::base::names::SCALE_DOWN_DISABLED_ANNOTATION;
 use crate::base::permissions::REVIEW;
 use crate::claim::facts::PreflightFacts;
 use crate::claim::group_checks::{
-    check_keeping, check_processes, check_protection, check_stop, check_targets, check_updates, check_weights,
+    check_keeping, check_processes, check_protection, check_spot, check_stop, check_targets, check_updates,
+    check_weights,
 };
 use crate::claim::instance_checks::{
     advise_owner, check_lifecycle, check_tags, describe_going, describe_gone, describe_missing_node,
@@ -95,6 +96,7 @@ fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal
         refusals.push(describe_missing_node(input, instance));
     }
     refusals.extend(lifecycle);
+    refusals.extend(check_spot(input, instance));
     if refusals.is_empty() && !facts.resuming {
         refusals.extend(check_tags(facts, instance));
     }
@@ -850,7 +852,7 @@ mod tests {
             ),
             (
                 "EC2 takes it away",
-                World::asked(interrupted).in_untagged_group(),
+                World::asked(interrupted).on_spot().in_untagged_group(),
                 none.clone(),
             ),
             (
@@ -916,10 +918,31 @@ mod tests {
                     refresh: Some("InProgress".to_owned()),
                     ..GroupState::default()
                 },
-                ..on(state, more.clone())
+                ..on(state, more.clone()).on_spot()
             };
             assert_eq!(busy.names(), expected, "{more} {state}");
         }
+    }
+
+    #[test]
+    fn the_urgency_of_a_spot_instance_is_refused_for_any_other() {
+        let (urgent, interrupted) = (
+            json!({"urgency": "spot"}),
+            json!({"urgency": "spot", "interrupted_at": "2027-01-01T00:02:00Z"}),
+        );
+        for (more, is_spot, expected) in [
+            (json!({}), false, vec![]),
+            (json!({}), true, vec![]),
+            (urgent.clone(), true, vec![]),
+            (urgent, false, vec!["not_spot"]),
+            (interrupted.clone(), true, vec![]),
+            (interrupted, false, vec!["not_spot"]),
+        ] {
+            let asked = World::asked(more.clone());
+            let asked = if is_spot { asked.on_spot() } else { asked };
+            assert_eq!(asked.names(), expected, "{more} {is_spot}");
+        }
+        assert_eq!(on("Terminating:Wait", hook()).names(), Vec::<&str>::new());
     }
 
     #[test]

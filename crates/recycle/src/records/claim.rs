@@ -202,9 +202,14 @@ pub fn decide_claim(
     if is_more_urgent {
         return ClaimDecision::TakeOver(claim.clone());
     }
+    let status = if is_unknown_yet {
+        "not known to Step Functions yet"
+    } else {
+        &owner.status
+    };
     ClaimDecision::Duplicate(format!(
-        "{} ({}) has worked on this node since {}",
-        owner.execution, owner.status, claim.claimed_at
+        "{} ({status}) has worked on this node since {}",
+        owner.execution, claim.claimed_at
     ))
 }
 
