@@ -22,7 +22,7 @@ from world.stepfunctions.executions import Execution, Functions, Machine, Machin
 from world.stepfunctions.interpreter import Interpreter
 from world.stepfunctions.jsonata_queries import Queries
 from world.stepfunctions.state_errors import ApiError, ServiceError, StateError
-from world.stepfunctions.texts import text_of
+from world.stepfunctions.texts import refusal_of, text_of
 
 # AWS docs, "Service quotas": events in the history of one execution. Event 25,000 is ExecutionSucceeded or the execution fails.
 HISTORY_LIMIT = 25_000
@@ -234,7 +234,7 @@ class Engine:
             if status == "SUCCEEDED":
                 execution.output_text = text_of(output)
             execution.status, execution.stop = status, self.clock.now()
-            execution.error, execution.cause = error, cause
+            execution.error, execution.cause = error or None, cause or None
             self._append(execution, _FINAL_EVENTS[status], _final_details(execution), None)
             if execution.timeout is not None:
                 execution.timeout.cancel()
@@ -246,12 +246,16 @@ class Engine:
         """Raises a StateError of that name for a call that a state machine's role may not make."""
         refusal = self.refusal(role, action, parameters)
         if refusal:
-            raise StateError(error, f"{refusal} (Service: {error.partition('.')[0]}; Error Code: AccessDeniedException)")
+            service, status = ("AWSLambda", 403) if error.startswith("Lambda.") else ("AWSStepFunctions", 400)
+            raise StateError(error, refusal_of(service, status, "AccessDeniedException", refusal))
 
-    def check_size(self, value: Any, what: str) -> None:
-        """Raises States.DataLimitExceeded for a value of more than 256 KiB of JSON in UTF-8."""
+    def check_size(self, value: Any, name: str, is_of_result: bool = False) -> None:
+        """Raises States.DataLimitExceeded for a value of more than 256 KiB of JSON in UTF-8. `name` is that of the state, or of
+        the service whose result it is."""
         if len(text_of(value).encode()) > self.payload_limit:
-            raise StateError("States.DataLimitExceeded", f"The {what} exceeds {self.payload_limit} bytes")
+            limit = "a size exceeding the maximum number of bytes service limit"
+            cause = f"The state/task '{name}' returned a result with {limit}."
+            raise StateError("States.DataLimitExceeded", cause, is_of_result=is_of_result)
 
     def function_arn(self, function: str, qualifier: str | None = None) -> str:
         """The ARN behind a function's name, partial ARN or ARN, as FunctionName of an invocation allows them."""

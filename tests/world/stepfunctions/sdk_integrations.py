@@ -24,7 +24,7 @@ from botocore.model import ListShape, MapShape, OperationModel, Shape, Structure
 
 from world.base.clock import Call
 from world.stepfunctions.state_errors import StateError
-from world.stepfunctions.texts import iso
+from world.stepfunctions.texts import REQUEST_ID, iso
 
 Json = Any
 
@@ -139,7 +139,8 @@ def _named(service: str, operation: OperationModel, error: ClientError) -> State
     if not name.endswith("Exception"):
         name += "Exception"
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    cause = f"{message} (Service: {_prefix(service)}, Status Code: {status}, Error Code: {code})"
+    about = f"Service: {_prefix(service)}, Status Code: {status}, Request ID: {REQUEST_ID}"
+    cause = f"{message} ({about}) (SDK Attempt Count: 1)"
     return StateError(f"{_prefix(service)}.{name}", cause)
 
 
