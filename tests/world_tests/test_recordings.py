@@ -11,7 +11,7 @@ import pytest
 
 from world.stepfunctions.executions import Execution
 from world.stepfunctions.state_errors import ServiceError, StateError
-from world_tests.state_machines import Sfn, branch, fails, invoke, machine, mapped, parallel, sfn, wait  # noqa: F401
+from world_tests.state_machines import branch, fails, invoke, machine, mapped, parallel, wait
 
 TO_CAUGHT = [{"ErrorEquals": ["States.ALL"], "Output": "{% $states.errorOutput %}", "Next": "Caught"}]
 CAUGHT = {"Type": "Pass", "End": True}
@@ -109,7 +109,11 @@ def test_the_task_that_fails_a_parallel_is_aborted_at_each_attempt(sfn):
     retry = [{"ErrorEquals": ["States.ALL"], "IntervalSeconds": 1, "MaxAttempts": 1}]
     around = parallel(branch(Job=invoke()), Retry=retry, Catch=TO_CAUGHT, Next="Caught")
     execution = sfn.run(machine("Around", Around=around, Caught=CAUGHT))
-    assert links(execution, "TaskFailed")[:3] == [(7, 6, "TaskFailed"), (8, 7, "TaskStateAborted"), (9, 7, "ParallelStateStarted")]
+    assert links(execution, "TaskFailed")[:3] == [
+        (7, 6, "TaskFailed"),
+        (8, 7, "TaskStateAborted"),
+        (9, 7, "ParallelStateStarted"),
+    ]
     assert (16, 15, "ParallelStateExited") in links(execution, "ParallelStateFailed")
 
 
@@ -171,7 +175,11 @@ def test_an_iteration_follows_the_last_event_of_the_one_before_it(sfn):
 @pytest.mark.parametrize(
     ("state", "location", "what"),
     [
-        ({"Type": "Pass", "Output": "{% $none %}"}, "Output", "'$none' specified for the field 'Output' returned nothing (undefined)."),
+        (
+            {"Type": "Pass", "Output": "{% $none %}"},
+            "Output",
+            "'$none' specified for the field 'Output' returned nothing (undefined).",
+        ),
         (
             {"Type": "Pass", "Output": {"result": "{% $none %}"}},
             "Output/result",
@@ -236,7 +244,9 @@ def test_the_cause_of_an_optimized_integration_has_the_services_answer_in_bracke
 
     sfn.functions["f"] = refuse
     cause = sfn.run(machine("Start", Start=invoke())).cause
-    assert cause.startswith("Function not found (Service: AWSLambda; Status Code: 404; Error Code: ResourceNotFoundException; Request")
+    assert cause.startswith(
+        "Function not found (Service: AWSLambda; Status Code: 404; Error Code: ResourceNotFoundException; Request"
+    )
     assert cause.endswith("; Proxy: null)")
     start = {"Type": "Task", "Resource": "arn:aws:states:::states:startExecution", "Arguments": {"StateMachineArn": "x"}}
     cause = sfn.run(machine("Start", Start={**start, "End": True})).cause
@@ -269,7 +279,10 @@ def test_a_branch_may_assign_what_the_catchers_of_its_parallel_assign(sfn):
 )
 def test_a_threshold_that_is_no_number_or_out_of_range_ends_the_execution(sfn, field, value, text):
     """scenarios/test_base_scenarios test_map_state_tolerated_failure_count_path and …_percentage_path, 2024-06-19 (JSONPath)."""
-    processor = {**branch(P={"Type": "Pass", "End": True}), "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}}
+    processor = {
+        **branch(P={"Type": "Pass", "End": True}),
+        "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"},
+    }
     state = mapped([0], processor, Catch=TO_CAUGHT, Next="Caught", **{field: value})
     execution = sfn.run(machine("M", M=state, Caught=CAUGHT))
     if text is None:

@@ -19,7 +19,7 @@ import pytest
 from world.stepfunctions.executions import Execution
 from world.stepfunctions.in_memory import FunctionFailed
 from world.stepfunctions.state_errors import ApiError, ServiceError
-from world_tests.state_machines import DAY, Sfn, branch, fails, invoke, machine, mapped, parallel, sfn, wait  # noqa: F401
+from world_tests.state_machines import DAY, Sfn, branch, fails, invoke, machine, mapped, parallel, wait
 
 HOUR = 3600
 
@@ -683,13 +683,6 @@ FAN_OUT = [
     Case("a Distributed Map", distributed(), output=[1, 2, 3, 4, 5], at=900),
     Case("one failure is one too many by default", distributed(TOO_MANY), output=TOO_MANY, at=200, functions=fails_from(2)),
     Case(
-        "within ToleratedFailureCount",
-        distributed(TOO_MANY, ToleratedFailureCount=2),
-        output=[1, 2, 3],
-        at=900,
-        functions=fails_from(4),
-    ),
-    Case(
         "beyond ToleratedFailureCount",
         distributed(TOO_MANY, ToleratedFailureCount=1),
         output=TOO_MANY,
@@ -724,15 +717,15 @@ def test_a_machine_ends_as_aws_documents(sfn, case):
     assert sfn.clock.elapsed() == case.at
 
 
-def test_a_distributed_map_may_list_the_children_that_failed(sfn):
-    sfn.engine.map_lists_failed_children = True
+def test_a_switch_decides_if_a_distributed_map_lists_the_children_that_failed(sfn):
     sfn.functions.update(fails_from(4)())
-    execution = sfn.run(distributed(TOO_MANY, ToleratedFailureCount=2), [1, 2, 3, 4, 5])
-    assert execution.output[:3] == [1, 2, 3]
-    assert [(child["Status"], child["Input"], child["Error"]) for child in execution.output[3:]] == [
-        ("FAILED", "4", "X"),
-        ("FAILED", "5", "X"),
-    ]
+    definition = distributed(TOO_MANY, ToleratedFailureCount=2)
+    listed = sfn.run(definition, [1, 2, 3, 4, 5]).output
+    assert listed[:3] == [1, 2, 3]
+    failed = [(child["Status"], child["Input"], child["Error"]) for child in listed[3:]]
+    assert failed == [("FAILED", "4", "X"), ("FAILED", "5", "X")]
+    sfn.engine.map_lists_failed_children = False
+    assert sfn.run(definition, [1, 2, 3, 4, 5]).output == [1, 2, 3]
 
 
 def test_full_jitter_draws_from_the_clock_between_zero_and_the_delay(sfn):

@@ -274,8 +274,8 @@ class Interpreter:
     def _record_aborted(self, visit: Visit, error: StateError) -> None:
         """Records which branches or iterations a failure has ended, each with its state unless that cannot take time.
 
-        All of these events lead back to the failure (LocalStack's recordings `test_service_lambda_map_timeout`,
-        `test_parallel_catch_error`). Only a Task was recorded as aborted. The API has such events for Wait, Parallel and Map, too.
+        All of these events lead back to the failure (LocalStack's recordings `test_service_lambda_map_timeout` and
+        `test_parallel_catch_error`). Only a Task was recorded as aborted. The API has such events for Wait, Parallel and Map.
         """
         if error.error == "States.Runtime":
             return

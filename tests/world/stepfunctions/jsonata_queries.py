@@ -57,8 +57,8 @@ class Queries:
         return parsed
 
     def evaluate(self, template: Any, bindings: dict[str, Any], field: str) -> Any:
-        """The template with every expression in it replaced by its value. `bindings` are JSON values by variable name, and `field`
-        is the field of the state that has the template. Raises QueryError."""
+        """The template with every expression in it replaced by its value. `bindings` are JSON values by variable name. `field` is
+        the field of the state that has the template. Raises QueryError."""
         return self._fill(template, _Frame(bindings), field)
 
     def _fill(self, template: Any, frame: _Frame, location: str) -> Any:

@@ -17,9 +17,7 @@ class RunningExecution:
 
     # Expressions, context, events
 
-    def evaluate(
-        self, visit: Visit, field: str, template: Json, map_item: dict[str, Json] | None = None, **extra: Json
-    ) -> Json:
+    def evaluate(self, visit: Visit, field: str, template: Json, map_item: dict[str, Json] | None = None, **extra: Json) -> Json:
         """The value of a field's template. `extra` are fields of `$states` besides input and context: result, errorOutput."""
         if not has_expression(template):
             return template

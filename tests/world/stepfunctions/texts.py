@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 
-
 #: The id of every request that a service refuses.
 REQUEST_ID = "00000000-0000-4000-8000-000000000000"
 
