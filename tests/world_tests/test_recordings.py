@@ -1,6 +1,6 @@
 """The Step Functions interpreter against recordings of AWS: snapshots of LocalStack's tests (docs/aws-evidence.md, LS).
 
-Each test names the recording. Where the recording has JSONPath, its machine is written in JSONata here.
+Each test names the recording. The machine of a recording in JSONPath is written in JSONata here.
 """
 
 from __future__ import annotations
