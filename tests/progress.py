@@ -1,5 +1,5 @@
-"""A pytest plugin for `run.py`: names a failed test at once, shows the running tests in silence, reports the time of each test and
-folder, and ends a hang.
+"""A pytest plugin for `run.py`: names a failed test at once, shows the running tests in silence, reports the time of each test
+and folder, and ends a hang.
 
 With several workers it runs in the process that distributes the tests, which gets the start and the end of each test. Each worker
 measures the processor time of its tests.
@@ -129,11 +129,11 @@ class Progress:
 
 
 def _processor_time(process: int) -> float:
-    """The processor seconds of a process and its descendants, also of those that ended. Zero where the kernel has no such tables."""
+    """The processor seconds of a process and its descendants, also of those that ended. Zero if the kernel has no such tables."""
     try:
-        # After the name in parentheses, which may contain spaces: state, parent, ..., times of the process and of its ended children.
-        times = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:15]
-        threads = Path(f"/proc/{process}/task").iterdir()
+        # After the name in parentheses, which may contain spaces: the times of the process and of its ended children.
+        times = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[11:15]
+        threads = Path("/proc", str(process), "task").iterdir()
         children = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
     except OSError:
         return 0.0

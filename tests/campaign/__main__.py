@@ -128,8 +128,8 @@ class Worker:
 def work(places: Path) -> int:
     """Prints the names of all runs, then makes each run that is requested.
 
-    All processes, and the campaign when it goes on later, read the places of faults from one file. On a busy machine, two processes
-    that look for them do not always find the same."""
+    All processes, and the campaign when it goes on later, read the places of faults from one file. On a busy machine, two
+    processes that look for them do not always find the same."""
     # Only answers may go to standard output. All other output goes to standard error.
     answers, sys.stdout = sys.stdout, sys.stderr
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -9,6 +9,7 @@ import pytest
 from world.base.clock import Clock
 from world.kubernetes.cluster import Kubernetes
 from world_tests.moto_region import moto_endpoint, region  # noqa: F401 (fixtures)
+from world_tests.state_machines import sfn  # noqa: F401 (a fixture)
 
 ROLE = """
 apiVersion: rbac.authorization.k8s.io/v1

@@ -242,7 +242,7 @@ def test_a_fault_strikes_only_its_target(region: MotoRegion, calls: Log):
 
 # The input of a target
 
-EVENT = {"time": "T", "detail": {"s": 'a "b"\n', "n": 5, "l": [{"x-y": 1}], "o": {"k": "v"}}}
+EVENT = {"time": "T", "detail": {"s": 'a "b"\n', "p": "plain", "n": 5, "l": [{"x-y": 1}], "o": {"k": "v"}}}
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_json_path_leads_to_a_value(path, value):
     ("template", "filled"),
     [
         ('{"a": <s>}', {"a": 'a "b"\n'}),
-        ('{"a": "it is <s>!"}', {"a": 'it is a "b"\n!'}),
+        ('{"a": "it is <p>!"}', {"a": "it is plain!"}),
         ('{"a": <n>, "b": "<n>"}', {"a": 5, "b": "5"}),
         ('{"a": <o>, "b": "<o>"}', {"a": {"k": "v"}, "b": "{k: v}"}),
         ('{"a": "<", "b": "<other>"}', {"a": "<", "b": "<other>"}),
@@ -273,8 +273,19 @@ def test_a_json_path_leads_to_a_value(path, value):
     ],
 )
 def test_a_template_is_filled_with_quoted_or_bare_values(template, filled):
-    values = {name: value_at(EVENT, f"$.detail.{name}") for name in "sno"} | {"aws.events.event.json": EVENT}
+    values = {name: value_at(EVENT, f"$.detail.{name}") for name in "spno"} | {"aws.events.event.json": EVENT}
     assert json.loads(fill_template(template, values)) == filled
+
+
+def test_a_value_inside_quotes_is_not_escaped_so_a_quotation_mark_in_it_makes_the_text_no_json(region: MotoRegion):
+    """EventBridge user guide, "Input transformation": "EventBridge doesn't escape values extracted by Input Path"."""
+    assert fill_template('{"a": "it is <s>!"}', {"s": 'a "b"\n'}) == '{"a": "it is a "b"\n!"}'
+    arn = region.create("m", WAIT)
+    transformer = {"InputPathsMap": {"i": "$.detail.instance-id"}, "InputTemplate": '{"why": "spot of <i>"}'}
+    rule(region, "spot", {"source": ["aws.ec2"]}, arn, InputTransformer=transformer)
+    region.events.emit("aws.ec2", SPOT, {"instance-id": 'i-"1"'})
+    region.clock.run()
+    assert "InvalidExecutionInput" in region.events.deliveries[0].outcome
 
 
 @pytest.mark.parametrize(

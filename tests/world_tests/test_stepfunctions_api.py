@@ -16,7 +16,7 @@ def machine(start: str, **states: dict) -> dict:
     return {"QueryLanguage": "JSONata", "StartAt": start, "States": states}
 
 
-def wait(seconds: int) -> dict:
+def wait(seconds: int | str) -> dict:
     return machine("W", W={"Type": "Wait", "Seconds": seconds, "End": True})
 
 
@@ -76,15 +76,37 @@ def test_errors_have_the_names_that_sdks_know(region: MotoRegion):
 
 
 def test_executions_are_listed_newest_first_by_status_and_page(region: MotoRegion):
-    arn = region.create("m", wait(100))
+    arn = region.create("m", wait(50))
     for name in "abc":
-        region.sfn.start_execution(stateMachineArn=arn, name=name)
         region.clock.run(limit=region.clock.elapsed() + 60)
+        region.sfn.start_execution(stateMachineArn=arn, name=name)
     assert [e["name"] for e in region.sfn.list_executions(stateMachineArn=arn)["executions"]] == ["c", "b", "a"]
     done = region.sfn.list_executions(stateMachineArn=arn, statusFilter="SUCCEEDED")["executions"]
     assert [e["name"] for e in done] == ["b", "a"]
     pages = region.sfn.get_paginator("list_executions").paginate(stateMachineArn=arn, PaginationConfig={"PageSize": 2})
     assert [[e["name"] for e in page["executions"]] for page in pages] == [["c", "b"], ["a"]]
+
+
+def test_ended_executions_are_listed_by_their_end_and_running_ones_by_their_start_or_redrive(region: MotoRegion):
+    """API reference of ListExecutions: "Running executions are sorted by their startDate or redriveDate, and other executions are
+    sorted by their stopDate"."""
+    machine_arn = region.create("m", wait("{% $states.input.seconds %}"))
+
+    def start(at: float, name: str, seconds: int) -> str:
+        region.clock.run(limit=at)
+        started = region.sfn.start_execution(stateMachineArn=machine_arn, name=name, input=json.dumps({"seconds": seconds}))
+        return started["executionArn"]
+
+    for at, name, seconds in ((0, "a", 500), (10, "b", 100), (20, "c", 300)):
+        start(at, name, seconds)
+    stopped = start(600, "d", 900)
+    region.clock.run(limit=700)
+    region.sfn.stop_execution(executionArn=stopped)
+    start(750, "e", 900)
+    region.clock.run(limit=800)
+    region.sfn.redrive_execution(executionArn=stopped)
+    listed = region.sfn.list_executions(stateMachineArn=machine_arn)["executions"]
+    assert [each["name"] for each in listed] == ["d", "e", "a", "c", "b"]
 
 
 def test_the_children_of_a_distributed_map_are_listed_by_its_run(region: MotoRegion):
@@ -244,7 +266,22 @@ def test_an_sdk_integration_writes_names_in_pascal_case_and_times_as_iso(region:
     other = region.run(answers("x"))
     result = region.run(sdk("aws-sdk:sfn:describeExecution", {"ExecutionArn": other.arn})).output
     assert (result["Status"], result["ExecutionArn"]) == ("SUCCEEDED", other.arn)
-    assert result["StartDate"] == "2027-01-01T00:00:00.000Z" and "ResponseMetadata" not in result
+    assert result["StartDate"].startswith("2027-01-01T00:00:00") and "ResponseMetadata" not in result
+
+
+def test_an_sdk_integration_writes_full_seconds_in_either_form_but_always_alike_for_one_execution(region: MotoRegion):
+    """No source shows the form of a date in an SDK integration."""
+    describe = [{"ExecutionArn": region.run(answers("x")).arn} for _ in range(8)]
+    dates = [region.run(sdk("aws-sdk:sfn:describeExecution", each)).output["StopDate"] for each in describe]
+    assert {date.endswith(".000Z") for date in dates} == {True, False}
+    assert dates == [region.run(sdk("aws-sdk:sfn:describeExecution", each)).output["StopDate"] for each in describe]
+
+
+def test_the_cause_of_an_sdk_integrations_error_has_the_services_answer_in_brackets(region: MotoRegion):
+    """LocalStack's recording services/test_aws_sdk_task_service test_sfn_send_task_outcome_with_no_such_token, 2025-11-06."""
+    arguments = {"ExecutionArn": "arn:aws:states:eu-central-1:123456789012:execution:m:none"}
+    cause = region.run(sdk("aws-sdk:sfn:describeExecution", arguments)).cause
+    assert " (Service: Sfn, Status Code: 400, Request ID: " in cause and cause.endswith(") (SDK Attempt Count: 1)")
 
 
 @pytest.mark.parametrize(
@@ -295,7 +332,7 @@ def test_a_machine_may_stop_itself(region: MotoRegion):
 
 def test_a_machine_publishes_to_a_topic(region: MotoRegion):
     topic = region.client("sns").create_topic(Name="t")["TopicArn"]
-    execution = region.run(sdk("sns:publish", {"TopicArn": topic, "Message": "hello", "Subject": "s"}))
+    execution = region.run(sdk("aws-sdk:sns:publish", {"TopicArn": topic, "Message": "hello", "Subject": "s"}))
     assert execution.output["MessageId"]
     assert [(n.topic, n.message, n.subject) for n in region.events.notifications] == [(topic, "hello", "s")]
 
@@ -312,7 +349,10 @@ def test_a_call_that_the_role_may_not_make_fails_with_the_services_error(region:
     region.engine.refusal = lambda role, asked, parameters: f"{role} may not {asked}" if asked == action else None
     execution = region.run(sdk(resource, arguments))
     assert execution.error == error
-    assert execution.cause.startswith(f"{ROLE} may not {action} (Service: {error.partition('.')[0]}; Error Code: AccessDenied")
+    service = "AWSLambda; Status Code: 403" if resource == "lambda:invoke" else "AWSStepFunctions; Status Code: 400"
+    assert execution.cause.startswith(
+        f"{ROLE} may not {action} (Service: {service}; Error Code: AccessDeniedException; Request ID"
+    )
 
 
 def test_a_child_that_the_role_may_not_stop_runs_on(region: MotoRegion):

@@ -482,7 +482,8 @@ def value_at(event: dict[str, Any], path: str) -> Any:
 def fill_template(template: str, values: dict[str, Any]) -> str:
     """AWS docs, "Input transformation": `<name>` outside quotes becomes a JSON value, inside a string its bare text.
 
-    A value that does not exist leaves nothing, so `{"a": <missing>}` is no JSON and its delivery fails.
+    "EventBridge doesn't escape values extracted by Input Path", so a quotation mark inside a string ends that string. A value
+    that does not exist leaves nothing, so `{"a": <missing>}` is no JSON and its delivery fails.
     """
     filled: list[str] = []
     quoted = False
@@ -499,7 +500,6 @@ def fill_template(template: str, values: dict[str, Any]) -> str:
 def _inserted(value: Any, quoted: bool) -> str:
     if value is None:
         return ""
-    text = json.dumps(value)
     if not quoted:
-        return text
-    return text[1:-1] if isinstance(value, str) else text.replace('"', "")
+        return json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value).replace('"', "")

@@ -230,7 +230,7 @@ def _send_task_success(response: StepFunctionResponse, engine: Engine) -> EmptyR
 
 
 def _send_task_failure(response: StepFunctionResponse, engine: Engine) -> EmptyResult:
-    error = StateError(response._get_param("error") or "", response._get_param("cause") or "")
+    error = StateError(response._get_param("error"), response._get_param("cause"))
     engine.report_task(response._get_param("taskToken"), error)
     return EmptyResult()
 

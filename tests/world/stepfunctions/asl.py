@@ -41,7 +41,6 @@ _RESOURCES = (
     "lambda:invoke.waitForTaskToken",
     "states:startExecution",
     "states:startExecution.sync:2",
-    "sns:publish",
 )
 _SDK_RESOURCE = re.compile(r"aws-sdk:[a-z0-9]+:[a-z][A-Za-z0-9]+")
 
@@ -123,7 +122,10 @@ def _scope_problems(scope: dict[str, Json], location: str, outer: frozenset[str]
     for name in sorted(assigned & outer):
         yield _schema(f"Variable '{name}' is assigned in an outer scope too", f"{location}/States")
     for name, state in states.items():
-        yield from _state_problems(state, states, f"{location}/States/{name}", outer | assigned)
+        # A branch may assign what the catchers of its own Parallel assign (recorded by LocalStack's `test_parallel_catch_error`).
+        around = {**state, "Catch": []} if state.get("Type") == "Parallel" else state
+        names = outer | _names_assigned_in({**states, name: around})
+        yield from _state_problems(state, states, f"{location}/States/{name}", names)
 
 
 def _names_assigned_in(states: dict[str, Json]) -> frozenset[str]:

@@ -22,7 +22,7 @@ from world.stepfunctions.executions import Execution, Functions, Machine, Machin
 from world.stepfunctions.interpreter import Interpreter
 from world.stepfunctions.jsonata_queries import Queries
 from world.stepfunctions.state_errors import ApiError, ServiceError, StateError
-from world.stepfunctions.texts import text_of
+from world.stepfunctions.texts import refusal_of, text_of
 
 # AWS docs, "Service quotas": events in the history of one execution. Event 25,000 is ExecutionSucceeded or the execution fails.
 HISTORY_LIMIT = 25_000
@@ -51,8 +51,9 @@ class Engine:
     `latency` gives functions virtual seconds per invocation, by function name. `listeners` are called with an execution
     whenever its status changed. `redrive_renews_entered_time` says whether a redriven state gets a new State.EnteredTime:
     AWS's docs are silent, so a scenario may try both. `map_lists_failed_children` says whether the result of a Distributed Map
-    has an item for a child that failed, as ResultWriter's COMPACT does ("returns its execution result unchanged"); without a
-    ResultWriter the docs are silent. `faults` may refuse a state machine's `states:startExecution`.
+    has an item for a child that failed. AWS's docs ("ResultWriter") say so of COMPACT, the default: "If a child workflow
+    execution fails, Step Functions returns its execution result unchanged". No recording shows such an item. `faults` may
+    refuse a state machine's `states:startExecution`.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Engine:
         self.queries = Queries(self.clock)
         self.latency: dict[str, float] = {}
         self.redrive_renews_entered_time = True
-        self.map_lists_failed_children = False
+        self.map_lists_failed_children = True
         self.executions: dict[str, Execution] = {}
         self.task_tokens: dict[str, Any] = {}
         self._definitions: dict[str, dict[str, Any]] = {}
@@ -152,17 +153,17 @@ class Engine:
         return found
 
     def executions_of(self, machine_arn: str, status: str | None = None) -> list[Execution]:
-        """Returns the executions of a machine, or of one version or alias of it, the newest first."""
+        """Returns the executions of a machine, or of one version or alias of it, in the order of ListExecutions."""
         with self._lock:
             every = list(self.executions.values())
         named = [e for e in every if machine_arn in (e.machine.arn, e.machine.version_arn, e.machine.alias_arn)]
-        return [e for e in reversed(named) if e.map_run_arn is None and status in (None, e.status)]
+        return _newest_first([e for e in named if e.map_run_arn is None and status in (None, e.status)])
 
     def children_of(self, map_run_arn: str, status: str | None = None) -> list[Execution]:
-        """Returns the executions that a Distributed Map has started, the newest first."""
+        """Returns the executions that a Distributed Map has started, in the order of ListExecutions."""
         with self._lock:
             every = list(self.executions.values())
-        return [e for e in reversed(every) if e.map_run_arn == map_run_arn and status in (None, e.status)]
+        return _newest_first([e for e in every if e.map_run_arn == map_run_arn and status in (None, e.status)])
 
     def history(self, arn: str) -> list[dict[str, Any]]:
         """Returns every event of an execution, as GetExecutionHistory does; `timestamp` in epoch seconds."""
@@ -234,7 +235,7 @@ class Engine:
             if status == "SUCCEEDED":
                 execution.output_text = text_of(output)
             execution.status, execution.stop = status, self.clock.now()
-            execution.error, execution.cause = error, cause
+            execution.error, execution.cause = error or None, cause or None
             self._append(execution, _FINAL_EVENTS[status], _final_details(execution), None)
             if execution.timeout is not None:
                 execution.timeout.cancel()
@@ -246,12 +247,16 @@ class Engine:
         """Raises a StateError of that name for a call that a state machine's role may not make."""
         refusal = self.refusal(role, action, parameters)
         if refusal:
-            raise StateError(error, f"{refusal} (Service: {error.partition('.')[0]}; Error Code: AccessDeniedException)")
+            service, status = ("AWSLambda", 403) if error.startswith("Lambda.") else ("AWSStepFunctions", 400)
+            raise StateError(error, refusal_of(service, status, "AccessDeniedException", refusal))
 
-    def check_size(self, value: Any, what: str) -> None:
-        """Raises States.DataLimitExceeded for a value of more than 256 KiB of JSON in UTF-8."""
+    def check_size(self, value: Any, name: str, is_of_result: bool = False) -> None:
+        """Raises States.DataLimitExceeded for a value of more than 256 KiB of JSON in UTF-8. `name` is that of the state, or of
+        the service whose result it is."""
         if len(text_of(value).encode()) > self.payload_limit:
-            raise StateError("States.DataLimitExceeded", f"The {what} exceeds {self.payload_limit} bytes")
+            limit = "a size exceeding the maximum number of bytes service limit"
+            cause = f"The state/task '{name}' returned a result with {limit}."
+            raise StateError("States.DataLimitExceeded", cause, is_of_result=is_of_result)
 
     def function_arn(self, function: str, qualifier: str | None = None) -> str:
         """The ARN behind a function's name, partial ARN or ARN, as FunctionName of an invocation allows them."""
@@ -387,6 +392,12 @@ class Engine:
         if len(name) > 80 or _FORBIDDEN_IN_NAMES & set(name) or any(ord(letter) < 32 for letter in name):
             raise ApiError("InvalidName", f"Invalid Name: '{name}'")
         return name
+
+
+def _newest_first(executions: list[Execution]) -> list[Execution]:
+    """API reference of ListExecutions: "Results are sorted by time, with the most recent execution first. Running executions are
+    sorted by their startDate or redriveDate, and other executions are sorted by their stopDate"."""
+    return sorted(reversed(executions), key=lambda each: each.stop or each.redriven_at or each.start, reverse=True)
 
 
 def _final_details(execution: Execution) -> dict[str, Any]:

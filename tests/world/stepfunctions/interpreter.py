@@ -74,6 +74,7 @@ class Interpreter:
             scope.jobs = []
             details = {"name": visit.name, "input": text_of(visit.input), "inputDetails": {"truncated": False}}
             self.running.record(visit, state["Type"] + "StateEntered", details)
+            scope.entered_event = scope.last_event
         return visit
 
     def _leave(self, visit: Visit, outcome: Outcome) -> None:
@@ -87,10 +88,10 @@ class Interpreter:
 
     def _outcome(self, visit: Visit, rule: dict[str, Json], next_state: str | None, default: Json, **extra: Json) -> Outcome:
         """Output and Assign of a state, choice rule or catcher; both see the variables as they were before."""
-        output = self.running.evaluate(visit, rule["Output"], **extra) if "Output" in rule else default
-        assigned = self.running.evaluate(visit, rule.get("Assign", {}), **extra)
-        self.engine.check_size(assigned, f"variables assigned by state '{visit.name}'")
-        self.engine.check_size(output, f"output of state '{visit.name}'")
+        output = self.running.evaluate(visit, "Output", rule["Output"], **extra) if "Output" in rule else default
+        assigned = self.running.evaluate(visit, "Assign", rule.get("Assign", {}), **extra)
+        self.engine.check_size(assigned, visit.name)
+        self.engine.check_size(output, visit.name)
         return Outcome(next_state, output, assigned)
 
     def _after(self, visit: Visit, default: Json, **extra: Json) -> Outcome:
@@ -105,24 +106,24 @@ class Interpreter:
         return self._after(visit, visit.input)
 
     def _fail(self, visit: Visit) -> Outcome:
-        error = self.running.evaluate(visit, visit.state.get("Error", ""))
-        cause = self.running.evaluate(visit, visit.state.get("Cause", ""))
-        for value in (error, cause):
+        said = {name: self.running.evaluate(visit, name, visit.state[name]) for name in ("Error", "Cause") if name in visit.state}
+        for name, value in said.items():
             if not isinstance(value, str):
-                raise self.running.query_error(visit, f"Error and Cause must be strings, got {value!r}")
-        if len(cause) > LONGEST_CAUSE:
-            raise self.running.query_error(visit, f"Cause has {len(cause)} characters, more than {LONGEST_CAUSE}")
-        raise StateError(error, cause)
+                raise self.running.type_error(visit, name, "string", value)
+        length = len(said.get("Cause", ""))
+        if length > LONGEST_CAUSE:
+            raise self.running.query_error(visit, "Cause", f"Cause has {length} characters, more than {LONGEST_CAUSE}")
+        raise StateError(said.get("Error"), said.get("Cause"))
 
     def _choice(self, visit: Visit) -> Outcome:
         for rule in visit.state["Choices"]:
-            holds = self.running.evaluate(visit, rule["Condition"])
+            holds = self.running.evaluate(visit, "Condition", rule["Condition"])
             if not isinstance(holds, bool):
-                raise self.running.query_error(visit, f"Condition '{rule['Condition']}' must return a boolean, got {holds!r}")
+                raise self.running.type_error(visit, "Condition", "boolean", holds)
             if holds:
                 return self._outcome(visit, rule, rule["Next"], visit.input)
         if "Default" not in visit.state:
-            raise StateError("States.NoChoiceMatched", f"No choice rule of state '{visit.name}' matched")
+            raise self.running.failure(visit, "States.NoChoiceMatched", "No choice rule matched, and there is no Default.")
         return self._outcome(visit, visit.state, visit.state["Default"], visit.input)
 
     def _wait(self, visit: Visit) -> Steps:
@@ -131,11 +132,12 @@ class Interpreter:
 
     def _wait_seconds(self, visit: Visit) -> float:
         if "Timestamp" in visit.state:
-            text = self.running.evaluate(visit, visit.state["Timestamp"])
+            text = self.running.evaluate(visit, "Timestamp", visit.state["Timestamp"])
             return max(0.0, self._moment(visit, text) - self.clock.now())
-        seconds = self.running.evaluate(visit, visit.state["Seconds"])
-        if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= LONGEST_WAIT:
-            raise self.running.query_error(visit, f"Seconds must be an integer from 0 to {LONGEST_WAIT}, got {seconds!r}")
+        seconds = self.running.evaluate(visit, "Seconds", visit.state["Seconds"])
+        if not _is_integer(seconds) or not 0 <= seconds <= LONGEST_WAIT:
+            what = f"Seconds must be an integer from 0 to {LONGEST_WAIT}, got {seconds!r}"
+            raise self.running.query_error(visit, "Seconds", what)
         return seconds
 
     def _moment(self, visit: Visit, text: Json) -> float:
@@ -144,7 +146,8 @@ class Interpreter:
         except (AttributeError, ValueError):
             moment = None
         if moment is None or moment.tzinfo is None:
-            raise self.running.query_error(visit, f"Timestamp must be an ISO 8601 time with an offset, got {text!r}")
+            what = f"The Timestamp field cannot be parsed as an ISO-8601 extended offset date-time format string: {text}"
+            raise self.running.query_error(visit, "Timestamp", what)
         return moment.timestamp()
 
     # States that can be retried and caught
@@ -168,7 +171,7 @@ class Interpreter:
             except StateError as error:
                 delay = self._retry_delay(visit, error)
                 if delay is None:
-                    if failed_event:
+                    if failed_event and error.error != "States.Runtime":
                         self.running.record(visit, failed_event)
                     return self._caught(visit, error)
             yield delay
@@ -179,7 +182,7 @@ class Interpreter:
     def _retry_delay(self, visit: Visit, error: StateError) -> float | None:
         """Virtual seconds to the next attempt; None if there is none. Defaults: AWS docs, "Handling errors", "Retry"."""
         for number, retrier in enumerate(visit.state.get("Retry", [])):
-            if not matches(retrier["ErrorEquals"], error.error):
+            if not matches(retrier["ErrorEquals"], error):
                 continue
             made = visit.attempts.get(number, 0)
             if made >= retrier.get("MaxAttempts", 3):
@@ -192,7 +195,7 @@ class Interpreter:
 
     def _caught(self, visit: Visit, error: StateError) -> Outcome:
         for catcher in visit.state.get("Catch", []):
-            if matches(catcher["ErrorEquals"], error.error):
+            if matches(catcher["ErrorEquals"], error):
                 output = error.output()
                 return self._outcome(visit, catcher, catcher["Next"], output, errorOutput=output)
         raise error
@@ -220,19 +223,24 @@ class Interpreter:
             if outcome is not TIMED_OUT:
                 return outcome
             if self.clock.now() >= deadline:
-                return task.timed_out("States.Timeout")
+                return task.timed_out()
             if task.heartbeat and self.clock.now() >= task.heartbeat_at + task.heartbeat:
-                return task.timed_out("States.HeartbeatTimeout")
+                return task.timed_out(alias="States.HeartbeatTimeout")
 
     # Parallel and Map
 
     def _branches(self, visit: Visit) -> Steps:
         if not visit.resumed or not visit.scope.jobs:
-            value = self.running.evaluate(visit, visit.state["Arguments"]) if "Arguments" in visit.state else visit.input
+            given = visit.state.get("Arguments")
+            value = visit.input if given is None else self.running.evaluate(visit, "Arguments", given)
             self.running.record(visit, "ParallelStateStarted")
             visit.scope.jobs = [Scope(branch, value, visit.scope) for branch in visit.state["Branches"]]
         jobs = visit.scope.jobs
-        yield from self._run_jobs(jobs, len(jobs), lambda index, scope: self.run_scope(scope), _raise_error)
+        try:
+            yield from self._run_jobs(jobs, len(jobs), lambda index, scope: self.run_scope(scope), _raise_error)
+        except StateError as error:
+            self._record_aborted(visit, error)
+            raise
         self.running.record(visit, "ParallelStateSucceeded")
         return [job.output for job in jobs]
 
@@ -244,23 +252,46 @@ class Interpreter:
             visit.scope.jobs = [Scope(processor, item, visit.scope) for item in items]
         limit = min(self._max_concurrency(visit) or INLINE_CONCURRENCY, INLINE_CONCURRENCY)
         jobs = visit.scope.jobs
-        yield from self._run_jobs(jobs, limit, lambda index, scope: self._iteration(visit, index, scope), _raise_error)
+        try:
+            yield from self._run_jobs(jobs, limit, lambda index, scope: self._iteration(visit, index, scope), _raise_error)
+        except StateError as error:
+            self._record_aborted(visit, error)
+            raise
         self.running.record(visit, "MapStateSucceeded")
         return [job.output for job in jobs]
 
     def _iteration(self, visit: Visit, index: int, scope: Scope) -> Steps:
         details = {"name": visit.name, "index": index}
-        self.running.record(visit, "MapIterationStarted", details)
+        started = self.engine.record(self.execution, "MapIterationStarted", details, visit.scope.last_event)
         if scope.entered_at is None:
             scope.input = self._selected(visit, {"Index": index, "Value": scope.input})
-        scope.last_event = visit.scope.last_event
-        try:
-            output = yield from self.run_scope(scope)
-        except StateError:
-            self.running.record(visit, "MapIterationFailed", details)
-            raise
-        self.running.record(visit, "MapIterationSucceeded", details)
+        scope.last_event = started
+        output = yield from self.run_scope(scope)
+        self.engine.record(self.execution, "MapIterationSucceeded", details, scope.last_event)
+        visit.scope.last_event = scope.last_event
         return output
+
+    def _record_aborted(self, visit: Visit, error: StateError) -> None:
+        """Records which branches or iterations a failure has ended, each with its state unless that cannot take time.
+
+        All of these events lead back to the failure (LocalStack's recordings `test_service_lambda_map_timeout` and
+        `test_parallel_catch_error`). Only a Task was recorded as aborted. The API has such events for Wait, Parallel and Map.
+        """
+        if error.error == "States.Runtime":
+            return
+        scopes: list[Scope] = visit.scope.jobs
+        failed = next(scope for scope in scopes if scope.error is error)
+        if failed.is_begun:
+            visit.scope.last_event = failed.last_event
+        cause = visit.scope.last_event
+        unfinished = [(index, scope) for index, scope in enumerate(scopes) if scope.is_begun and not scope.succeeded]
+        for index, scope in sorted(unfinished, key=lambda each: each[1] is not failed):
+            if visit.state["Type"] == "Map":
+                kind = "MapIterationFailed" if scope is failed else "MapIterationAborted"
+                self.engine.record(self.execution, kind, {"name": visit.name, "index": index}, cause)
+            kind = scope.definition["States"][scope.state]["Type"]
+            if kind == "Task" or (kind in ("Wait", "Parallel", "Map") and scope is not failed):
+                self.engine.record(self.execution, f"{kind}StateAborted", {}, cause)
 
     def _children(self, visit: Visit) -> Steps:
         """A Distributed Map: every item is an execution of its own, with its own history and no outer variables."""
@@ -274,13 +305,13 @@ class Interpreter:
                 self.execution.machine.arn.replace(":stateMachine:", ":mapRun:", 1) + f"/{label}:{self.engine.next_uuid()}"
             )
             self.running.record(visit, "MapStateStarted", {"length": len(items)})
+        tolerated = self._tolerance(visit, len(scope.jobs))
         self.running.record(visit, "MapRunRedriven" if redriven else "MapRunStarted", {"mapRunArn": scope.map_run_arn})
         limit = self._max_concurrency(visit) or DISTRIBUTED_CONCURRENCY
         try:
-            tolerated = self._tolerance(visit, len(scope.jobs))
             yield from self._run_jobs(scope.jobs, limit, lambda index, child: self._child(visit, child), tolerated)
         except StateError as error:
-            self.running.record(visit, "MapRunFailed", error_details(error))
+            self.running.record(visit, "MapRunFailed", error.details())
             raise
         self.running.record(visit, "MapRunSucceeded")
         self.running.record(visit, "MapStateSucceeded")
@@ -307,8 +338,7 @@ class Interpreter:
 
     def _tolerance(self, visit: Visit, total: int) -> Callable[[list[Job]], None]:
         """AWS docs, "Tolerated failure threshold": exceeding either value fails the run; without any, one failure does."""
-        count = self.running.evaluate(visit, visit.state.get("ToleratedFailureCount"))
-        percentage = self.running.evaluate(visit, visit.state.get("ToleratedFailurePercentage"))
+        count, percentage = self._threshold(visit, "ToleratedFailureCount"), self._threshold(visit, "ToleratedFailurePercentage")
         if count is None and percentage is None:
             count = 0
 
@@ -321,22 +351,44 @@ class Interpreter:
 
         return check
 
+    def _threshold(self, visit: Visit, field: str) -> float | None:
+        """A wrong value ends the execution (recorded in JSONPath by LocalStack's `test_map_state_tolerated_failure_…_path`)."""
+        if field not in visit.state:
+            return None
+        value = self.running.evaluate(visit, field, visit.state[field])
+        is_count = field == "ToleratedFailureCount"
+        what = None
+        if not _is_integer(value) and (is_count or not isinstance(value, float)):
+            kind = "integer" if is_count else "float"
+            what = f'The {field} field refers to value "{value}" which is not a valid {kind}: {visit.state[field]}'
+        elif is_count and value < 0:
+            what = f"{field} cannot be negative."
+        elif not is_count and not 0 <= value <= 100:
+            what = f"{field} must be between 0 and 100."
+        if what:
+            raise self.running.failure(visit, "States.Runtime", what)
+        return value
+
     def _items(self, visit: Visit) -> list[Json]:
-        items = self.running.evaluate(visit, visit.state["Items"]) if "Items" in visit.state else visit.input
-        if not isinstance(items, list):
-            raise self.running.query_error(visit, f"Items must be an array, got {type(items).__name__}")
+        if "Items" in visit.state:
+            items = self.running.evaluate(visit, "Items", visit.state["Items"])
+            if not isinstance(items, list):
+                raise self.running.type_error(visit, "Items", "array", items)
+        elif not isinstance(items := visit.input, list):
+            raise self.running.query_error(visit, None, f"Map state input must be an array but was: {text_of(items)}")
         return items
 
     def _max_concurrency(self, visit: Visit) -> int:
-        limit = self.running.evaluate(visit, visit.state.get("MaxConcurrency", 0))
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise self.running.query_error(visit, f"MaxConcurrency must be a non-negative integer, got {limit!r}")
+        limit = self.running.evaluate(visit, "MaxConcurrency", visit.state.get("MaxConcurrency", 0))
+        if not _is_integer(limit) or limit < 0:
+            what = f"MaxConcurrency must be a non-negative integer, got {limit!r}"
+            raise self.running.query_error(visit, "MaxConcurrency", what)
         return limit
 
     def _selected(self, visit: Visit, item: dict[str, Json]) -> Json:
         if "ItemSelector" not in visit.state:
             return item["Value"]
-        return self.running.evaluate(visit, visit.state["ItemSelector"], map_item=item)
+        return self.running.evaluate(visit, "ItemSelector", visit.state["ItemSelector"], map_item=item)
 
     def _run_jobs(
         self, jobs: list[Job], limit: int, steps: Callable[[int, Job], Steps], check: Callable[[list[Job]], None]
@@ -361,8 +413,8 @@ class Interpreter:
                 process.kill()
 
 
-def error_details(error: StateError) -> dict[str, str]:
-    return {"error": error.error, "cause": error.cause}
+def _is_integer(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _raise_error(jobs: list[Job]) -> None:

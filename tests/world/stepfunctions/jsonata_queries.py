@@ -23,7 +23,14 @@ from world.base.clock import Clock
 
 
 class QueryError(Exception):
-    """An expression could not be evaluated, or gave nothing: States.QueryEvaluationError."""
+    """An expression could not be evaluated, or gave nothing: States.QueryEvaluationError.
+
+    `location` is the field of the state with the expression, such as `Output/reason`.
+    """
+
+    def __init__(self, expression: str, location: str, what: str):
+        self.location = location
+        super().__init__(f"The JSONata expression '{expression}' specified for the field '{location}' {what}")
 
 
 def expression_in(text: Any) -> str | None:
@@ -40,40 +47,39 @@ class Queries:
         self._clock = clock
         self._parsed: dict[str, Jsonata] = {}
 
-    def parse(self, expression: str) -> Jsonata:
-        """Raises QueryError for bad syntax."""
+    def _parse(self, expression: str) -> Jsonata:
         parsed = self._parsed.get(expression)
         if parsed is None:
-            try:
-                parsed = Jsonata(expression)
-            except Exception as error:
-                raise QueryError(f"The JSONata expression '{expression}' is not valid: {error}") from error
+            parsed = Jsonata(expression)
             parsed.set_output_convert_nulls(False)
             self._add_aws_functions(parsed)
             self._parsed[expression] = parsed
         return parsed
 
-    def evaluate(self, template: Any, bindings: dict[str, Any]) -> Any:
-        """The template with every expression in it replaced by its value. `bindings` are JSON values by variable name."""
-        return self._fill(template, _Frame(bindings))
+    def evaluate(self, template: Any, bindings: dict[str, Any], field: str) -> Any:
+        """The template with every expression in it replaced by its value. `bindings` are JSON values by variable name. `field` is
+        the field of the state that has the template. Raises QueryError."""
+        return self._fill(template, _Frame(bindings), field)
 
-    def _fill(self, template: Any, frame: _Frame) -> Any:
+    def _fill(self, template: Any, frame: _Frame, location: str) -> Any:
         if isinstance(template, dict):
-            return {key: self._fill(value, frame) for key, value in template.items()}
+            return {key: self._fill(value, frame, f"{location}/{key}") for key, value in template.items()}
         if isinstance(template, list):
-            return [self._fill(value, frame) for value in template]
+            return [self._fill(value, frame, f"{location}[{index}]") for index, value in enumerate(template)]
         expression = expression_in(template)
-        return template if expression is None else self._value_of(expression, frame)
+        return template if expression is None else self._value_of(expression, frame, location)
 
-    def _value_of(self, expression: str, frame: _Frame) -> Any:
-        parsed = self.parse(expression)
+    def _value_of(self, expression: str, frame: _Frame, location: str) -> Any:
         try:
-            value = parsed.evaluate(None, frame.named_in(expression))
+            value = self._parse(expression).evaluate(None, frame.named_in(expression))
         except Exception as error:
-            raise QueryError(f"The JSONata expression '{expression}' threw an error: {error}") from error
+            raise QueryError(expression, location, f"threw an error during evaluation. {error}") from error
         if value is None:
-            raise QueryError(f"The JSONata expression '{expression}' returned nothing (undefined).")
-        return _plain(value, expression)
+            raise QueryError(expression, location, "returned nothing (undefined).")
+        try:
+            return _plain(value)
+        except TypeError as error:
+            raise QueryError(expression, location, "returned an unsupported result type.") from error
 
     def _add_aws_functions(self, parsed: Jsonata) -> None:
         """AWS docs, "JSONata functions provided by Step Functions". Time and chance are the world's."""
@@ -154,16 +160,16 @@ def _with_nulls(value: Any) -> Any:
     return value
 
 
-def _plain(value: Any, expression: str) -> Any:
-    """The JSON value behind the library's own kinds of list, null and number."""
+def _plain(value: Any) -> Any:
+    """The JSON value behind the library's own kinds of list, null and number. Raises TypeError for a value that is not JSON."""
     if value is Utils.NULL_VALUE or value is None:
         return None
     if isinstance(value, dict):
-        return {key: _plain(item, expression) for key, item in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(value[index], expression) for index in range(len(value))]
+        return [_plain(value[index]) for index in range(len(value))]
     if isinstance(value, float) and math.isfinite(value):
         return int(value) if value.is_integer() else value
     if isinstance(value, (str, bool, int)):
         return value
-    raise QueryError(f"The JSONata expression '{expression}' returned a value that is not JSON.")
+    raise TypeError(f"not JSON: {value!r}")

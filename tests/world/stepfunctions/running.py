@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from world.stepfunctions.executions import Execution, Json, Service, Steps, Visit
-from world.stepfunctions.jsonata_queries import QueryError, has_expression
+from world.stepfunctions.jsonata_queries import QueryError, expression_in, has_expression
 from world.stepfunctions.state_errors import StateError
-from world.stepfunctions.texts import iso
+from world.stepfunctions.texts import iso, text_of
 
 
 class RunningExecution:
@@ -17,21 +17,35 @@ class RunningExecution:
 
     # Expressions, context, events
 
-    def evaluate(self, visit: Visit, template: Json, map_item: dict[str, Json] | None = None, **extra: Json) -> Json:
-        """A template's value. `extra` are fields of `$states` besides input and context: result, errorOutput."""
+    def evaluate(self, visit: Visit, field: str, template: Json, map_item: dict[str, Json] | None = None, **extra: Json) -> Json:
+        """The value of a field's template. `extra` are fields of `$states` besides input and context: result, errorOutput."""
         if not has_expression(template):
             return template
         states = {"input": visit.input, "context": self._context(visit, map_item), **extra}
         try:
-            return self.engine.queries.evaluate(template, {**visit.scope.visible_variables(), "states": states})
+            return self.engine.queries.evaluate(template, {**visit.scope.visible_variables(), "states": states}, field)
         except QueryError as error:
-            raise self.query_error(visit, str(error)) from error
+            raise self.query_error(visit, error.location, str(error)) from error
 
-    def query_error(self, visit: Visit, cause: str) -> StateError:
+    def query_error(self, visit: Visit, location: str | None, what: str) -> StateError:
         """Records that an expression failed, or gave a value that the state cannot use; the answer is the error."""
-        details = {"error": "States.QueryEvaluationError", "cause": cause, "state": visit.name}
+        failure = self.failure(visit, "States.QueryEvaluationError", what)
+        details = {**failure.details(), "state": visit.name, **({"location": location} if location else {})}
         self.record(visit, "EvaluationFailed", details)
-        return StateError("States.QueryEvaluationError", cause)
+        return failure
+
+    def type_error(self, visit: Visit, field: str, expected: str, value: Json) -> StateError:
+        """The error of a field whose value has another type than the state needs. AWS's words were recorded for `Items`."""
+        found = f"returned an unexpected result type. Expected '{expected}', but was '{_type_of(value)}'"
+        expression = expression_in(visit.state.get(field)) or field
+        what = f"The JSONata expression '{expression}' specified for the field '{field}' {found} for value: {text_of(value)}"
+        return self.query_error(visit, field, what)
+
+    @staticmethod
+    def failure(visit: Visit, error: str, what: str) -> StateError:
+        """An error of the interpreter itself: its cause names the state and the event that entered it."""
+        where = f"'{visit.name}' (entered at the event id #{visit.scope.entered_event})"
+        return StateError(error, f"An error occurred while executing the state {where}. {what}")
 
     def _context(self, visit: Visit, map_item: dict[str, Json] | None) -> dict[str, Json]:
         """AWS docs, "Accessing execution data from the Context object". RedriveCount is always there, and RetryCount only in
@@ -75,7 +89,7 @@ class RunningExecution:
         try:
             yield execution.ended
             if execution.status != "SUCCEEDED":
-                raise StateError(execution.error or f"States.{_camel(execution.status)}", execution.cause or "")
+                raise StateError(execution.error or f"States.{_camel(execution.status)}", execution.cause)
             return execution.output
         finally:
             self.stop_child(execution)
@@ -90,6 +104,11 @@ class RunningExecution:
         """Raises a StateError if the machine's role may not make this call to Step Functions or EventBridge."""
         role = self.execution.machine.role_arn
         self.engine.check_permission("StepFunctions.AccessDeniedException", role, action, parameters)
+
+
+def _type_of(value: Json) -> str:
+    names = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+    return names.get(type(value), "null")
 
 
 def _camel(status: str) -> str:

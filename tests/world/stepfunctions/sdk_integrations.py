@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import threading
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +25,7 @@ from botocore.model import ListShape, MapShape, OperationModel, Shape, Structure
 
 from world.base.clock import Call
 from world.stepfunctions.state_errors import StateError
-from world.stepfunctions.texts import iso
+from world.stepfunctions.texts import REQUEST_ID, iso, text_of
 
 Json = Any
 
@@ -87,7 +88,7 @@ class AwsServices:
         except BotoCoreError as error:
             raise StateError(f"{_prefix(service)}.SdkClientException", str(error)) from error
         answer.pop("ResponseMetadata", None)
-        return to_result(answer, operation.output_shape)
+        return to_result(answer, operation.output_shape, has_fraction=bool(zlib.crc32(text_of(parameters).encode()) % 2))
 
     def _client(self, name: str, role: str) -> Any:
         key = (name, self.endpoint, role)
@@ -139,7 +140,8 @@ def _named(service: str, operation: OperationModel, error: ClientError) -> State
     if not name.endswith("Exception"):
         name += "Exception"
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    cause = f"{message} (Service: {_prefix(service)}, Status Code: {status}, Error Code: {code})"
+    about = f"Service: {_prefix(service)}, Status Code: {status}, Request ID: {REQUEST_ID}"
+    cause = f"{message} ({about}) (SDK Attempt Count: 1)"
     return StateError(f"{_prefix(service)}.{name}", cause)
 
 
@@ -161,16 +163,21 @@ def _request_member(name: str, value: Json, shape: StructureShape) -> tuple[str,
     raise StateError("States.Runtime", f"The field '{name}' is not supported by Step Functions")
 
 
-def to_result(value: Any, shape: Shape | None) -> Json:
-    """An API's answer as Step Functions shows it."""
+def to_result(value: Any, shape: Shape | None, has_fraction: bool = False) -> Json:
+    """An API's answer as Step Functions shows it.
+
+    No source shows if a full second has a fraction. `has_fraction` decides, so that the product meets both forms.
+    """
     if isinstance(shape, StructureShape):
-        return {name[0].upper() + name[1:]: to_result(item, shape.members.get(name)) for name, item in value.items()}
+        parts = {name: to_result(item, shape.members.get(name), has_fraction) for name, item in value.items()}
+        return {name[0].upper() + name[1:]: part for name, part in parts.items()}
     if isinstance(shape, ListShape):
-        return [to_result(item, shape.member) for item in value]
+        return [to_result(item, shape.member, has_fraction) for item in value]
     if isinstance(shape, MapShape):
-        return {name: to_result(item, shape.value) for name, item in value.items()}
+        return {name: to_result(item, shape.value, has_fraction) for name, item in value.items()}
     if isinstance(value, datetime.datetime):
-        return iso(value.timestamp())
+        text = iso(value.timestamp())
+        return text.replace("Z", ".000Z") if has_fraction and "." not in text else text
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return value.read().decode(errors="replace") if hasattr(value, "read") else value

@@ -2,6 +2,7 @@
 //! a history continues after the last event that was read.
 
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::error::Error as StdError;
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,7 @@ pub(crate) struct Listed {
     pub name: String,
     pub status: String,
     pub started_at: Timestamp,
+    ended_at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -154,21 +156,26 @@ impl StepFunctions {
         self.list(list, Timestamp::MIN).await
     }
 
-    /// Lists the last `count` executions with any status, the newest first.
+    /// Lists the last `count` executions with any status, the newest first. "Last" counts the end of those that have ended.
     pub(crate) async fn list_newest(&self, machine: &str, count: i32) -> Result<Vec<Listed>> {
         let list = self.client.list_executions().state_machine_arn(machine);
-        Ok(self.list_page(list.max_results(count)).await?.0)
+        let (page, _) = self.list_page(list.max_results(count)).await?;
+        Ok(sort_by_start(page))
     }
+
+    /// Ended executions are sorted by their end, the last one first (API reference of ListExecutions). So all that are listed after one
+    /// that ended before `since` began before it, too, unless they run.
 
     async fn list(&self, list: ListExecutionsFluentBuilder, since: Timestamp) -> Result<Vec<Listed>> {
         let (mut listed, mut token) = (Vec::new(), None);
         loop {
             let list = list.clone().max_results(MOST_LISTED).set_next_token(token);
             let (page, next) = self.list_page(list).await?;
-            let is_last = next.is_none() || page.iter().any(|execution| execution.started_at < since);
+            let has_ended_before = |execution: &Listed| execution.ended_at.is_some_and(|end| end < since);
+            let is_last = next.is_none() || page.iter().any(has_ended_before);
             listed.extend(page.into_iter().filter(|execution| execution.started_at >= since));
             if is_last {
-                return Ok(listed);
+                return Ok(sort_by_start(listed));
             }
             token = next;
         }
@@ -183,6 +190,7 @@ impl StepFunctions {
             name: execution.name,
             status: execution.status.as_str().to_owned(),
             started_at: to_timestamp(&execution.start_date),
+            ended_at: execution.stop_date.as_ref().map(to_timestamp),
         });
         Ok((listed.collect(), page.next_token))
     }
@@ -258,6 +266,12 @@ impl StepFunctions {
     }
 }
 
+/// Sorts executions by their start, the newest first.
+fn sort_by_start(mut listed: Vec<Listed>) -> Vec<Listed> {
+    listed.sort_by_key(|execution| Reverse(execution.started_at));
+    listed
+}
+
 impl Patience {
     /// Makes a call, and waits until an outage is over, for half an hour at most.
     /// As long as no call has been answered, an error is returned at once: the endpoint is wrong or cannot be reached, or there are no
@@ -315,6 +329,45 @@ mod tests {
     /// A page with one event that has no details.
     fn page(id: i64, kind: &str, token: Option<&str>) -> String {
         json!({"events": [{"id": id, "previousEventId": 0, "timestamp": 1_798_761_600, "type": kind}], "nextToken": token}).to_string()
+    }
+
+    #[tokio::test]
+    async fn executions_are_listed_by_their_start_until_one_ended_before_the_given_time() {
+        let page = |executions: &[(&str, i64, Option<i64>)], token: Option<&str>| {
+            let listed: Vec<Value> = executions
+                .iter()
+                .map(|(name, began, ended)| {
+                    json!({"executionArn": name, "stateMachineArn": MACHINE, "name": name, "status": "FAILED", "startDate": began,
+                        "stopDate": ended})
+                })
+                .collect();
+            json!({"executions": listed, "nextToken": token}).to_string()
+        };
+        let aws = ScriptedAws::new()
+            .on(
+                "ListExecutions",
+                &page(&[("long", 50, Some(400)), ("first", 100, Some(390))], Some("two")),
+            )
+            .on(
+                "ListExecutions",
+                &page(&[("second", 200, Some(300)), ("runs", 20, None)], Some("three")),
+            )
+            .on(
+                "ListExecutions",
+                &page(
+                    &[("third", 250, Some(260)), ("before", 10, Some(99))],
+                    Some("four"),
+                ),
+            );
+        let since = Timestamp::from_second(100).unwrap();
+        let listed = StepFunctions::new(&aws.config()).list_since(MACHINE, since).await;
+        let names: Vec<String> = listed
+            .unwrap()
+            .into_iter()
+            .map(|execution| execution.name)
+            .collect();
+        assert_eq!(names, ["third", "second", "first"]);
+        assert_eq!(aws.exchanges_left(), 0);
     }
 
     #[tokio::test]

@@ -61,7 +61,8 @@ impl Executions {
     }
 
     /// Lists the names of a machine's executions that began at `since` or later and failed, timed out or were stopped.
-    /// The newest come first, so that older pages are not read.
+    /// Ended executions are sorted by their end, the last one first (API reference of ListExecutions). So the list has no more of them
+    /// after one that ended before `since`.
     /// A filter takes one status. One call without a filter reads all of them, where three filters would take three calls.
     pub(crate) async fn list_ended_badly(
         &self,
@@ -82,16 +83,12 @@ impl Executions {
                 .map_err(|error| Error::from_sdk(LIST_EXECUTIONS, error))?;
             let found = page.executions();
             found.iter().try_for_each(check_whole)?;
-            let recent: Vec<_> = found
-                .iter()
-                .filter(|execution| execution.start_date().secs() >= since.as_second())
-                .collect();
-            let goes_on = recent.len() == found.len();
-            let ended_badly = recent
-                .iter()
-                .filter(|execution| has_ended_badly(execution.status()));
+            let ended_badly = found.iter().filter(|execution| {
+                execution.start_date().secs() >= since.as_second() && has_ended_badly(execution.status())
+            });
             names.extend(ended_badly.map(|execution| execution.name().to_owned()));
-            token = page.next_token().map(str::to_owned).filter(|_| goes_on);
+            let is_last = found.iter().any(|execution| has_ended_before(execution, since));
+            token = page.next_token().map(str::to_owned).filter(|_| !is_last);
             if token.is_none() {
                 return Ok(names);
             }
@@ -128,6 +125,12 @@ fn check_whole(execution: &ExecutionListItem) -> Result<(), Error> {
     })
 }
 
+fn has_ended_before(execution: &ExecutionListItem, time: Timestamp) -> bool {
+    execution
+        .stop_date()
+        .is_some_and(|end| end.secs() < time.as_second())
+}
+
 fn has_ended_badly(status: &ExecutionStatus) -> bool {
     matches!(
         status,
@@ -144,13 +147,14 @@ mod tests {
 
     const MACHINE: &str = "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-eks-recycle-node";
 
-    /// Returns a page of executions with name, status and the second in which each began, and the token of the next page.
-    fn page(executions: &[(&str, &str, i64)], next: Option<&str>) -> String {
+    /// Returns a page of executions with name, status and the seconds in which each began and ended, and the token of the next page.
+    fn page(executions: &[(&str, &str, i64, Option<i64>)], next: Option<&str>) -> String {
         let listed: Vec<Value> = executions
             .iter()
-            .map(|(name, status, began)| {
+            .map(|(name, status, began, ended)| {
                 json!({
-                    "executionArn": format!("arn:e:{name}"), "stateMachineArn": MACHINE, "name": name, "status": status, "startDate": began,
+                    "executionArn": format!("arn:e:{name}"), "stateMachineArn": MACHINE, "name": name, "status": status,
+                    "startDate": began, "stopDate": ended,
                 })
             })
             .collect();
@@ -167,14 +171,15 @@ mod tests {
     #[tokio::test]
     async fn failed_timed_out_and_stopped_executions_are_listed_with_one_call() {
         let found = [
-            ("runs", "RUNNING", 500),
-            ("redriven", "PENDING_REDRIVE", 400),
-            ("failed", "FAILED", 300),
-            ("late", "TIMED_OUT", 250),
-            ("stopped", "ABORTED", 200),
-            ("done", "SUCCEEDED", 150),
-            ("first", "FAILED", 100),
-            ("before", "FAILED", 99),
+            ("runs", "RUNNING", 500, None),
+            ("redriven", "PENDING_REDRIVE", 400, None),
+            ("failed", "FAILED", 300, Some(310)),
+            ("earlier", "FAILED", 99, Some(300)),
+            ("late", "TIMED_OUT", 250, Some(260)),
+            ("stopped", "ABORTED", 200, Some(210)),
+            ("done", "SUCCEEDED", 150, Some(160)),
+            ("first", "FAILED", 100, Some(110)),
+            ("before", "FAILED", 98, Some(99)),
         ];
         let aws = ScriptedAws::new().on("ListExecutions", &page(&found, Some("older")));
         assert_eq!(list(&aws).await.unwrap(), ["failed", "first", "late", "stopped"]);
@@ -187,10 +192,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pages_are_read_back_to_the_start_of_the_rotation() {
+    async fn pages_are_read_until_one_ended_before_the_rotation_began() {
+        let long = [("a", "FAILED", 300, Some(400)), ("long", "FAILED", 50, Some(350))];
+        let last = [("b", "ABORTED", 200, Some(300)), ("runs", "RUNNING", 90, None)];
         let aws = ScriptedAws::new()
-            .on("ListExecutions", &page(&[("a", "FAILED", 300)], Some("two")))
-            .on("ListExecutions", &page(&[("b", "ABORTED", 200)], None));
+            .on("ListExecutions", &page(&long, Some("two")))
+            .on("ListExecutions", &page(&last, None));
         assert_eq!(list(&aws).await.unwrap(), ["a", "b"]);
         assert!(aws.calls()[1].contains("two"), "{:?}", aws.calls());
         assert_eq!(aws.exchanges_left(), 0);

@@ -115,7 +115,9 @@ fn an_incomplete_owner_is_an_error() {
 fn an_owners_end_that_cannot_be_read_is_none() {
     for (time, is_read) in [
         (json!("2027-01-01T00:00:00Z"), true),
+        (json!("2027-01-01T00:00:00.000Z"), true),
         (json!("2027-01-01T00:00:00.123Z"), true),
+        (json!("2027-01-01T00:00:00.1Z"), true),
         (json!(1_798_761_600_000_i64), false),
         (json!("soon"), false),
         (json!(null), false),
