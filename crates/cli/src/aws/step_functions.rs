@@ -165,7 +165,6 @@ impl StepFunctions {
 
     /// Ended executions are sorted by their end, the last one first (API reference of ListExecutions). So all that are listed after one
     /// that ended before `since` began before it, too, unless they run.
-
     async fn list(&self, list: ListExecutionsFluentBuilder, since: Timestamp) -> Result<Vec<Listed>> {
         let (mut listed, mut token) = (Vec::new(), None);
         loop {
