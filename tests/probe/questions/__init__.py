@@ -1,0 +1,5 @@
+"""All questions. A new file of questions is imported here."""
+
+from probe.questions import standby
+
+__all__ = ["standby"]
