@@ -103,6 +103,14 @@ class Resources:
             Tags=[{**tag, "PropagateAtLaunch": True} for tag in self.tags()],
             **_lifecycle(setup),
         )
+        if setup.hook is not None:
+            autoscaling.put_lifecycle_hook(
+                AutoScalingGroupName=name,
+                LifecycleHookName=HOOK,
+                LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
+                HeartbeatTimeout=setup.hook,
+                DefaultResult="ABANDON",
+            )
         return group
 
     def events(self) -> str:
@@ -135,17 +143,8 @@ def event_pattern(prefix: str) -> dict[str, object]:
 
 
 def _lifecycle(setup: Setup) -> dict[str, object]:
-    """Returns the hook, the retention, and Capacity Rebalancing as CreateAutoScalingGroup takes them."""
+    """Returns the retention and Capacity Rebalancing as CreateAutoScalingGroup takes them."""
     more: dict[str, object] = {}
-    if setup.hook is not None:
-        more["LifecycleHookSpecificationList"] = [
-            {
-                "LifecycleHookName": HOOK,
-                "LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING",
-                "HeartbeatTimeout": setup.hook,
-                "DefaultResult": "ABANDON",
-            }
-        ]
     if setup.retains:
         more["InstanceLifecyclePolicy"] = {"RetentionTriggers": {"TerminateHookAbandon": "retain"}}
     if setup.spot:
