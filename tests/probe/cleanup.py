@@ -9,6 +9,7 @@ from botocore.exceptions import ClientError
 
 from probe.account import PREFIX, TAG, Account
 from probe.group import HOOK
+from probe.rebalance import remove_experiments, roles
 
 #: Seconds between two looks whether something is left, and the most looks.
 LOOK, MOST_LOOKS = 15.0, 60
@@ -24,6 +25,7 @@ class CleanUp:
     def __init__(self, account: Account, run: str | None, say: Callable[[str], None] = lambda text: None) -> None:
         self.account, self.say = account, say
         self.prefix = f"{PREFIX}{run}-" if run else PREFIX
+        self._run = run
         self._tag = {"Name": f"tag:{TAG}", "Values": [run]} if run else {"Name": "tag-key", "Values": [TAG]}
 
     def everything(self) -> list[str]:
@@ -44,6 +46,7 @@ class CleanUp:
             *(f"instance {instance}" for instance in self.instances()),
             *(f"launch template {name}" for name in self._templates()),
             *(f"rule {name}" for name in self._rules()),
+            *(f"role {name}" for name in roles(self.account, self._run)),
             *(f"queue {url.rpartition('/')[2]}" for url in self._queues()),
         ]
 
@@ -57,6 +60,8 @@ class CleanUp:
         for name in self._rules():
             _if_there(self.account.client("events").remove_targets, Rule=name, Ids=["queue"])
             _if_there(self.account.client("events").delete_rule, Name=name)
+        if roles(self.account, self._run):
+            remove_experiments(self.account, self._run)
         for url in self._queues():
             _if_there(self.account.client("sqs").delete_queue, QueueUrl=url)
 

@@ -9,6 +9,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from probe.account import Account
+from probe.inbox import Inbox
 from probe.question import Setup
 
 #: Seconds between two looks at a group.
@@ -40,8 +41,8 @@ class Seen:
 class Group:
     """`see` is told what DescribeAutoScalingGroups says of it. Calls are made at once, and waits are yielded."""
 
-    def __init__(self, account: Account, name: str, setup: Setup) -> None:
-        self.account, self.name, self.setup = account, name, setup
+    def __init__(self, account: Account, name: str, setup: Setup, inbox: Inbox | None = None) -> None:
+        self.account, self.name, self.setup, self._inbox = account, name, setup, inbox
         self.began = account.clock.now()
         self.desired = setup.desired
         #: Instance id -> lifecycle state, in the order in which they were first seen.
@@ -89,6 +90,10 @@ class Group:
         """Returns the activities, the oldest first."""
         answer = self.account.client("autoscaling").describe_scaling_activities(AutoScalingGroupName=self.name, MaxRecords=100)
         return list(reversed(answer["Activities"]))
+
+    def events(self) -> list[dict[str, Any]]:
+        """Returns the events that EventBridge has delivered of this group."""
+        return self._inbox.of(self.name) if self._inbox else []
 
     # Calls
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from botocore.exceptions import ClientError
-
 from probe.account import PREFIX, TAG, Account
 from probe.group import HOOK, Group
+from probe.inbox import Inbox
 from probe.question import Question, Setup
 from probe.state import State
 
@@ -27,6 +26,7 @@ class Resources:
         #: One subnet in each zone that has this type of instance.
         self.subnets = self._choose_subnets(subnets)
         self._templates: dict[bool, str] = {}
+        self.inbox: Inbox | None = None
 
     def name(self, what: str) -> str:
         return f"{PREFIX}{self.state.run}-{what}"
@@ -72,16 +72,11 @@ class Resources:
             if spot:
                 data["InstanceMarketOptions"] = {"MarketType": "spot"}
             self.state.note_created("launch template", name)
-            try:
-                self.account.client("ec2").create_launch_template(
-                    LaunchTemplateName=name,
-                    LaunchTemplateData=data,
-                    TagSpecifications=[{"ResourceType": "launch-template", "Tags": self.tags()}],
-                )
-            except ClientError as error:
-                # A resumed run uses the template that it has.
-                if error.response["Error"]["Code"] != "InvalidLaunchTemplateName.AlreadyExistsException":
-                    raise
+            self.account.client("ec2").create_launch_template(
+                LaunchTemplateName=name,
+                LaunchTemplateData=data,
+                TagSpecifications=[{"ResourceType": "launch-template", "Tags": self.tags()}],
+            )
             self._templates[spot] = name
         return self._templates[spot]
 
@@ -92,7 +87,7 @@ class Resources:
         name = self.name(f"{question.name}-{self.state.next_attempt(question.name)}")
         self.state.note_created("group", name)
         autoscaling = self.account.client("autoscaling")
-        group = Group(self.account, name, setup)
+        group = Group(self.account, name, setup, self.inbox)
         autoscaling.create_auto_scaling_group(
             AutoScalingGroupName=name,
             MinSize=setup.minimum,
@@ -113,9 +108,11 @@ class Resources:
             )
         return group
 
-    def events(self) -> str:
-        """Creates a queue, and a rule that sends the events of all groups of the run there. Returns the address of the queue."""
-        sqs, events, name = self.account.client("sqs"), self.account.client("events"), self.name("events")
+    def collect_events(self) -> Inbox:
+        """Creates a queue, and a rule that sends the events of all groups of the run there."""
+        sqs, events = self.account.client("sqs"), self.account.client("events")
+        # AWS does not let a queue come back within a minute after its deletion.
+        name = self.name(f"events-{self.state.next_attempt('events')}")
         self.state.note_created("queue", name)
         url = sqs.create_queue(QueueName=name, tags={TAG: self.state.run})["QueueUrl"]
         arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -134,7 +131,8 @@ class Resources:
         policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
         sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
         events.put_targets(Rule=name, Targets=[{"Id": "queue", "Arn": arn}])
-        return url
+        self.inbox = Inbox(self.account, url)
+        return self.inbox
 
 
 def event_pattern(prefix: str) -> dict[str, object]:

@@ -105,6 +105,7 @@ def describe(question: Question, group: Group, value: Value | None, problem: str
         "question": question.asks,
         "row": question.row,
         "switch": question.switch,
+        "expectation": question.answer(question.expected).text,
         "expected": question.expected,
         "value": value,
         "problem": problem,
