@@ -1,34 +1,39 @@
 """Asks an AWS account what its documentation leaves open. docs/probe.md describes it.
 
-    make probe [ARGS="--region eu-west-1 --yes"]
-    make probe ARGS=--validate-only
-    make probe ARGS="--cluster NAME --group NAME"
-    make probe ARGS=--clean-up
+make probe [ARGS="--region eu-west-1 --yes"]
+make probe ARGS=--validate-only
+make probe ARGS="--cluster NAME --group NAME"
+make probe ARGS=--clean-up
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import shutil
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 import probe.questions  # noqa: F401
-from probe import plan, report
+from probe import cluster, plan, report, validators
 from probe.account import Account
 from probe.cleanup import CleanUp
+from probe.documents import newest_record, read_documents
 from probe.question import QUESTIONS, Question
 from probe.rebalance import Rebalance
 from probe.resources import Impossible, Resources
 from probe.stage import Stage
 from probe.state import State
 
-FOLDER = Path(__file__).resolve().parents[2] / "target" / "probe"
+TARGET = Path(__file__).resolve().parents[2] / "target"
+FOLDER, RECORDS = TARGET / "probe", TARGET / "world"
 #: Exit codes: something is not answered or is left; the arguments or the account do not fit; Ctrl-C.
 UNFINISHED, REFUSED, INTERRUPTED = 1, 2, 130
 
@@ -44,6 +49,10 @@ def read_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--at-once", type=int, default=16, metavar="N", help="the most instances at once")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for the state and the findings")
     parser.add_argument("--new", action="store_true", help="forget the findings of an earlier run")
+    parser.add_argument("--validate-only", action="store_true", help="create nothing, and ask AWS's validators instead")
+    parser.add_argument("--record", type=Path, help="with --validate-only: a recorded deployment, else the newest one")
+    parser.add_argument("--cluster", help="recycle one node of this cluster by the installed command line, and check it")
+    parser.add_argument("--group", help="with --cluster: the Auto Scaling group of the node")
     parser.add_argument("--clean-up", action="store_true", help="remove everything of all runs, and end")
     return parser.parse_args(arguments)
 
@@ -55,7 +64,13 @@ def main(arguments: list[str], account: Account | None = None, ask: Callable[[st
         print("no region is configured: name it by --region", file=sys.stderr)
         return REFUSED
     try:
-        return clean_up(account, None) if given.clean_up else run(account, given, ask)
+        if given.clean_up:
+            return clean_up(account, None)
+        if given.validate_only:
+            return validate(account, given)
+        if given.cluster:
+            return recycle(account, given, ask)
+        return run(account, given, ask)
     except (Impossible, ClientError, BotoCoreError) as problem:
         print(problem, file=sys.stderr)
         return REFUSED
@@ -65,6 +80,39 @@ def clean_up(account: Account, run: str | None) -> int:
     left = CleanUp(account, run, print).everything()
     print(f"still there: {', '.join(left)}" if left else "nothing of the probe is left in the account")
     return UNFINISHED if left else 0
+
+
+def validate(account: Account, given: argparse.Namespace) -> int:
+    record = given.record or newest_record(RECORDS)
+    if record is None:
+        raise Impossible(f"there is no recorded deployment in {RECORDS}: make scenario FILE=tests/scenarios/test_first_node.py")
+    calls = validators.read_calls(given.folder / "calls.json")
+    checks = []
+    for check in validators.check_everything(account, read_documents(record), calls):
+        checks.append(check)
+        verdict = {True: "ok", False: "PROBLEM", None: "not asked"}[check.ok]
+        print(f"{verdict:9}  {check.validator:30}  {check.subject}{f': {check.detail}' if check.detail else ''}")
+    given.folder.mkdir(parents=True, exist_ok=True)
+    file = given.folder / "validated.json"
+    file.write_text(json.dumps([asdict(each) for each in checks], indent=1) + "\n")
+    count = Counter(each.ok for each in checks)
+    print(f"{count[True]} ok, {count[False]} problems, {count[None]} not asked; wrote {file}. Nothing was created.")
+    return 0 if all(each.ok for each in checks) else UNFINISHED
+
+
+def recycle(account: Account, given: argparse.Namespace, ask: Callable[[str], str]) -> int:
+    if given.group is None:
+        raise Impossible("--cluster needs the Auto Scaling group of the node: --group NAME")
+    one = cluster.Recycle(account, cluster.reader(account, given.cluster), given.cluster, given.group, cluster.run_command)
+    print(one.announcement())
+    if not given.yes and ask("Go on? Type yes: ").strip() != "yes":
+        print("nothing was changed")
+        return REFUSED
+    verdicts = []
+    for verdict in one.verdicts():
+        verdicts.append(verdict)
+        print(f"{'ok' if verdict.ok else 'PROBLEM':7}  {verdict.what}{f': {verdict.detail}' if verdict.detail else ''}")
+    return 0 if all(each.ok for each in verdicts) else UNFINISHED
 
 
 def run(account: Account, given: argparse.Namespace, ask: Callable[[str], str]) -> int:

@@ -74,8 +74,10 @@ class CleanUp:
         _if_there(autoscaling.delete_auto_scaling_group, AutoScalingGroupName=name, ForceDelete=True)
 
     def groups(self) -> list[str]:
-        pages = self.account.client("autoscaling").get_paginator("describe_auto_scaling_groups").paginate(
-            Filters=[{"Name": "tag-key", "Values": [TAG]}]
+        pages = (
+            self.account.client("autoscaling")
+            .get_paginator("describe_auto_scaling_groups")
+            .paginate(Filters=[{"Name": "tag-key", "Values": [TAG]}])
         )
         names = [group["AutoScalingGroupName"] for page in pages for group in page["AutoScalingGroups"]]
         return [name for name in names if name.startswith(self.prefix)]

@@ -59,7 +59,9 @@ class Question:
     """The option without which it is not asked."""
 
     def answer(self, value: Value) -> Answer:
-        return self.answers.get(value) or Answer(str(value), "Nothing was prepared for this answer: change the local world first.")
+        return self.answers.get(value) or Answer(
+            str(value), "Nothing was prepared for this answer: change the local world first."
+        )
 
     def setting(self, value: Value) -> str:
         """Returns how the local world is set for this answer."""

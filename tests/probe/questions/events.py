@@ -24,7 +24,9 @@ KINDS = {"EC2 Instance-terminate Lifecycle Action", "EC2 Instance Terminate Succ
     expected="as documented",
     answers={
         "as documented": Answer("The events of the hook and of the end arrived with all these fields.", RELIED_ON),
-        "other fields": Answer("The event of the hook has other fields.", "The rule of the hook starts nothing: change hooks.tf."),
+        "other fields": Answer(
+            "The event of the hook has other fields.", "The rule of the hook starts nothing: change hooks.tf."
+        ),
         "missing": Answer("Not all events arrived.", "The sweep finds the members, half an hour later."),
     },
     setup=Setup(minimum=1, desired=1, maximum=2, hook=600),

@@ -93,7 +93,9 @@ def terminate_a_proceeding_member(group: Group) -> Play:
     expected=True,
     answers={
         True: Answer("The heartbeat restarted the time-out. Without another one the member went.", RELIED_ON),
-        False: Answer("The member went although a heartbeat came, or it stayed without one.", "The hook path cannot hold a node."),
+        False: Answer(
+            "The member went although a heartbeat came, or it stayed without one.", "The hook path cannot hold a node."
+        ),
     },
     setup=Setup(hook=120),
     instances=3,
@@ -137,7 +139,9 @@ def path_to_retained(group: Group) -> Play:
     expected="only without decrement",
     answers={
         "only without decrement": Answer("With decrement AWS refused it. Without, the instance ended.", RELIED_ON),
-        "with decrement": Answer("AWS accepted the termination with decrement.", "Terminating a retained member can cost capacity."),
+        "with decrement": Answer(
+            "AWS accepted the termination with decrement.", "Terminating a retained member can cost capacity."
+        ),
         "neither": Answer("AWS refused both.", "End retained instances by EC2's TerminateInstances."),
     },
     setup=RETAINING,
