@@ -32,7 +32,7 @@ class RealClock:
 
 
 class Account:
-    """One region of an account. `endpoint` is given in tests only. `client` returns a boto3 client of the ordinary credentials."""
+    """One region of an account, with the ordinary credentials. Only tests give an `endpoint`."""
 
     def __init__(self, region: str | None = None, clock: Clock | None = None, endpoint: str | None = None) -> None:
         self.session = boto3.Session(region_name=region)

@@ -14,8 +14,15 @@ from probe.rebalance import remove_experiments, roles
 #: Seconds between two looks whether something is left, and the most looks.
 LOOK, MOST_LOOKS = 15.0, 60
 #: Errors of calls on something that is gone or going.
-GONE = ("ValidationError", "ResourceInUse", "ScalingActivityInProgress", "ResourceNotFoundException", "InvalidInstanceID.NotFound",
-        "InvalidLaunchTemplateName.NotFoundException", "AWS.SimpleQueueService.NonExistentQueue")  # fmt: skip
+GONE = (
+    "ValidationError",
+    "ResourceInUse",
+    "ScalingActivityInProgress",
+    "ResourceNotFoundException",
+    "InvalidInstanceID.NotFound",
+    "InvalidLaunchTemplateName.NotFoundException",
+    "AWS.SimpleQueueService.NonExistentQueue",
+)
 RUNNING = ["pending", "running", "stopping", "stopped"]
 
 
@@ -53,8 +60,7 @@ class CleanUp:
     def remove_all(self) -> None:
         for name in self.groups():
             self.remove_group(name)
-        if instances := self.instances():
-            _if_there(self.account.client("ec2").terminate_instances, InstanceIds=instances)
+        self.terminate(self.instances())
         for name in self._templates():
             _if_there(self.account.client("ec2").delete_launch_template, LaunchTemplateName=name)
         for name in self._rules():
@@ -72,6 +78,10 @@ class CleanUp:
         _if_there(autoscaling.update_auto_scaling_group, AutoScalingGroupName=name, InstanceLifecyclePolicy=policy)
         _if_there(autoscaling.delete_lifecycle_hook, AutoScalingGroupName=name, LifecycleHookName=HOOK)
         _if_there(autoscaling.delete_auto_scaling_group, AutoScalingGroupName=name, ForceDelete=True)
+
+    def terminate(self, instances: list[str]) -> None:
+        if instances:
+            _if_there(self.account.client("ec2").terminate_instances, InstanceIds=instances)
 
     def groups(self) -> list[str]:
         pages = (

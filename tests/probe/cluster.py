@@ -57,8 +57,8 @@ class Recycle:
     def announcement(self) -> str:
         return "\n".join(
             [
-                f"recycle-eks recycles the node {self.node} ({self.instance}) of the group {self._group}, cluster {self._cluster}:",
-                "  a replacement is launched, the pods of the node are evicted by their budgets, and the instance ends.",
+                f"recycle-eks recycles {self.node} ({self.instance}), of the group {self._group} in the cluster {self._cluster}.",
+                "  The group launches a replacement, budgets decide when its pods are evicted, and the instance ends.",
                 "Time:  as long as its pods need. Cost:  one more instance during that time.",
             ]
         )

@@ -1,4 +1,4 @@
-"""What Terraform sends to AWS for recycle-eks: definitions, policies, and patterns, from a recorded deployment of the local world."""
+"""Definitions, policies, and patterns as Terraform sends them to AWS, from a recorded deployment of the local world."""
 
 from __future__ import annotations
 

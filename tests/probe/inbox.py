@@ -7,6 +7,9 @@ from typing import Any
 
 from probe.account import Account
 
+#: The empty answers in a row after which the queue counts as empty.
+EMPTY_ANSWERS = 3
+
 
 class Inbox:
     """Reads the queue when it is asked, and keeps everything that came."""
@@ -21,11 +24,15 @@ class Inbox:
         return [event for event in self.events if event["detail"].get("AutoScalingGroupName") == group]
 
     def read(self) -> None:
-        sqs = self._account.client("sqs")
-        while messages := sqs.receive_message(QueueUrl=self._url, MaxNumberOfMessages=10).get("Messages", []):
+        """SQS can answer nothing although there are messages, so it is asked again."""
+        sqs, empty = self._account.client("sqs"), 0
+        while empty < EMPTY_ANSWERS:
+            messages = sqs.receive_message(QueueUrl=self._url, MaxNumberOfMessages=10).get("Messages", [])
+            empty = 0 if messages else empty + 1
             self.events += [json.loads(message["Body"]) for message in messages]
             entries = [{"Id": str(number), "ReceiptHandle": each["ReceiptHandle"]} for number, each in enumerate(messages)]
-            sqs.delete_message_batch(QueueUrl=self._url, Entries=entries)
+            if entries:
+                sqs.delete_message_batch(QueueUrl=self._url, Entries=entries)
 
     def summary(self) -> dict[str, dict[str, Any]]:
         """Returns for each kind of event the number, the names of its fields, and the first one."""

@@ -35,7 +35,8 @@ class Stage:
         self._most = most_instances
         self._cleanup = CleanUp(account, state.run)
         self._running: list[Running] = []
-        #: Instances of groups that are being removed.
+        #: Groups that are being removed, and the number of their instances.
+        self._going: list[str] = []
         self._leaving = 0
 
     def run(self, questions: list[Question]) -> None:
@@ -48,7 +49,7 @@ class Stage:
             now = self._account.clock.now()
             for running in [each for each in self._running if each.due <= now]:
                 self._step(running)
-            if self._leaving:
+            if self._leaving or self._going:
                 self._count_leaving()
 
     def _admit(self, waiting: list[Question]) -> None:
@@ -89,11 +90,17 @@ class Stage:
         finding = describe(running.question, running.group, value, problem)
         self._state.note_finding(running.question.name, finding)
         self._say(f"{running.question.name}: {problem or finding['found']}")
-        self._cleanup.remove_group(running.group.name)
         self._leaving += running.question.instances
+        self._going.append(running.group.name)
+        self._cleanup.remove_group(running.group.name)
+        # Detached members do not end with their group.
+        self._cleanup.terminate(sorted({seen.instance for seen in running.group.history}))
 
     def _count_leaving(self) -> None:
-        """EC2 counts an instance in the quota until it has terminated."""
+        """EC2 counts an instance in the quota until it has terminated. A group that refused its removal is asked again."""
+        self._going = [name for name in self._cleanup.groups() if name in self._going]
+        for name in self._going:
+            self._cleanup.remove_group(name)
         every = self._cleanup.instances(["pending", "running", "stopping", "stopped", "shutting-down"])
         members = {instance for each in self._running for instance in each.group.states}
         self._leaving = len(set(every) - members)

@@ -82,7 +82,9 @@ def _policy(account: Account, policy: str, kind: dict[str, str]) -> tuple[bool, 
 
 def _call(account: Account, documents: Documents, call: dict[str, Any]) -> tuple[bool, str]:
     context = [
-        {"ContextKeyName": key, "ContextKeyType": "string", "ContextKeyValues": [value] if isinstance(value, str) else value}
+        {"ContextKeyName": key, "ContextKeyType": "string", "ContextKeyValues": [value]}
+        if isinstance(value, str)
+        else {"ContextKeyName": key, "ContextKeyType": "stringList", "ContextKeyValues": value}
         for key, value in call["context"].items()
     ]
     (result,) = account.client("iam").simulate_custom_policy(

@@ -21,7 +21,6 @@ from world.aws.identity import REGION, ROOT_ACCESS_KEY
 from world.aws.moto_internals import LOCK, backend_of
 from world.base.clock import Clock
 
-
 NEVER = float("inf")
 
 
