@@ -21,12 +21,12 @@ from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-import probe.questions  # noqa: F401
 from probe import cluster, plan, report, validators
 from probe.account import Account
 from probe.cleanup import CleanUp
 from probe.documents import newest_record, read_documents
 from probe.question import QUESTIONS, Question
+from probe.questions import events, hooks, leaving, spot, standby  # noqa: F401 (each of them adds its questions)
 from probe.rebalance import Rebalance
 from probe.resources import Impossible, Resources
 from probe.stage import Stage
@@ -34,7 +34,7 @@ from probe.state import State
 
 TARGET = Path(__file__).resolve().parents[2] / "target"
 FOLDER, RECORDS = TARGET / "probe", TARGET / "world"
-#: Exit codes: something is not answered or is left; the arguments or the account do not fit; Ctrl-C.
+#: Exit codes. UNFINISHED: a question has no answer, or a resource is left. REFUSED: the arguments or the account do not fit.
 UNFINISHED, REFUSED, INTERRUPTED = 1, 2, 130
 
 
@@ -135,7 +135,7 @@ def run(account: Account, given: argparse.Namespace, ask: Callable[[str], str]) 
 def play(account: Account, state: State, given: argparse.Namespace, questions: list[Question], most: int) -> int:
     """Plays them, writes the findings, and removes everything, whatever happens."""
     state.write()
-    code, events = 0, {}
+    code, kinds = 0, {}
     try:
         if state.created:
             print("removing what an earlier attempt has left")
@@ -147,7 +147,7 @@ def play(account: Account, state: State, given: argparse.Namespace, questions: l
             account.recommend_rebalance = account.recommend_rebalance or Rebalance(account, state).recommend
         Stage(account, state, resources, most, print).run(questions)
         inbox.read()
-        events = inbox.summary()
+        kinds = inbox.summary()
     except KeyboardInterrupt:
         print("interrupted: what is answered is kept, and everything is removed now")
         code = INTERRUPTED
@@ -155,7 +155,7 @@ def play(account: Account, state: State, given: argparse.Namespace, questions: l
         removed = clean_up(account, state.run)
     if removed == 0:
         state.note_removed()
-    for file in report.write(state, events, given.folder):
+    for file in report.write(state, kinds, given.folder):
         print(f"wrote {file}")
     return code or removed
 

@@ -11,8 +11,8 @@ from probe.account import PREFIX, TAG, Account
 from probe.group import HOOK
 from probe.rebalance import remove_experiments, roles
 
-#: Seconds between two looks whether something is left, and the most looks.
-LOOK, MOST_LOOKS = 15.0, 60
+#: Seconds between two checks whether something is left, and the most checks.
+CHECK, MOST_CHECKS = 15.0, 60
 #: Errors of calls on something that is gone or going.
 GONE = (
     "ValidationError",
@@ -37,13 +37,13 @@ class CleanUp:
 
     def everything(self) -> list[str]:
         """Removes it and waits until it is gone. Returns what is still there, which is nothing unless AWS refuses."""
-        for _ in range(MOST_LOOKS):
+        for _ in range(MOST_CHECKS):
             left = self.left()
             if not left:
                 return []
             self.say(f"removing {len(left)} things: {', '.join(left[:3])}{' …' if len(left) > 3 else ''}")
             self.remove_all()
-            self.account.clock.sleep(LOOK)
+            self.account.clock.sleep(CHECK)
         return self.left()
 
     def left(self) -> list[str]:

@@ -19,7 +19,7 @@ PHASES = ["RecycleClaimed", "RecycleStandby", "RecycleDraining", "RecyclePods", 
 #: The history events of a recycle stay below this number (AWS's limit is 25,000).
 MOST_EVENTS = 4_500
 #: Seconds until an instance has terminated and its Node is gone.
-PATIENCE, LOOK = 600.0, 15.0
+PATIENCE, CHECK = 600.0, 15.0
 
 
 class Reader(Protocol):
@@ -101,7 +101,7 @@ class Recycle:
         while self._account.clock.now() < end:
             if self._state() == "terminated" and self._kubernetes.get(f"/api/v1/nodes/{self.node}") is None:
                 return
-            self._account.clock.sleep(LOOK)
+            self._account.clock.sleep(CHECK)
 
     def _state(self) -> str:
         answer = self._account.client("ec2").describe_instances(InstanceIds=[self.instance])

@@ -12,8 +12,8 @@ from probe.account import Account
 from probe.inbox import Inbox
 from probe.question import Setup
 
-#: Seconds between two looks at a group.
-LOOK = 10.0
+#: Seconds between two checks of a group.
+CHECK = 15.0
 #: Seconds in which a group does what it is going to do: a launch or a termination after a call.
 WATCH = 240.0
 #: Seconds until a member is in service, in Standby, or gone.
@@ -31,7 +31,7 @@ class NotAnswered(Exception):
 
 @dataclass(frozen=True)
 class Seen:
-    """A change that a look has shown. `at` is in seconds since the group was created."""
+    """A change between two descriptions of the group. `at` is in seconds since the group was created."""
 
     at: float
     instance: str
@@ -39,7 +39,7 @@ class Seen:
 
 
 class Group:
-    """`see` is told what DescribeAutoScalingGroups says of it. Calls are made at once, and waits are yielded."""
+    """`see` takes the answer of DescribeAutoScalingGroups. Calls are made at once, and waits are yielded."""
 
     def __init__(self, account: Account, name: str, setup: Setup, inbox: Inbox | None = None) -> None:
         self.account, self.name, self.setup, self._inbox = account, name, setup, inbox
@@ -133,7 +133,7 @@ class Group:
 
     # Waits
 
-    def until(self, what: str, holds: Callable[[], bool], limit: float = PATIENCE, every: float = LOOK) -> Steps:
+    def until(self, what: str, holds: Callable[[], bool], limit: float = PATIENCE, every: float = CHECK) -> Steps:
         """Waits until it holds. Fails after `limit` seconds."""
         end = self.elapsed() + limit
         while not holds():
@@ -142,7 +142,7 @@ class Group:
                 raise NotAnswered(f"not within {limit:.0f} s: {what}. {' '.join(failed[-1:])}".strip())
             yield every
 
-    def watch(self, seconds: float = WATCH, ends_early: Callable[[], bool] = lambda: False, every: float = LOOK) -> Steps:
+    def watch(self, seconds: float = WATCH, ends_early: Callable[[], bool] = lambda: False, every: float = CHECK) -> Steps:
         """Looks for so long, or until there is nothing more to see."""
         end = self.elapsed() + seconds
         while self.elapsed() < end and not ends_early():
@@ -153,7 +153,7 @@ class Group:
         yield from self.until(f"{count} members in service", lambda: len(self.in_service) == count)
         return self.in_service
 
-    def until_in(self, instance: str, *states: str, every: float = LOOK) -> Steps:
+    def until_in(self, instance: str, *states: str, every: float = CHECK) -> Steps:
         yield from self.until(f"{instance} in {' or '.join(states)}", lambda: self.states.get(instance) in states, every=every)
 
     def until_gone(self, instance: str) -> Steps:

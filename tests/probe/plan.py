@@ -1,4 +1,4 @@
-"""What a run will create, how long it takes, and what it costs."""
+"""The resources of a run, its time, and its cost."""
 
 from __future__ import annotations
 

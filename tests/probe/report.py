@@ -10,7 +10,7 @@ from typing import Any
 
 from probe.state import State
 
-HEAD = ("row", "question", "expectation", "what AWS did", "consequence", "setting")
+HEAD = ("row", "question", "expectation", "answer of AWS", "consequence", "setting")
 #: The share of the width of each column.
 SHARES = (0, 26, 18, 20, 22, 14)
 

@@ -1,4 +1,4 @@
-"""Plays many questions at once: each in its group, all in one thread, with one description of all groups for each look."""
+"""Plays many questions at once: each in its group, all in one thread, with one description of all groups for each check."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from probe.state import State
 
 @dataclass
 class Running:
-    """A question that is being played. `due` is the time of its next look."""
+    """A question that is being played. `due` is the time of its next check."""
 
     question: Question
     group: Group
@@ -44,7 +44,7 @@ class Stage:
         waiting = sorted((q for q in questions if not self._state.is_answered(q.name)), key=lambda q: -q.minutes)
         while waiting or self._running:
             self._admit(waiting)
-            self._account.clock.sleep(max(0.0, self._next_look() - self._account.clock.now()))
+            self._account.clock.sleep(max(0.0, self._next_check() - self._account.clock.now()))
             self._look()
             now = self._account.clock.now()
             for running in [each for each in self._running if each.due <= now]:
@@ -62,7 +62,7 @@ class Stage:
             self._say(f"{question.name}: begins, in {group.name}")
             self._running.append(Running(question, group, question.play(group), self._account.clock.now()))
 
-    def _next_look(self) -> float:
+    def _next_check(self) -> float:
         """Returns the time. If groups that go are all there is, their instances are looked for again after a while."""
         return min((each.due for each in self._running), default=self._account.clock.now() + 15)
 

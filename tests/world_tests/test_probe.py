@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from prepare import ROOT
 from probe.__main__ import main
 from probe.account import Account
 from probe.cleanup import CleanUp
+from probe.plan import announcement
 from probe.question import QUESTIONS
 from probe.rebalance import Rebalance
 from probe.state import State
@@ -22,6 +24,7 @@ from world.aws.moto_internals import LOCK, backend_of
 from world.base.clock import Clock
 
 NEVER = float("inf")
+PAGE = (ROOT / "docs" / "probe.md").read_text()
 
 
 class Killed(Exception):
@@ -119,7 +122,7 @@ ONLY_SHORT = [word for name in SHORT for word in ("--only", name)]
 SWITCHES = [name for name in vars(Unknowns) if not name.startswith("_")]
 
 
-def test_every_question_finds_what_is_expected_in_the_world_as_it_is(probe, region, capsys):
+def test_every_question_finds_what_is_expected_in_the_world_as_it_is(probe, region, tmp_path, capsys):
     assert probe("--rebalance") == 0
     assert values(probe.findings()) == {name: each.expected for name, each in QUESTIONS.items()}
     assert region.clock.elapsed() < 40 * 60
@@ -127,6 +130,12 @@ def test_every_question_finds_what_is_expected_in_the_world_as_it_is(probe, regi
     printed = capsys.readouterr().out
     assert "Cost:" in printed and "OTHERWISE" not in printed
     assert all(finding["activities"] for finding in probe.findings().values())
+    assert (tmp_path / "findings.md").read_text() in PAGE
+
+
+def test_the_page_has_the_announcement(region):
+    asked = [each for each in QUESTIONS.values() if each.needs is None]
+    assert announcement(Account(REGION), "123456789012", asked, "t4g.nano", 16) in PAGE
 
 
 @pytest.mark.parametrize("switch", SWITCHES)

@@ -1,5 +1,1 @@
-"""All questions. A new file of questions is imported here."""
-
-from probe.questions import events, hooks, leaving, spot, standby
-
-__all__ = ["events", "hooks", "leaving", "spot", "standby"]
+"""The questions, by topic. `probe/__main__.py` imports each file."""

@@ -35,7 +35,7 @@ KINDS = {"EC2 Instance-terminate Lifecycle Action", "EC2 Instance Terminate Succ
 )
 def events_of_a_termination(group: Group) -> Play:
     member = yield from until_waiting(group)
-    yield from group.watch(20)
+    yield from group.watch(15)
     group.complete_hook(member, "CONTINUE")
     yield from group.until_gone(member)
     yield from group.watch(60, ends_early=lambda: {event["detail-type"] for event in group.events()} >= KINDS)

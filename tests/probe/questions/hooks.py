@@ -11,7 +11,7 @@ from probe.questions.standby import RELIED_ON
 HOOKED = Setup(hook=600)
 RETAINING = Setup(hook=600, retains=True)
 #: Seconds between two looks where a state may last only a moment.
-CLOSE_LOOK = 2.0
+CLOSE_CHECK = 2.0
 
 
 def until_waiting(group: Group) -> Generator[float, None, str]:
@@ -79,7 +79,7 @@ def terminate_a_waiting_member(group: Group) -> Play:
 def terminate_a_proceeding_member(group: Group) -> Play:
     member = yield from until_waiting(group)
     group.complete_hook(member, "CONTINUE")
-    yield from group.watch(20, lambda: group.states.get(member) != "Terminating:Wait", every=CLOSE_LOOK)
+    yield from group.watch(20, lambda: group.states.get(member) != "Terminating:Wait", every=CLOSE_CHECK)
     if member not in group.states:
         return "gone"
     refusal = group.try_terminate(member)
@@ -128,7 +128,7 @@ def heartbeat(group: Group) -> Play:
 def path_to_retained(group: Group) -> Play:
     member = yield from until_waiting(group)
     group.complete_hook(member, "ABANDON")
-    yield from group.until_in(member, "Terminating:Retained", every=CLOSE_LOOK)
+    yield from group.until_in(member, "Terminating:Retained", every=CLOSE_CHECK)
     states = group.states_of(member)
     return ", ".join(states[states.index("Terminating:Wait") :])
 

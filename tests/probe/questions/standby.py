@@ -16,7 +16,7 @@ RELIED_ON = "None. The product relies on it."
         True: Answer("The group launched a replacement.", RELIED_ON),
         False: Answer(
             "The group launched nothing.",
-            "Where the desired capacity is the maximum, raise the maximum by 1, or use replacement: after.",
+            "If the desired capacity is the maximum, raise the maximum by 1, or use replacement: after.",
         ),
     },
     switch="enter_standby_at_max_launches",
