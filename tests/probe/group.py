@@ -20,7 +20,8 @@ WATCH = 240.0
 PATIENCE = 480.0
 #: The hook of the groups that have one.
 HOOK = "probe"
-COMING = ("Pending", "Pending:Wait", "Pending:Proceed", "InService")
+#: Beginnings of the states of a member that leaves.
+LEAVING = ("Terminating", "Detaching", "Terminated", "gone")
 
 Steps = Generator[float, None, Any]
 
@@ -72,16 +73,19 @@ class Group:
     def in_service(self) -> list[str]:
         return [instance for instance, state in self.states.items() if state == "InService"]
 
-    def launched(self, since: float) -> list[str]:
-        """Returns the instances that were seen for the first time after that second."""
-        before = {seen.instance for seen in self.history if seen.at <= since}
-        return sorted({seen.instance for seen in self.history if seen.at > since} - before)
+    def mark(self) -> int:
+        """Marks this moment of the history, for `launched` and `ended`. A time is not enough: two checks can have the same."""
+        return len(self.history)
 
-    def ended(self, since: float) -> list[str]:
-        """Returns the instances that began to leave the group after that second."""
-        leaving = ("Terminating", "Detaching", "Terminated", "gone")
-        before = {seen.instance for seen in self.history if seen.at <= since and seen.state.startswith(leaving)}
-        return sorted({seen.instance for seen in self.history if seen.at > since and seen.state.startswith(leaving)} - before)
+    def launched(self, mark: int) -> list[str]:
+        """Returns the instances that were seen for the first time after the mark."""
+        before = {seen.instance for seen in self.history[:mark]}
+        return sorted({seen.instance for seen in self.history[mark:]} - before)
+
+    def ended(self, mark: int) -> list[str]:
+        """Returns the instances that began to leave the group after the mark."""
+        before = {seen.instance for seen in self.history[:mark] if seen.state.startswith(LEAVING)}
+        return sorted({seen.instance for seen in self.history[mark:] if seen.state.startswith(LEAVING)} - before)
 
     def states_of(self, instance: str) -> list[str]:
         return [seen.state for seen in self.history if seen.instance == instance]

@@ -36,7 +36,7 @@ def until_waiting(group: Group) -> Generator[float, None, str]:
 )
 def replacement_of_a_waiting_member(group: Group) -> Play:
     yield from group.until_in_service(2)
-    before = group.elapsed()
+    before = group.mark()
     yield from until_waiting(group)
     yield from group.watch(ends_early=lambda: bool(group.launched(before)))
     return bool(group.launched(before))

@@ -45,7 +45,7 @@ def surge_and_terminate(group: Group) -> Play:
     group.call("set_desired_capacity", DesiredCapacity=3, HonorCooldown=False)
     yield from group.until_in_service(3)
     (new,) = (each for each in group.in_service if each not in (old, other))
-    before = group.elapsed()
+    before = group.mark()
     group.terminate(old, decrement=True)
     yield from group.watch()
     return (group.desired, set(group.in_service), group.launched(before)) == (2, {other, new}, [])

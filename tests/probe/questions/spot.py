@@ -25,7 +25,7 @@ def capacity_rebalancing(group: Group) -> Play:
     yield from group.until_standby(old)
     if group.account.recommend_rebalance is None:
         raise NotAnswered("no rebalance recommendation can be sent")
-    before = group.elapsed()
+    before = group.mark()
     group.account.recommend_rebalance(old)
     yield from group.watch(180, ends_early=lambda: group.states.get(old) != "Standby")
     if group.states.get(old) != "Standby":

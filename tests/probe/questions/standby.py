@@ -26,7 +26,7 @@ RELIED_ON = "None. The product relies on it."
 )
 def enter_standby_at_maximum(group: Group) -> Play:
     old, _ = yield from group.until_in_service(2)
-    before = group.elapsed()
+    before = group.mark()
     group.enter_standby(old)
     yield from group.watch(ends_early=lambda: bool(group.launched(before)))
     return bool(group.launched(before))
@@ -50,7 +50,7 @@ def enter_standby_at_maximum(group: Group) -> Play:
 def terminate_from_standby(group: Group) -> Play:
     old, _ = yield from group.until_in_service(2)
     yield from group.until_standby(old)
-    before = group.elapsed()
+    before = group.mark()
     group.terminate(old)
     yield from group.watch(ends_early=lambda: bool(group.launched(before)))
     return bool(group.launched(before))
@@ -74,7 +74,7 @@ def terminate_from_standby(group: Group) -> Play:
 def detach_from_standby(group: Group) -> Play:
     old, _ = yield from group.until_in_service(2)
     yield from group.until_standby(old)
-    before = group.elapsed()
+    before = group.mark()
     group.call("detach_instances", InstanceIds=[old], ShouldDecrementDesiredCapacity=False)
 
     def others() -> list[str]:
@@ -107,7 +107,7 @@ def detach_from_standby_with_protection(group: Group) -> Play:
     old, other = yield from group.until_in_service(2)
     new = yield from group.until_standby(old)
     group.call("set_instance_protection", InstanceIds=[other, new], ProtectedFromScaleIn=True)
-    before = group.elapsed()
+    before = group.mark()
     group.call("detach_instances", InstanceIds=[old], ShouldDecrementDesiredCapacity=False)
     yield from group.watch(ends_early=lambda: bool(group.launched(before)))
     return bool(group.launched(before))
@@ -131,7 +131,7 @@ def detach_from_standby_with_protection(group: Group) -> Play:
 def exit_standby_with_surplus(group: Group) -> Play:
     old, _ = yield from group.until_in_service(2)
     yield from group.until_standby(old)
-    before = group.elapsed()
+    before = group.mark()
     group.call("exit_standby", InstanceIds=[old])
     yield from group.until_in(old, "InService")
     yield from group.watch(ends_early=lambda: bool(group.ended(before)))
@@ -191,7 +191,7 @@ def protect_in_standby(group: Group) -> Play:
 def zone_balance(group: Group) -> Play:
     yield from group.until_in_service(4)
     zone = min(group.zones.values())
-    before = group.elapsed()
+    before = group.mark()
     group.enter_standby(*(each for each in group.in_service if group.zones[each] == zone), decrement=True)
     yield from group.watch(900, ends_early=lambda: bool(group.launched(before)))
     return not group.launched(before)
