@@ -16,6 +16,9 @@ from probe.question import Play, Question, Value
 from probe.resources import Resources
 from probe.state import State
 
+#: Seconds between two counts of the instances of removed groups.
+COUNT = 30.0
+
 
 @dataclass
 class Running:
@@ -38,6 +41,7 @@ class Stage:
         #: Groups that are being removed, and the number of their instances.
         self._going: list[str] = []
         self._leaving = 0
+        self._counted = 0.0
 
     def run(self, questions: list[Question]) -> None:
         """Plays the questions that the state does not answer yet, the longest first."""
@@ -49,7 +53,8 @@ class Stage:
             now = self._account.clock.now()
             for running in [each for each in self._running if each.due <= now]:
                 self._step(running)
-            if self._leaving or self._going:
+            if (self._leaving or self._going) and now >= self._counted + COUNT:
+                self._counted = now
                 self._count_leaving()
 
     def _admit(self, waiting: list[Question]) -> None:
