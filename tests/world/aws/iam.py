@@ -75,6 +75,7 @@ class Iam:
         """Ends the simulator's process, and writes the calls into the file of the variable RECYCLE_EKS_CALLS."""
         self._simulator.stop()
         if file := os.environ.get("RECYCLE_EKS_CALLS"):
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
             Path(file).write_text(json.dumps(self.calls(), indent=1) + "\n")
 
     def user(self, name: str, policy: str) -> tuple[str, str]:
