@@ -9,11 +9,12 @@
 # make recordings   checks that requests, calls and answers of the functions are as before in twenty scenario files; ARGS=--help
 # make campaign  causes one fault at every place where one is possible, and checks the state afterwards; ARGS=--help lists the options
 # make mutants   changes what is decided, in one place at a time, and runs the tests of it; ARGS='--shard 0/8 --sharding round-robin' for an eighth
+# make probe     asks an AWS account what its documentation leaves open: a few cents, 40 minutes; ARGS=--validate-only creates nothing
 # make dashboard runs a day of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
 # make pins      pins the Python packages of the tests with their hashes, from the *.in files; needs uv; ARGS=--upgrade for newer versions
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario prose recordings package bench scale campaign mutants dashboard pins generate
+.PHONY: help demo test check scenario prose recordings package bench scale campaign mutants probe dashboard pins generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -56,6 +57,9 @@ campaign:
 mutants:
 	cargo mutants --version > /dev/null 2>&1 || cargo install --locked cargo-mutants
 	PROPTEST_CASES=32 cargo mutants --package recycle --jobs 2 --timeout 60 --output target $(ARGS)
+
+probe:
+	export PYTHONPATH=tests; python=$$(python3 -c 'import prepare; print(prepare.install_python())') && exec "$$python" -m probe $(ARGS)
 
 dashboard:
 	export PYTHONPATH=tests; $(python) -m dashboard

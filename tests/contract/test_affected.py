@@ -20,6 +20,7 @@ TABLE = {
     ),
     "tests/world_tests/conftest.py": (False, False, ["world_tests/test_kubernetes.py"], ["scenarios/test_hook.py"]),
     "tests/prose/styles/RecycleEks/Actor.yml": (False, False, ["contract/test_prose.py"], ["scenarios/test_hook.py"]),
+    "tests/probe/questions/events.py": (False, False, ["world_tests/test_probe.py"], ["scenarios/test_hook.py"]),
     "tests/demo/pace.py": (False, False, ["deployment/test_demo.py"], ["scenarios/test_hook.py"]),
     "crates/recycle/src/drain/classify.rs": (
         True,

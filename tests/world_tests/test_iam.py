@@ -115,6 +115,26 @@ def test_a_policy_beyond_the_quotas_is_refused(account):
         iam.attach_role_policy(RoleName="worker", PolicyArn=policies[10])
 
 
+def test_the_different_calls_of_roles_can_be_asked_of_aws(account):
+    account.iam.asked.clear()
+    account.role(statement("ec2:CreateTags", INSTANCES, **{"ForAllValues:StringEquals": {"aws:TagKeys": ["Name"]}}))
+    instance = account.instance()
+    for _ in range(2):
+        account.client("ec2").create_tags(Resources=[instance], Tags=NO_TAGS)
+    account.refuses("ec2", "stop_instances", InstanceIds=[instance])
+
+    tagged, stopped = account.iam.calls()
+
+    assert tagged == {
+        "role": "worker",
+        "action": "ec2:CreateTags",
+        "resource": INSTANCES.replace("*", instance),
+        "context": {"aws:TagKeys": ["Name"]},
+        "allowed": True,
+    }
+    assert (stopped["action"], stopped["allowed"]) == ("ec2:StopInstances", False)
+
+
 RULE = "arn:aws:events:eu-west-1:123456789012:rule/mine"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:t"
 

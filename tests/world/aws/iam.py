@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from moto.iam.models import iam_backends
@@ -64,12 +66,17 @@ class Iam:
         self._simulator = Simulator()
         self._known: dict[Any, dict[str, Any]] = {}
         self.decisions: list[Decision] = []
+        # Each different call, with the keys of the condition that policies use. `make probe` asks AWS about them.
+        self.asked: dict[tuple[str, str, str, str], bool] = {}
         aws.authorize = self._answer
         aws.on_reset.append(self.decisions.clear)
 
     def stop(self) -> None:
-        """Ends the simulator's process."""
+        """Ends the simulator's process, and writes the calls into the file of the variable RECYCLE_EKS_CALLS."""
         self._simulator.stop()
+        if file := os.environ.get("RECYCLE_EKS_CALLS"):
+            Path(file).parent.mkdir(parents=True, exist_ok=True)
+            Path(file).write_text(json.dumps(self.calls(), indent=1) + "\n")
 
     def user(self, name: str, policy: str) -> tuple[str, str]:
         """Access key and secret of a user who has just this policy. Identifiers of other things do not depend on it."""
@@ -85,6 +92,20 @@ class Iam:
             user = backend.get_user(name)
             user.policies = {name: policy}
             return user.access_keys[0].access_key_id, user.access_keys[0].secret_access_key
+
+    def calls(self) -> list[dict[str, Any]]:
+        """Returns the different calls of roles so far, for SimulateCustomPolicy of AWS."""
+        return [
+            {
+                "role": role.rpartition("/")[2],
+                "action": action,
+                "resource": resource,
+                "context": json.loads(context),
+                "allowed": yes,
+            }
+            for (role, action, resource, context), yes in sorted(self.asked.items())
+            if ":role/" in role
+        ]
 
     @property
     def refused(self) -> list[Decision]:
@@ -133,6 +154,7 @@ class Iam:
                 principal=principal, policies=policies, action=action, resource=one.resource, context=context
             )
         answer = self._known[question]
+        self.asked[(identity, action, one.resource, question[3])] = answer.get("allowed", False)
         error, statements = answer.get("error", ""), tuple(answer.get("statements", ()))
         return Decision(identity, action, one.resource, answer.get("allowed", False), statements, error)
 

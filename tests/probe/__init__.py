@@ -1,0 +1,1 @@
+"""Asks an AWS account what its documentation leaves open: `make probe`."""

@@ -1,0 +1,1 @@
+"""The questions, by topic. `probe/__main__.py` imports each file."""
