@@ -32,6 +32,7 @@ from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
 from world.aws.identity import REGION, ROOT, ROOT_ACCESS_KEY
+from world.aws.models import Models
 from world.aws.moto_internals import LOCK, backend_of, create_app, install, seed_identifiers
 from world.aws.requests import (
     BOTO3_SERVICE,
@@ -68,6 +69,10 @@ class Recorded:
     """Raised if no policy of the principal allows the call."""
 
 
+#: What one account has found out of the models is true for the next one.
+MODELS = Models()
+
+
 class ReplayFailed(Exception):
     """A replayed request was answered differently from the recorded one."""
 
@@ -99,6 +104,7 @@ class Aws:
         # Called by `reset`, with LOCK held, after the scenario's backends are empty.
         self.on_reset: list[Callable[[], None]] = []
         self.endpoint = ""
+        self.models = MODELS
         self._server: AwsServer | None = None
         self._clients: dict[str, BaseClient] = {}
         self._principals: dict[str, str] = {}
@@ -207,7 +213,9 @@ class Aws:
         with LOCK:
             seed_identifiers()
         for request in requests:
-            answer = self._ask_moto(environ_of(request))
+            environ = environ_of(request)
+            answer = self._ask_moto(environ)
+            self.models.check(self._identify(environ, request.body), environ, request.body, answer)
             if answer.status != request.status:
                 raise ReplayFailed(
                     f"{request.method} {request.path} {request.headers.get('X-Amz-Target', '')}{request.body[:120]!r}: "
@@ -222,12 +230,14 @@ class Aws:
         fault = None if call.action == INVOKE else self.faults.consult(call.action, call.function, call.parameters)
         if call.caller is not None:
             call.caller.wait(self.latency(call.action))
-        return carry_out(
+        answer = carry_out(
             fault,
             call.caller,
             perform=lambda: self._perform(environ, body, call),
             refusal=lambda refused: self._refuse(call, refused),
         )
+        self.models.check(call, environ, body, answer)
+        return answer
 
     def _perform(self, environ: dict[str, Any], body: bytes, call: Identified) -> Answer:
         denied = self.authorize(call)

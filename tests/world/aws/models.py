@@ -1,0 +1,304 @@
+"""Every request to the world's AWS, and every answer of it, beside botocore's model of the service.
+
+    models = Models()
+    models.check(call, environ, body, answer)       # what is wrong goes to VIOLATIONS, one sentence each
+
+A defect is an operation, a field, a value of an enumeration or an error that AWS does not have, and a required field that is missing. So
+it is of no use to the world to answer what AWS never answers, and a function cannot ask for it.
+
+A request or an answer of a known kind costs some microseconds: its kind is the names in it and the values of its enumerations, and each
+kind is compared with the model once in a process. Only the first of a kind is therefore checked for numbers and times.
+
+Not checked: lengths and patterns of texts, payloads (a function's input, a layer's zip), and answers of the kubelets' and of STS's own
+server (world/kubernetes/sts.py).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+from xml.etree import ElementTree
+
+import botocore.parsers
+import orjson
+from botocore.model import OperationModel, Shape, StructureShape
+from moto.core import utils as moto_utils
+
+from world.aws.common_errors import common_errors
+from world.aws.requests import Identified
+from world.aws.wire_formats import Ec2Query, Query, Xml, local, parsed_xml, tree_of
+from world.base.shapes import VIOLATIONS, Json, allowed
+
+JSON, QUERY, EC2_QUERY, XML = Json(), Query(), Ec2Query(), Xml()
+
+_XML_TAGS = re.compile(rb"<(/?[\w:.-]+)")
+_JSON_NAMES = re.compile(rb'"([\w.:/-]+)":|[\]}]')
+_QUERY_ENUM = re.compile(r"(?:^|\.)(\w+)(?:\.member)?(?:\.\d+)?$")
+
+
+class Reply(Protocol):
+    """An answer of the server."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+class Models:
+    """The checks of one process. Safe to ask from any thread: what two threads find out twice is the same."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[str, Known]] = {}
+        self._kinds: dict[Any, tuple[str, ...]] = {}
+
+    def check(self, call: Identified, environ: dict[str, Any], body: bytes, answer: Reply | None) -> None:
+        """Compares a request and its answer, if it got one. An answer to a request that is itself wrong is compared, too."""
+        operation = call.action.partition(":")[2]
+        known = self._known(call.service, operation)
+        if known is None:
+            VIOLATIONS.add([f"{call.service} has no operation {operation} in botocore's model: {call.principal} asked for it."])
+            return
+        found = self._request(known, call.protocol, environ, body)
+        if answer is not None:
+            found = [*found, *self._answer(known, call.protocol, answer)]
+        if found:
+            VIOLATIONS.add(found)
+
+    def _known(self, service: str, operation: str) -> Known | None:
+        of = self._of.setdefault(service, {})
+        if operation not in of:
+            try:
+                of[operation] = Known(service, moto_utils.get_service_model(service).operation_model(operation))
+            except Exception:  # botocore raises one of five, by what is missing
+                return None
+        return of[operation]
+
+    # Requests
+
+    def _request(self, known: Known, protocol: str, environ: dict[str, Any], body: bytes) -> tuple[str, ...]:
+        if protocol in ("query", "ec2"):
+            return self._query(known, protocol, body or environ["QUERY_STRING"].encode())
+        if protocol == "json":
+            return known.told("the request", JSON.problems(_json(body), known.input, "")) if known.input else ()
+        if protocol == "rest-json":
+            return known.told("the request", _rest_problems(known.input, environ, body)) if known.input else ()
+        if protocol == "smithy-rpc-v2-cbor":
+            return known.told("the request", JSON.problems(_cbor(body), known.input, "")) if known.input else ()
+        return ()
+
+    def _query(self, known: Known, protocol: str, body: bytes) -> tuple[str, ...]:
+        pairs = [pair.partition("=")[::2] for pair in body.decode().split("&")]
+        names = tuple(name for name, _ in pairs)
+        chosen = tuple(value for name, value in pairs if _last_word(name) in known.input_enums)
+        kind = (known, names, chosen)
+        if kind not in self._kinds:
+            tree = tree_of(pairs)
+            for extra in QUERY_EXTRAS:
+                tree.pop(extra, None)
+            reader = EC2_QUERY if protocol == "ec2" else QUERY
+            found = reader.problems(tree, known.input, "") if known.input else (f"has the field {name}" for name in tree)
+            self._kinds[kind] = known.told("the request", found)
+        return self._kinds[kind]
+
+    # Answers
+
+    def _answer(self, known: Known, protocol: str, answer: Reply) -> tuple[str, ...]:
+        if answer.status >= 400:
+            code = error_code(protocol, answer)
+            kind: Any = (known, answer.status, code)
+            if kind not in self._kinds:
+                self._kinds[kind] = known.told("the answer", _error_problems(known, answer.status, code))
+            return self._kinds[kind]
+        if known.has_payload:
+            return ()
+        if protocol in ("query", "ec2"):
+            tags = _XML_TAGS.findall(answer.body)
+            kind = (known, answer.status, frozenset(zip(tags, tags[1:], strict=False)), known.xml_enums(answer.body))
+            read = _xml_problems
+        elif protocol == "smithy-rpc-v2-cbor":
+            return known.told("the answer", JSON.problems(_cbor(answer.body), known.output, "") if known.output else ())
+        else:
+            names = _JSON_NAMES.findall(answer.body)
+            kind = (known, answer.status, frozenset(zip(names, names[1:], strict=False)), known.json_enums(answer.body))
+            read = _json_problems
+        if kind not in self._kinds:
+            self._kinds[kind] = known.told("the answer", read(known, answer))
+        return self._kinds[kind]
+
+
+#: What the query protocol itself adds to each request, also to a presigned one.
+QUERY_EXTRAS = (
+    "Action",
+    "Version",
+    "X-Amz-Algorithm",
+    "X-Amz-Credential",
+    "X-Amz-Date",
+    "X-Amz-Expires",
+    "X-Amz-Security-Token",
+    "X-Amz-Signature",
+    "X-Amz-SignedHeaders",
+)
+
+
+class Known:
+    """An operation, with what makes its checks cheap."""
+
+    def __init__(self, service: str, model: OperationModel) -> None:
+        self.service, self.name, self.model = service, model.name, model
+        self.input, self.output = model.input_shape, model.output_shape
+        self.errors = {name for shape in model.error_shapes for name in (shape.error_code, shape.name)}
+        self.status = {
+            shape.error_code: shape.metadata["error"]["httpStatusCode"]
+            for shape in model.error_shapes
+            if "httpStatusCode" in shape.metadata.get("error", {})
+        }
+        self.input_enums = set(enum_names(self.input))
+        output_enums = sorted(enum_names(self.output))
+        names = "|".join(map(re.escape, output_enums)).encode()
+        self._xml = re.compile(rb"<(" + names + rb")>([^<]*)<") if output_enums else None
+        self._json = re.compile(rb'"(' + names + rb')": ?"([^"]*)"') if output_enums else None
+        payload = self.output.serialization.get("payload") if self.output is not None else None
+        self.has_payload = payload is not None and self.output.members[payload].type_name != "structure"
+
+    def xml_enums(self, body: bytes) -> frozenset[Any]:
+        return frozenset(self._xml.findall(body)) if self._xml else frozenset()
+
+    def json_enums(self, body: bytes) -> frozenset[Any]:
+        return frozenset(self._json.findall(body)) if self._json else frozenset()
+
+    def told(self, part: str, problems: Any) -> tuple[str, ...]:
+        return tuple(f"{self.service} {self.name}: {part} {problem}." for problem in dict.fromkeys(problems))
+
+
+def enum_names(shape: Shape | None, inside: str = "", seen: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The names on the wire of all fields that have one of some values; for a list, those of the list and of its members."""
+    if shape is None or (shape.type_name == "structure" and shape.name in seen):
+        return
+    if shape.type_name == "structure":
+        for member, of in shape.members.items():
+            names = {member, of.serialization.get("name", member), of.serialization.get("queryName", member)}
+            names |= {name[0].upper() + name[1:] for name in names}
+            for name in names:
+                yield from enum_names(of, name, seen | {shape.name})
+    elif shape.type_name == "list":
+        yield from enum_names(shape.member, inside, seen)
+        yield from enum_names(shape.member, shape.member.serialization.get("name", "member"), seen)
+    elif shape.type_name == "map":
+        yield from enum_names(shape.key, "key", seen)
+        yield from enum_names(shape.value, "value", seen)
+    elif getattr(shape, "enum", None):
+        yield inside
+
+
+def _last_word(name: str) -> str:
+    """The name of a field in a query, without the numbers of a list's members."""
+    found = _QUERY_ENUM.search(name)
+    return found[1] if found else name
+
+
+def _json(body: bytes) -> Any:
+    return orjson.loads(body) if body.strip() else {}
+
+
+def _cbor(body: bytes) -> Any:
+    return _CBOR.parse_data_item(io.BufferedReader(io.BytesIO(body))) if body else {}
+
+
+_CBOR = botocore.parsers.BaseCBORParser()
+
+
+def _json_problems(known: Known, answer: Reply) -> Iterator[str]:
+    wanted = known.model.http.get("responseCode", 200)
+    if answer.status != wanted:
+        yield f"has the status {answer.status}; allowed is {wanted}"
+    if known.output is not None:
+        yield from JSON.problems(_json(answer.body), payload_of(known.output), "")
+
+
+def _xml_problems(known: Known, answer: Reply) -> Iterator[str]:
+    root = parsed_xml(answer.body)
+    wrapper = known.output.serialization.get("resultWrapper") if known.output is not None else None
+    around = ("requestId", "RequestId", "ResponseMetadata")
+    if wrapper is not None:
+        yield from (
+            f"has the element {local(child.tag)}; allowed are {wrapper}, ResponseMetadata"
+            for child in root
+            if local(child.tag) not in (wrapper, "ResponseMetadata")
+        )
+        root = next((child for child in root if local(child.tag) == wrapper), ElementTree.Element(wrapper))
+    for child in [child for child in root if wrapper is None and local(child.tag) in around]:
+        root.remove(child)
+    if known.output is not None:
+        yield from XML.problems(root, known.output, "")
+    else:
+        yield from (f"has the element {local(child.tag)}; allowed is none" for child in root)
+
+
+def payload_of(shape: StructureShape) -> Shape:
+    """What the body of a REST answer or request has: the whole shape, or one member of it."""
+    payload = shape.serialization.get("payload")
+    return shape.members[payload] if payload else shape
+
+
+def _rest_problems(shape: StructureShape, environ: dict[str, Any], body: bytes) -> Iterator[str]:
+    """Body, query string and headers. The router has compared the path."""
+    payload = payload_of(shape)
+    if payload is shape or payload.type_name == "structure":
+        yield from JSON.problems(_json(body), payload, "")
+    query, names = dict(parse_qsl(environ["QUERY_STRING"], keep_blank_values=True)), {}
+    maps = False
+    for member, of in shape.members.items():
+        name, location = of.serialization.get("name", member), of.serialization.get("location")
+        if location == "querystring":
+            maps = maps or of.type_name == "map"
+            names[name] = of
+            if member in shape.required_members and name not in query:
+                yield f"has no field {member}; it is required"
+        elif location == "header":
+            value = environ.get(f"HTTP_{name.upper().replace('-', '_')}")
+            if value is not None and getattr(of, "enum", None) and value not in of.enum:
+                yield f"has {value!r} in the header {name}; allowed are {allowed(of.enum, value)}"
+    for name, value in query.items():
+        of = names.get(name)
+        if of is not None and of.type_name != "map":
+            of = of.member if of.type_name == "list" else of
+            yield from QUERY.problems(value, of, name)
+        elif not maps and name not in QUERY_EXTRAS:
+            yield f"has the field {name} in its query, which does not exist; allowed are {allowed(names, name)}"
+
+
+# Errors
+
+
+def error_code(protocol: str, answer: Reply) -> str:
+    """The code as an SDK reads it."""
+    if protocol in ("query", "ec2"):
+        found = re.search(rb"<Code>([^<]*)</Code>", answer.body)
+        return found[1].decode() if found else f"without a code: {answer.body[:200]!r}"
+    headers = {name.lower(): value for name, value in answer.headers}
+    code = headers.get("x-amzn-errortype")
+    if not code:
+        fields = _fields(protocol, answer.body)
+        code = fields.get("__type") or fields.get("code")
+    return code.split(":")[0].rpartition("#")[2] if code else f"without a code: {answer.body[:200]!r}"
+
+
+def _fields(protocol: str, body: bytes) -> dict[str, Any]:
+    try:
+        found = _cbor(body) if protocol == "smithy-rpc-v2-cbor" else _json(body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _error_problems(known: Known, status: int, code: str) -> Iterator[str]:
+    common = common_errors(known.service)
+    if code not in known.errors and code not in common:
+        yield f"has the error {code}; allowed are {allowed(known.errors, code)}, and of all operations {allowed(common, code)}"
+        return
+    wanted = {known.status[code]} if code in known.status else common.get(code, set())
+    if wanted and status not in wanted:
+        yield f"has the error {code} with the status {status}; allowed is {', '.join(map(str, sorted(wanted)))}"
