@@ -8,7 +8,6 @@ The end of a session sums up all sentences that failed tests, each with the numb
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator
 from typing import Any
 
@@ -71,13 +70,12 @@ def told(found: dict[str, int]) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    tests: Counter[str] = Counter()
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            told_by = {sentence for name, sentence in getattr(report, "user_properties", []) if name == PROPERTY}
-            if getattr(report, "when", None) == "teardown" or getattr(report, "failed", False):
-                tests.update(told_by)
-    if tests:
+    told_by: dict[str, set[str]] = {}
+    for report in (report for reports in terminalreporter.stats.values() for report in reports):
+        for name, sentence in getattr(report, "user_properties", []):
+            if name == PROPERTY:
+                told_by.setdefault(sentence, set()).add(report.nodeid)
+    if told_by:
         terminalreporter.section("not as AWS's models have it")
-        for sentence, count in tests.most_common():
-            terminalreporter.line(f"{count} test{'s' if count > 1 else ''}: {sentence}")
+        for sentence, tests in sorted(told_by.items(), key=lambda each: -len(each[1])):
+            terminalreporter.line(f"{len(tests)} test{'s' if len(tests) > 1 else ''}: {sentence}")

@@ -31,18 +31,16 @@ from moto.moto_api._internal import mock_random
 from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
+from world.aws import moto_corrections
 from world.aws.identity import REGION, ROOT, ROOT_ACCESS_KEY
 from world.aws.models import Models
 from world.aws.moto_internals import LOCK, backend_of, create_app, install, seed_identifiers
 from world.aws.requests import (
-    BOTO3_SERVICE,
-    IAM_PREFIX,
     Identified,
     ReplayedRequest,
-    credential,
     environ_of,
+    identified,
     invoked,
-    parse,
     replayable,
 )
 from world.aws.server import Answer, AwsServer, error_answer
@@ -113,6 +111,7 @@ class Aws:
         # moto lists its folders and tries 300 patterns for each request, which took a fifth of a request's time.
         self._moto.get_backend_for_host = functools.cache(self._moto.get_backend_for_host)
         install(clock)
+        moto_corrections.install()
 
     # The server
 
@@ -259,21 +258,8 @@ class Aws:
             return answer
 
     def _ask_moto(self, environ: dict[str, Any]) -> Answer:
-        started: list[Any] = []
-
-        def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:
-            started[:] = [int(status.split()[0]), headers]
-            return lambda data: None
-
         with LOCK:
-            chunks = self._moto(environ, start_response)
-            try:
-                body = b"".join(chunks)
-            finally:
-                close = getattr(chunks, "close", None)
-                if close is not None:
-                    close()
-        return Answer(started[0], started[1], body)
+            return answer_of(self._moto, environ)
 
     def _refuse(self, call: Identified, fault: Fault) -> Answer:
         self._record(call, fault.status)
@@ -297,18 +283,9 @@ class Aws:
     # The caller and the action of a request
 
     def _identify(self, environ: dict[str, Any], body: bytes) -> Identified:
-        access_key, signer = credential(environ)
-        service = BOTO3_SERVICE.get(signer, signer)
-        operation, parameters, protocol = parse(service, environ, body)
-        return Identified(
-            service=service,
-            action=f"{IAM_PREFIX.get(signer, signer)}:{operation}",
-            protocol=protocol,
-            access_key=access_key,
-            principal=self.principal(access_key),
-            parameters=parameters,
-            caller=self.callers.get(access_key),
-        )
+        call = identified(environ, body)
+        call.principal, call.caller = self.principal(call.access_key), self.callers.get(call.access_key)
+        return call
 
     def session(self, role_arn: str, name: str) -> tuple[str, str, str]:
         """Temporary credentials of a role, as a service assumes it.
@@ -339,3 +316,21 @@ class Aws:
 
 def _assert_none_is_started() -> None:
     assert Aws._started is None, "another account is started in this process: moto's backends are global"
+
+
+def answer_of(app: Callable[..., Iterable[bytes]], environ: dict[str, Any]) -> Answer:
+    """What a WSGI application, such as moto, answers."""
+    started: list[Any] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:
+        started[:] = [int(status.split()[0]), headers]
+        return lambda data: None
+
+    chunks = app(environ, start_response)
+    try:
+        body = b"".join(chunks)
+    finally:
+        close = getattr(chunks, "close", None)
+        if close is not None:
+            close()
+    return Answer(started[0], started[1], body)

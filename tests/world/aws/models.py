@@ -27,12 +27,12 @@ import orjson
 from botocore.model import OperationModel, Shape, StructureShape
 from moto.core import utils as moto_utils
 
-from world.aws.common_errors import common_errors
+from world.base.beyond_models import VALUES
 from world.aws.requests import Identified
 from world.aws.wire_formats import Ec2Query, Query, Xml, local, parsed_xml, tree_of
-from world.base.shapes import VIOLATIONS, Json, allowed
+from world.base.shapes import VIOLATIONS, Errors, Json, allowed
 
-JSON, QUERY, EC2_QUERY, XML = Json(), Query(), Ec2Query(), Xml()
+JSON, QUERY, EC2_QUERY, XML = Json(VALUES), Query(VALUES), Ec2Query(VALUES), Xml(VALUES)
 
 _XML_TAGS = re.compile(rb"<(/?[\w:.-]+)")
 _JSON_NAMES = re.compile(rb'"([\w.:/-]+)":|[\]}]')
@@ -110,7 +110,7 @@ class Models:
             code = error_code(protocol, answer)
             kind: Any = (known, answer.status, code)
             if kind not in self._kinds:
-                self._kinds[kind] = known.told("the answer", _error_problems(known, answer.status, code))
+                self._kinds[kind] = known.told("the answer", known.errors.problems(code, answer.status))
             return self._kinds[kind]
         if known.has_payload:
             return ()
@@ -149,17 +149,15 @@ class Known:
     def __init__(self, service: str, model: OperationModel) -> None:
         self.service, self.name, self.model = service, model.name, model
         self.input, self.output = model.input_shape, model.output_shape
-        self.errors = {name for shape in model.error_shapes for name in (shape.error_code, shape.name)}
-        self.status = {
-            shape.error_code: shape.metadata["error"]["httpStatusCode"]
-            for shape in model.error_shapes
-            if "httpStatusCode" in shape.metadata.get("error", {})
-        }
+        self.errors = Errors(service, model)
         self.input_enums = set(enum_names(self.input))
         output_enums = sorted(enum_names(self.output))
         names = "|".join(map(re.escape, output_enums)).encode()
         self._xml = re.compile(rb"<(" + names + rb")>([^<]*)<") if output_enums else None
         self._json = re.compile(rb'"(' + names + rb')": ?"([^"]*)"') if output_enums else None
+        #: Whether the status is a part of the answer, as that of Lambda's Invoke: there is more than one.
+        members = self.output.members.values() if self.output is not None else ()
+        self.tells_status = any(of.serialization.get("location") == "statusCode" for of in members)
         payload = self.output.serialization.get("payload") if self.output is not None else None
         self.has_payload = payload is not None and self.output.members[payload].type_name != "structure"
 
@@ -212,7 +210,7 @@ _CBOR = botocore.parsers.BaseCBORParser()
 
 def _json_problems(known: Known, answer: Reply) -> Iterator[str]:
     wanted = known.model.http.get("responseCode", 200)
-    if answer.status != wanted:
+    if answer.status != wanted and not known.tells_status:
         yield f"has the status {answer.status}; allowed is {wanted}"
     if known.output is not None:
         yield from JSON.problems(_json(answer.body), payload_of(known.output), "")
@@ -292,13 +290,3 @@ def _fields(protocol: str, body: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _error_problems(known: Known, status: int, code: str) -> Iterator[str]:
-    common = common_errors(known.service)
-    if code not in known.errors and code not in common:
-        yield f"has the error {code}; allowed are {allowed(known.errors, code)}, and of all operations {allowed(common, code)}"
-        return
-    wanted = {known.status[code]} if code in known.status else common.get(code, set())
-    if wanted and status not in wanted:
-        yield f"has the error {code} with the status {status}; allowed is {', '.join(map(str, sorted(wanted)))}"

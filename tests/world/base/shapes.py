@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import difflib
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from botocore.model import ListShape, MapShape, Shape, StructureShape
+from botocore.model import ListShape, MapShape, OperationModel, Shape, StructureShape
+
+from world.base.beyond_models import common_errors
 
 #: So many names of fields or values are listed; of more, those that are like the given one.
 FEW = 20
@@ -53,10 +55,18 @@ def allowed(names: Iterable[str], given: str) -> str:
     return f"{', '.join(alike)} and {len(known) - len(alike)} others" if alike else f"{len(known)} others"
 
 
+Beyond = Mapping[str, set[str]]
+
+
 class Format:
     """The parts of a value as one protocol writes them. `None` for a part means that the value is of another kind."""
 
-    def __init__(self) -> None:
+    #: Whether a structure's members may be elsewhere: in the path, the query or the headers of a REST request.
+    body_only = True
+
+    def __init__(self, beyond: Beyond | None = None) -> None:
+        """`beyond`: values that AWS has and its models lack, by the name of the enumeration's shape."""
+        self._beyond = beyond or {}
         self._names: dict[int, tuple[Shape, dict[str, str]]] = {}
 
     # What a protocol decides
@@ -94,7 +104,7 @@ class Format:
         known = self._names.get(id(shape))
         if known is None:
             names = {
-                self.name_of(member, of): member for member, of in shape.members.items() if "location" not in of.serialization
+                self.name_of(member, of): member for member, of in shape.members.items() if not self._is_elsewhere(of)
             }
             # The shape lives as long as its name is remembered: another one cannot have its id.
             known = self._names[id(shape)] = (shape, names)
@@ -141,15 +151,18 @@ class Format:
                 given.add(names[name])
                 yield from self.problems(item, shape.members[names[name]], where)
         for member in shape.required_members:
-            if member not in given and "location" not in shape.members[member].serialization:
+            if member not in given and not self._is_elsewhere(shape.members[member]):
                 yield f"has no field {f'{path}.' if path else ''}{member}; it is required"
+
+    def _is_elsewhere(self, shape: Shape) -> bool:
+        return self.body_only and "location" in shape.serialization
 
     def _single(self, value: Any, shape: Shape, path: str) -> Iterator[str]:
         kind = shape.type_name
         if not self.is_a(kind, value):
             yield f"has {_given(value)} at {path}; allowed is a value of the type {kind}"
         enum = getattr(shape, "enum", None)
-        if enum and value not in enum:
+        if enum and value not in enum and value not in self._beyond.get(shape.name, ()):
             yield f"has {_given(value)} at {path}; allowed are {allowed(enum, str(value))}"
 
 
@@ -186,5 +199,33 @@ class Json(Format):
 class Pascal(Format):
     """Arguments and results in a state machine: each name begins with a capital letter, however the API writes it."""
 
+    body_only = False
+
     def name_of(self, member: str, shape: Shape) -> str:
         return member[0].upper() + member[1:]
+
+
+class Errors:
+    """The errors that an operation may answer."""
+
+    def __init__(self, service: str, operation: OperationModel) -> None:
+        shapes = operation.error_shapes
+        self._own = {name for shape in shapes for name in (shape.error_code, shape.name)}
+        self._common = common_errors(service)
+        self._statuses = {
+            name: {shape.metadata["error"]["httpStatusCode"]}
+            for shape in shapes
+            for name in (shape.error_code, shape.name)
+            if "httpStatusCode" in shape.metadata.get("error", {})
+        }
+
+    def problems(self, code: str, status: int) -> Iterator[str]:
+        if code not in self._own and code not in self._common:
+            yield (
+                f"has the error {code}; allowed are {allowed(self._own, code)}, "
+                f"and for each operation {allowed(self._common, code)}"
+            )
+            return
+        wanted = self._statuses.get(code) or self._common.get(code)
+        if wanted and status not in wanted:
+            yield f"has the error {code} with the status {status}; allowed is {' or '.join(map(str, sorted(wanted)))}"

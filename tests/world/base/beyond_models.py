@@ -1,12 +1,14 @@
-"""Errors that any operation of a service may answer, which its model does not list, with their statuses (empty: any).
+"""What AWS answers and botocore's models lack: errors that any operation of a service may have, and a few values.
 
-Sources, by name of the table:
+`common_errors` gives an error's statuses, too (none: any). The sources of the tables:
 
 - `COMMON`: "Common Errors" of the API references (the page is the same for each service), and the codes that botocore's
   `_retry.json` repeats for each service.
 - `QUERY`: what services of the query protocol write instead, as botocore's and the Rust SDK's retries know them
   (`AccessDenied`, `Throttling`), and the user guide of IAM, "Troubleshoot access denied error messages".
-- `EC2`: Amazon EC2 API reference, "Error codes for the Amazon EC2 API". EC2's model has no errors at all.
+- `EC2`: Amazon EC2 API reference, "Error codes for the Amazon EC2 API". EC2's model has no errors at all. The status of
+  RequestLimitExceeded is that of botocore's `_retry.json`.
+- `VALUES`: see each.
 """
 
 from __future__ import annotations
@@ -88,3 +90,10 @@ def common_errors(service: str) -> dict[str, set[int]]:
     if service == "ec2":
         return EC2
     return {**COMMON, **QUERY} if service in QUERY_SERVICES else COMMON
+
+
+#: By the name of the enumeration's shape.
+VALUES: dict[str, set[str]] = {
+    # The model has "Windows". EC2 answers "windows" and keeps the model as it is: botocore issue 3128, aws-cli issue 9043.
+    "PlatformValues": {"windows"},
+}

@@ -1,0 +1,31 @@
+"""Answers of moto that AWS's models do not have, made as the models have them. world/aws/models.py found each."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from moto.awslambda.responses import LambdaResponse
+from moto.events.responses import EventsHandler
+
+from world.aws.moto_internals import moto_original
+
+
+def install() -> None:
+    """More than once is the same as once."""
+    add_permission = moto_original(LambdaResponse, "add_permission")
+    list_rules = moto_original(EventsHandler, "list_rules")
+
+    def permission_added(response: LambdaResponse) -> tuple[int, dict[str, Any], str]:
+        return 201, {"status": 201}, add_permission(response)
+
+    def rules_without_their_creator(response: EventsHandler) -> tuple[str, dict[str, Any]]:
+        """Only DescribeRule tells the account that made a rule."""
+        text, headers = list_rules(response)
+        answer = json.loads(text)
+        for rule in answer["Rules"]:
+            rule.pop("CreatedBy", None)
+        return json.dumps(answer), headers
+
+    LambdaResponse.add_permission = permission_added
+    EventsHandler.list_rules = rules_without_their_creator
