@@ -20,7 +20,9 @@ PROPERTY = "not in the models"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "not_in_the_models(part, …): parts of sentences about requests and answers that AWS does not have")
+    config.addinivalue_line(
+        "markers", "not_in_the_models(part, …): parts of sentences about requests and answers that AWS does not have"
+    )
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from moto.awslambda.responses import LambdaResponse
+from moto.ec2.models.amis import Ami
 from moto.events.responses import EventsHandler
 
 from world.aws.moto_internals import moto_original
@@ -15,6 +16,13 @@ def install() -> None:
     """More than once is the same as once."""
     add_permission = moto_original(LambdaResponse, "add_permission")
     list_rules = moto_original(EventsHandler, "list_rules")
+
+    create_image = moto_original(Ami, "__init__")
+
+    def image(ami: Ami, *arguments: Any, **named: Any) -> None:
+        """API reference, Image: "This value is set to windows for Windows AMIs; otherwise, it is blank"."""
+        create_image(ami, *arguments, **named)
+        ami.platform = ami.platform if ami.platform == "windows" else None
 
     def permission_added(response: LambdaResponse) -> tuple[int, dict[str, Any], str]:
         return 201, {"status": 201}, add_permission(response)
@@ -27,5 +35,6 @@ def install() -> None:
             rule.pop("CreatedBy", None)
         return json.dumps(answer), headers
 
+    Ami.__init__ = image
     LambdaResponse.add_permission = permission_added
     EventsHandler.list_rules = rules_without_their_creator

@@ -103,9 +103,7 @@ class Format:
         """The members of a structure that are in its body, by their name on the wire."""
         known = self._names.get(id(shape))
         if known is None:
-            names = {
-                self.name_of(member, of): member for member, of in shape.members.items() if not self._is_elsewhere(of)
-            }
+            names = {self.name_of(member, of): member for member, of in shape.members.items() if not self._is_elsewhere(of)}
             # The shape lives as long as its name is remembered: another one cannot have its id.
             known = self._names[id(shape)] = (shape, names)
         return known[1]
