@@ -3,12 +3,12 @@
 
 python3 tests/provider_schema.py     writes contract/provider_6.json again; `make provider` does it
 
-`terraform validate` compares the module with the provider that is installed, which is a 5. The npm package of CDK for Terraform has the
-schema of a 6, generated from the provider. Its 390 MB are read once, and the file keeps what the module's resource types need: their
+`terraform validate` compares the module with the provider that is installed, which is a 5. The npm package of CDK for Terraform
+has the schema of a 6, generated from the provider. It has 390 MB. The file keeps what the module's resource types need: their
 arguments and blocks, which of them are required, and their attributes.
 
-tests/contract/test_provider.py compares. What the schema does not say, and so is not checked: the provider's own validation of values,
-how many blocks of a kind may be there, and which arguments exclude each other.
+tests/contract/test_provider.py compares. The schema does not say how the provider validates values, how many blocks of a kind
+may be there, and which arguments exclude each other, so this is not checked.
 
 Standard library only.
 """
@@ -52,7 +52,7 @@ class Block:
     blocks: list[Block] = field(default_factory=list)
 
 
-_TOKEN = re.compile(r'\s+|#[^\n]*|//[^\n]*|/\*.*?\*/|(?P<word>[A-Za-z_][\w-]*)|(?P<other>.)', re.DOTALL)
+_TOKEN = re.compile(r"\s+|#[^\n]*|//[^\n]*|/\*.*?\*/|(?P<word>[A-Za-z_][\w-]*)|(?P<other>.)", re.DOTALL)
 _HEREDOC = re.compile(r"<<-?(\w+)\n.*?\n[ \t]*\1(?=\n)", re.DOTALL)
 
 
@@ -271,7 +271,8 @@ def main() -> None:
         if base64.b64encode(hashlib.sha512(packed.read_bytes()).digest()).decode() != SHA512:
             fail(f"{packed.name} is not the package whose hash is in {Path(__file__).name}")
         types = {type_of(each) for each in resources()}
-        wanted = {"package/package.json"} | {f"package/lib/{folder_of(name)}/index.{end}" for name in types for end in ("js", "d.ts")}
+        folders = {f"package/lib/{folder_of(name)}" for name in types}
+        wanted = {"package/package.json", *(f"{each}/index.{end}" for each in folders for end in ("js", "d.ts"))}
         with tarfile.open(packed) as archive:
             archive.extractall(folder, [each for each in archive if each.name in wanted], filter="data")
         FILE.write_text(written(schema_of(Path(folder) / "package", types)))

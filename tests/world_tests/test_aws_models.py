@@ -16,6 +16,7 @@ from world.aws.account import Aws
 from world.aws.models import Models
 from world.aws.requests import Identified, identified, wsgi_environ
 from world.aws.server import Answer, error_answer
+from world.aws.wire_formats import parsed_xml
 from world.base.clock import Clock
 from world.base.shapes import VIOLATIONS
 from world.model_reports import told, unexpected
@@ -185,7 +186,8 @@ def test_an_operation_that_does_not_exist_is_a_defect():
         (
             "Nonsense",
             400,
-            "autoscaling EnterStandby: the answer has the error Nonsense; allowed are ResourceContention, ResourceContentionFault, and",
+            "autoscaling EnterStandby: the answer has the error Nonsense; "
+            "allowed are ResourceContention, ResourceContentionFault, and for each operation ",
         ),
         (
             "ResourceContention",
@@ -268,14 +270,24 @@ def test_an_answer_in_json_is_compared_with_its_shape():
     ]
 
 
-def test_a_kind_of_answer_is_compared_once_and_told_each_time():
+def test_a_wrong_answer_is_told_each_time():
     models, body = Models(), urlencode({"Action": "DescribeAutoScalingGroups"}).encode()
     environ = wsgi_environ("POST", "/", [("Authorization", SIGNED.format("autoscaling")), ("Content-Type", QUERY)], body)
     call, answer = identified(environ, body), groups("", "<Mood/>")
     for times in (1, 2, 3):
         models.check(call, environ, body, answer)
         assert list(VIOLATIONS.take().values()) == [1], times
-    assert len(models._kinds) == 2
+
+
+def test_a_good_kind_of_answer_is_compared_once(monkeypatch):
+    models, body, read = Models(), urlencode({"Action": "DescribeAutoScalingGroups"}).encode(), []
+    monkeypatch.setattr("world.aws.models.parsed_xml", lambda text: read.append(text) or parsed_xml(text))
+    environ = wsgi_environ("POST", "/", [("Authorization", SIGNED.format("autoscaling")), ("Content-Type", QUERY)], body)
+    for number in range(5):
+        member = MEMBER.format(f"<LifecycleState>InService</LifecycleState>{REST}").replace("i-1", f"i-{number}")
+        models.check(identified(environ, body), environ, body, groups(member * (number + 1)))
+    assert len(read) == 2, "one member, and more"
+    assert found() == []
 
 
 def test_a_new_value_makes_a_new_kind():

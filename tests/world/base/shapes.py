@@ -1,8 +1,8 @@
 """Whether a value has the shape that a service model of AWS (botocore's) gives it, and the list of what has not.
 
-A `Format` reads one way to write values: JSON, the arguments of a state machine, a query string, XML. It yields one sentence for each
-field that the shape does not have, each required one that is missing, each value of another type, and each value that is not in the
-enumeration.
+A `Format` reads one way to write values: JSON, the arguments of a state machine, a query string, XML. It yields one sentence for
+each field that the shape does not have, for each required one that is missing, and for each value of another type or outside of
+its enumeration.
 
     problems = list(Json().problems({"status": "DONE"}, operation.output_shape, ""))
 

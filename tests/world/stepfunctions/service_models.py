@@ -1,9 +1,10 @@
 """What a state machine asks of a service, and what it gets, beside botocore's model of the service.
 
-Arguments and results have the API's fields in PascalCase. Violations go to `world.base.shapes.VIOLATIONS`. Integrations of AWS SDKs
-also go over the wire, where the world's AWS checks requests and answers itself.
+Arguments and results have the API's fields in PascalCase. Violations go to `world.base.shapes.VIOLATIONS`. Integrations of AWS
+SDKs go over the wire, where the world's AWS checks requests and answers itself (world/aws/models.py).
 
-Sources: AWS docs, "Integrating services with Step Functions" and the pages of the optimized integrations (Lambda, Step Functions).
+Sources: AWS docs, "Integrating services with Step Functions", and the pages of the optimized integrations of Lambda and Step
+Functions.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from world.base.shapes import VIOLATIONS, Errors, Pascal
 
 PASCAL = Pascal(VALUES)
 
-#: Optimized integrations that the engine answers itself: boto3's service, operation, and the fields that are JSON values instead of
-#: texts or bytes.
+#: Optimized integrations that the engine answers itself: boto3's service, operation, and the fields that are JSON values instead
+#: of texts or bytes.
 OPTIMIZED = {
     "lambda:invoke": ("lambda", "Invoke", {"Payload"}),
     "states:startExecution": ("stepfunctions", "StartExecution", {"Input"}),
