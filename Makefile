@@ -11,9 +11,10 @@
 # make mutants   changes what is decided, in one place at a time, and runs the tests of it; ARGS='--shard 0/8 --sharding round-robin' for an eighth
 # make dashboard runs a day of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
 # make pins      pins the Python packages of the tests with their hashes, from the *.in files; needs uv; ARGS=--upgrade for newer versions
+# make provider  writes tests/contract/provider_6.json again: what AWS provider 6 has of the module's resources; needs npm and the network
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario prose recordings package bench scale campaign mutants dashboard pins generate
+.PHONY: help demo test check scenario prose recordings package bench scale campaign mutants dashboard pins provider generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -62,6 +63,9 @@ dashboard:
 
 pins:
 	python3 tests/pins.py $(ARGS)
+
+provider:
+	python3 tests/provider_schema.py
 
 generate:
 	$(python) tests/run.py generate

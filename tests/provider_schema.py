@@ -166,14 +166,14 @@ def problems(schema: dict[str, Any]) -> Iterator[str]:
         if known is None:
             yield f"{resource.place}: {FILE.name} has no {name}; `make provider` writes it again"
             continue
-        yield from _problems_of(resource, known, f"{name}.{resource.labels[1]}", known["attributes"])
+        yield from problems_of(resource, known, f"{name}.{resource.labels[1]}", known["attributes"])
     for name, attribute, file in sorted(set(references())):
         known = schema["types"].get(name, {"attributes": [attribute]})
         if attribute not in known["attributes"]:
             yield f"{file}: {name} has no attribute {attribute}; it has {', '.join(known['attributes'])}"
 
 
-def _problems_of(block: Block, known: dict[str, Any], path: str, attributes: list[str]) -> Iterator[str]:
+def problems_of(block: Block, known: dict[str, Any], path: str, attributes: list[str]) -> Iterator[str]:
     arguments, blocks, given = known["arguments"], known["blocks"], set()
     for name in block.arguments:
         given.add(name)
@@ -196,7 +196,7 @@ def _problems_of(block: Block, known: dict[str, Any], path: str, attributes: lis
         elif name not in blocks:
             yield f"{inner.place}: {path}.{name} is no block; {_allowed(known)}"
         else:
-            yield from _problems_of(content, blocks[name], f"{path}.{name}", [])
+            yield from problems_of(content, blocks[name], f"{path}.{name}", [])
     for name in known["required"]:
         if name not in given:
             yield f"{block.place}: {path} has no {name}; it is required"
