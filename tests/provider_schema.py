@@ -34,7 +34,7 @@ PACKAGE, VERSION = "@cdktf/provider-aws", "21.22.1"
 #: The hash that npm has of the package.
 SHA512 = "BuSHeaQFUL9l33pBzIMRT7cTQ69AM2mLtijjteCPhVQRmvuhuj9Lvfymf7knAMhYqAT6+Lrls9jiGVW/Us3zrQ=="
 
-#: What Terraform itself adds to each resource and data source.
+#: Arguments and blocks that Terraform itself adds to each resource and data source.
 META = {"count", "depends_on", "for_each", "lifecycle", "provider", "provisioner", "connection"}
 
 

@@ -1,6 +1,6 @@
 """The state machines' definitions beside what AWS has: by two linters, and by botocore's models of the services that they call.
 
-What each of them knows of JSONata:
+The three know this of JSONata:
 
 - asl-validator has schemas of each state in JSONata, and follows transitions: no state is unreachable, none leads nowhere. It
   does not read expressions.
@@ -31,7 +31,7 @@ from world.stepfunctions.service_models import OF_LAMBDA, OPTIMIZED, PASCAL, ope
 
 MACHINES = ["recycle-node", "rotate-nodes", "sweep"]
 
-#: What cfn-lint says of a correct definition. In JSONata, MaxConcurrency may be an expression: the CDK has a property for it,
+#: The complaint of cfn-lint about a correct definition. In JSONata, MaxConcurrency may be an expression: the CDK has a property for it,
 #: `jsonataMaxConcurrency`, "A JSONata expression that evaluates to an integer" (aws-cdk-lib, MapBaseOptions).
 NOT_SO = re.compile(r"E3601: '\{% \$members\.at_once %\}' is not of type 'number' at '[\w/]*/EachNodeOfGroup/MaxConcurrency'")
 
@@ -40,7 +40,7 @@ OF_FUNCTIONS = ("Sandbox.", "Runtime.", "States.")
 
 
 def cfn_lint(definitions: dict[str, dict[str, Any]], folder: Path) -> list[str]:
-    """What the linter of CloudFormation finds in these machines, each in a template of its own."""
+    """Complaints of the linter of CloudFormation about these machines, each in a template of its own."""
     for name, definition in definitions.items():
         properties = {"RoleArn": "arn:aws:iam::123456789012:role/machine", "DefinitionString": json.dumps(definition)}
         template = {"Resources": {"Machine": {"Type": "AWS::StepFunctions::StateMachine", "Properties": properties}}}
@@ -53,7 +53,7 @@ def cfn_lint(definitions: dict[str, dict[str, Any]], folder: Path) -> list[str]:
 
 
 def asl_validator(definitions: dict[str, dict[str, Any]], folder: Path) -> str:
-    """What asl-validator says of these definitions; nothing if it has nothing to say against them."""
+    """The output of asl-validator for these definitions; nothing if it accepts them."""
     paths: list[str] = []
     for name, definition in definitions.items():
         (folder / f"{name}.asl.json").write_text(json.dumps(definition))

@@ -34,7 +34,7 @@ def found() -> list[str]:
 def checked(
     signer: str, uri: str, headers: dict[str, str], body: bytes, answer: Answer | None, method: str = "POST"
 ) -> list[str]:
-    """What is wrong with a request as it comes over the wire, and with its answer."""
+    """The defects of a request as it comes over the wire, and of its answer."""
     environ = wsgi_environ(method, uri, [("Authorization", SIGNED.format(signer)), *headers.items()], body)
     Models().check(identified(environ, body), environ, body, answer)
     return found()

@@ -67,7 +67,7 @@ class Recorded:
     """Raised if no policy of the principal allows the call."""
 
 
-#: What one account has found out of the models is true for the next one.
+#: Shared by all accounts of this process: a good call of one is a good call of the next one.
 MODELS = Models()
 
 
@@ -319,7 +319,7 @@ def _assert_none_is_started() -> None:
 
 
 def answer_of(app: Callable[..., Iterable[bytes]], environ: dict[str, Any]) -> Answer:
-    """What a WSGI application, such as moto, answers."""
+    """The answer of a WSGI application, such as moto."""
     started: list[Any] = []
 
     def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:

@@ -84,11 +84,11 @@ class Models:
         if protocol in ("query", "ec2"):
             return self._query(known, protocol, body or environ["QUERY_STRING"].encode())
         if protocol == "json":
-            return known.told("the request", JSON.problems(_json(body), known.input, "")) if known.input else ()
+            return known.sentences("the request", JSON.problems(_json(body), known.input, "")) if known.input else ()
         if protocol == "rest-json":
-            return known.told("the request", _rest_problems(known, environ, body)) if known.input else ()
+            return known.sentences("the request", _rest_problems(known, environ, body)) if known.input else ()
         if protocol == "smithy-rpc-v2-cbor":
-            return known.told("the request", JSON.problems(_cbor(body), known.input, "")) if known.input else ()
+            return known.sentences("the request", JSON.problems(_cbor(body), known.input, "")) if known.input else ()
         return ()
 
     def _query(self, known: Known, protocol: str, body: bytes) -> tuple[str, ...]:
@@ -102,7 +102,7 @@ class Models:
                 tree.pop(extra, None)
             reader = EC2_QUERY if protocol == "ec2" else QUERY
             found = reader.problems(tree, known.input, "") if known.input else (f"has the field {name}" for name in tree)
-            self._kinds[kind] = known.told("the request", found)
+            self._kinds[kind] = known.sentences("the request", found)
         return self._kinds[kind]
 
     # Answers
@@ -112,17 +112,17 @@ class Models:
             code = error_code(protocol, answer)
             kind: Any = (known, answer.status, code)
             if kind not in self._kinds:
-                self._kinds[kind] = known.told("the answer", known.errors.problems(code, answer.status))
+                self._kinds[kind] = known.sentences("the answer", known.errors.problems(code, answer.status))
             return self._kinds[kind]
         if known.has_payload or known.is_known(protocol, answer):
             return ()
-        found = known.told("the answer", _answer_problems(known, protocol, answer))
+        found = known.sentences("the answer", _answer_problems(known, protocol, answer))
         if not found:
             known.remember(protocol, answer)
         return found
 
 
-#: What the query protocol itself adds to each request, also to a presigned one.
+#: Fields that the query protocol itself adds to each request, also to a presigned one.
 QUERY_EXTRAS = (
     "Action",
     "Version",
@@ -151,7 +151,7 @@ class Known:
         self._kinds: set[Any] = set()
         #: Whether the status is a part of the answer, as that of Lambda's Invoke: there is more than one.
         members = self.output.members.values() if self.output is not None else ()
-        self.tells_status = any(of.serialization.get("location") == "statusCode" for of in members)
+        self.has_status = any(of.serialization.get("location") == "statusCode" for of in members)
         payload = self.output.serialization.get("payload") if self.output is not None else None
         self.has_payload = payload is not None and self.output.members[payload].type_name != "structure"
 
@@ -181,7 +181,7 @@ class Known:
         names = (_XML_TAGS if is_xml else _JSON_NAMES).findall(text)
         return status, frozenset(zip(names, names[1:], strict=False)), frozenset(self._enums[is_xml].findall(text))
 
-    def told(self, part: str, problems: Any) -> tuple[str, ...]:
+    def sentences(self, part: str, problems: Any) -> tuple[str, ...]:
         return tuple(f"{self.service} {self.name}: {part} {problem}." for problem in dict.fromkeys(problems))
 
 
@@ -244,7 +244,7 @@ def _answer_problems(known: Known, protocol: str, answer: Reply) -> Iterator[str
 
 def _json_problems(known: Known, answer: Reply) -> Iterator[str]:
     wanted = known.model.http.get("responseCode", 200)
-    if answer.status != wanted and not known.tells_status:
+    if answer.status != wanted and not known.has_status:
         yield f"has the status {answer.status}; allowed is {wanted}"
     if known.output is not None:
         yield from JSON.problems(_json(answer.body), payload_of(known.output), "")
@@ -253,7 +253,7 @@ def _json_problems(known: Known, answer: Reply) -> Iterator[str]:
 def _xml_problems(known: Known, answer: Reply) -> Iterator[str]:
     root = parsed_xml(answer.body)
     wrapper = known.output.serialization.get("resultWrapper") if known.output is not None else None
-    around = ("requestId", "RequestId", "ResponseMetadata", "return")  # `return` is what EC2 answers if there is nothing to tell
+    around = ("requestId", "RequestId", "ResponseMetadata", "return")  # EC2 answers `return` if there is no result
     if wrapper is not None:
         yield from (
             f"has the element {local(child.tag)}; allowed are {wrapper}, ResponseMetadata"
@@ -270,7 +270,7 @@ def _xml_problems(known: Known, answer: Reply) -> Iterator[str]:
 
 
 def payload_of(shape: StructureShape) -> Shape:
-    """What the body of a REST answer or request has: the whole shape, or one member of it."""
+    """The shape of the body of a REST answer or request: the whole one, or one member of it."""
     payload = shape.serialization.get("payload")
     return shape.members[payload] if payload else shape
 

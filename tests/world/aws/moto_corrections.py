@@ -28,7 +28,7 @@ def install() -> None:
         return 201, {"status": 201}, add_permission(response)
 
     def rules_without_their_creator(response: EventsHandler) -> tuple[str, dict[str, Any]]:
-        """Only DescribeRule tells the account that made a rule."""
+        """Only DescribeRule has the account that made a rule."""
         text, headers = list_rules(response)
         answer = json.loads(text)
         for rule in answer["Rules"]:

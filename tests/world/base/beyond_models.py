@@ -1,4 +1,4 @@
-"""What AWS answers and botocore's models lack: errors that any operation of a service may have, and a few values.
+"""Answers of AWS that botocore's models lack: errors that any operation of a service may have, and a few values.
 
 `common_errors` gives an error's statuses, too (none: any). The sources of the tables:
 
@@ -12,6 +12,8 @@
 """
 
 from __future__ import annotations
+
+from typing import Any, Literal
 
 COMMON: dict[str, set[int]] = {
     "AccessDeniedException": {400, 403},
@@ -82,13 +84,19 @@ EC2: dict[str, set[int]] = {
     "UnsupportedOperation": {400},
 }
 
-QUERY_SERVICES = ("autoscaling", "cloudwatch", "elb", "elbv2", "iam", "sns", "sqs", "sts")
+#: SNS's model lists Throttled for few operations, but describes it for all: "the rate at which requests have been submitted for
+#: this action exceeds the limit for your Amazon Web Services account".
+SNS: dict[str, set[int]] = {"Throttled": {429}}
+
+QUERY_SERVICES = ("autoscaling", "cloudwatch", "elb", "elbv2", "iam", "sqs", "sts")
 
 
 def common_errors(service: str) -> dict[str, set[int]]:
     """The errors of every operation of a service, with the statuses that each may have."""
     if service == "ec2":
         return EC2
+    if service == "sns":
+        return {**COMMON, **QUERY, **SNS}
     return {**COMMON, **QUERY} if service in QUERY_SERVICES else COMMON
 
 
@@ -97,3 +105,21 @@ VALUES: dict[str, set[str]] = {
     # The model has "Windows". EC2 answers "windows" and keeps the model as it is: botocore issue 3128, aws-cli issue 9043.
     "PlatformValues": {"windows"},
 }
+
+
+#: Code and status with which a service is throttled, fails and refuses a call, by the service as an action names it.
+_REFUSALS: dict[str, tuple[tuple[str, int], tuple[str, int], tuple[str, int]]] = {
+    "ec2": (("RequestLimitExceeded", 503), ("InternalError", 500), ("UnauthorizedOperation", 403)),
+    "eks": (("ThrottlingException", 429), ("InternalFailure", 500), ("AccessDeniedException", 403)),
+    "kubernetes": (("TooManyRequests", 429), ("InternalError", 500), ("Forbidden", 403)),
+    "sns": (("Throttled", 429), ("InternalError", 500), ("AuthorizationError", 403)),
+    "states": (("ThrottlingException", 400), ("InternalFailure", 500), ("AccessDeniedException", 400)),
+}
+_OF_QUERY = (("Throttling", 400), ("InternalFailure", 500), ("AccessDenied", 403))
+
+
+def refusal_of(action: str, kind: Literal["throttled", "5xx", "refused"]) -> dict[str, Any]:
+    """The code and the status with which the service of an action, such as `ec2:CreateTags`, says what a fault needs."""
+    throttled, failed, refused = _REFUSALS.get(action.partition(":")[0], _OF_QUERY)
+    code, status = {"throttled": throttled, "5xx": failed, "refused": refused}[kind]
+    return {"code": code, "status": status}

@@ -25,7 +25,7 @@ FEW = 20
 
 
 class Violations:
-    """What went over the wire and is in no model, each sentence with its count."""
+    """Sentences about requests and answers that are in no model, each with its count."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -109,7 +109,7 @@ class Format:
         return known[1]
 
     def problems(self, value: Any, shape: Shape, path: str) -> Iterator[str]:
-        """What is wrong with the value, each as the end of a sentence that begins with "the request" or "the answer"."""
+        """The defects of the value, each as the end of a sentence that begins with "the request" or "the answer"."""
         kind = shape.type_name
         if kind == "structure":
             if not getattr(shape, "is_document_type", False):

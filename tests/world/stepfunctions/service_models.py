@@ -1,4 +1,4 @@
-"""What a state machine asks of a service, and what it gets, beside botocore's model of the service.
+"""The requests of a state machine to a service, and the answers to them, beside botocore's model of the service.
 
 Arguments and results have the API's fields in PascalCase. Violations go to `world.base.shapes.VIOLATIONS`. Integrations of AWS
 SDKs go over the wire, where the world's AWS checks requests and answers itself (world/aws/models.py).
@@ -30,7 +30,7 @@ OPTIMIZED = {
 #: Errors of Lambda's integration that no answer of Lambda has. AWS docs, "Handling errors in Step Functions workflows" and
 #: "Invoke an AWS Lambda function with Step Functions".
 OF_LAMBDA = {"AWSLambdaException", "ClientExecutionTimeoutException", "SdkClientException", "Unknown"}
-#: What `.sync:2` answers: the execution that has ended.
+#: The answer of `.sync:2`: the execution that has ended.
 DESCRIBED = ("stepfunctions", "DescribeExecution", {"Input", "Output", "StartDate", "StopDate", "RedriveDate"})
 
 
