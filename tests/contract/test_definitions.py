@@ -31,8 +31,8 @@ from world.stepfunctions.service_models import OF_LAMBDA, OPTIMIZED, PASCAL, ope
 
 MACHINES = ["recycle-node", "rotate-nodes", "sweep"]
 
-#: The complaint of cfn-lint about a correct definition. In JSONata, MaxConcurrency may be an expression: the CDK has a property for it,
-#: `jsonataMaxConcurrency`, "A JSONata expression that evaluates to an integer" (aws-cdk-lib, MapBaseOptions).
+#: The complaint of cfn-lint about a correct definition. In JSONata, MaxConcurrency may be an expression: the CDK has for it
+#: the property `jsonataMaxConcurrency`, "A JSONata expression that evaluates to an integer" (aws-cdk-lib, MapBaseOptions).
 NOT_SO = re.compile(r"E3601: '\{% \$members\.at_once %\}' is not of type 'number' at '[\w/]*/EachNodeOfGroup/MaxConcurrency'")
 
 #: The errors of the functions' own runtime begin with these.

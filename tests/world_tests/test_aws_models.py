@@ -17,10 +17,11 @@ from world.aws.models import Models
 from world.aws.requests import Identified, identified, wsgi_environ
 from world.aws.server import Answer, error_answer
 from world.aws.wire_formats import parsed_xml
+from world.base.beyond_models import refusal_of
 from world.base.clock import Clock
-from world.base.shapes import VIOLATIONS
+from world.base.shapes import VIOLATIONS, Errors
 from world.model_reports import told, unexpected
-from world.stepfunctions.service_models import check_arguments, check_error, check_result
+from world.stepfunctions.service_models import check_arguments, check_error, check_result, operation_of
 
 SIGNED = "AWS4-HMAC-SHA256 Credential=key/20270101/eu-west-1/{}/aws4_request"
 QUERY = "application/x-www-form-urlencoded"
@@ -404,6 +405,35 @@ def aws():
     aws.start()
     yield aws
     aws.stop()
+
+
+def test_schedules_in_a_list_have_the_fields_of_a_list(aws):
+    aws.client("scheduler").create_schedule(
+        Name="s",
+        ScheduleExpression="rate(1 day)",
+        FlexibleTimeWindow={"Mode": "OFF"},
+        Target={"Arn": "arn:aws:lambda:eu-west-1:123456789012:function:f", "RoleArn": "arn:aws:iam::123456789012:role/r"},
+    )
+    (schedule,) = aws.client("scheduler").list_schedules()["Schedules"]
+    assert schedule["Name"] == "s" and "ScheduleExpression" not in schedule
+
+
+def test_the_older_api_of_load_balancers_has_a_model_of_its_own(aws):
+    assert aws.client("elb").describe_load_balancers()["LoadBalancerDescriptions"] == []
+    assert aws.client("elbv2").describe_load_balancers()["LoadBalancers"] == []
+    assert found() == []
+
+
+def test_a_service_says_a_fault_in_its_own_words():
+    kinds = ("throttled", "5xx", "refused")
+    actions = ("autoscaling:EnterStandby", "ec2:CreateTags", "eks:DescribeCluster", "sns:Publish", "states:StartExecution")
+    for action in (*actions, "elasticloadbalancing:DescribeTargetHealth"):
+        service, _, operation = action.partition(":")
+        service = {"states": "stepfunctions", "elasticloadbalancing": "elbv2"}.get(service, service)
+        for kind in kinds:
+            how = refusal_of(action, kind)
+            problems = Errors(service, operation_of(service, operation)).problems(how["code"], how["status"])
+            assert list(problems) == [], (action, kind)
 
 
 @pytest.mark.not_in_the_models("sns Publish: the answer has the error Nonsense", "allowed are")

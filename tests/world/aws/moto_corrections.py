@@ -8,14 +8,19 @@ from typing import Any
 from moto.awslambda.responses import LambdaResponse
 from moto.ec2.models.amis import Ami
 from moto.events.responses import EventsHandler
+from moto.scheduler.responses import EventBridgeSchedulerResponse
 
 from world.aws.moto_internals import moto_original
+
+#: API reference of EventBridge Scheduler, ScheduleSummary.
+IN_A_LIST = {"Arn", "CreationDate", "GroupName", "LastModificationDate", "Name", "State", "Target"}
 
 
 def install() -> None:
     """More than once is the same as once."""
     add_permission = moto_original(LambdaResponse, "add_permission")
     list_rules = moto_original(EventsHandler, "list_rules")
+    list_schedules = moto_original(EventBridgeSchedulerResponse, "list_schedules")
 
     create_image = moto_original(Ami, "__init__")
 
@@ -36,5 +41,15 @@ def install() -> None:
         return json.dumps(answer), headers
 
     Ami.__init__ = image
+
+    def short_schedules(response: EventBridgeSchedulerResponse) -> str:
+        """A schedule has fewer fields in a list."""
+        answer = json.loads(list_schedules(response))
+        for schedule in answer["Schedules"]:
+            for name in schedule.keys() - IN_A_LIST:
+                del schedule[name]
+        return json.dumps(answer)
+
+    EventBridgeSchedulerResponse.list_schedules = short_schedules
     LambdaResponse.add_permission = permission_added
     EventsHandler.list_rules = rules_without_their_creator

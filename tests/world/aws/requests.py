@@ -94,6 +94,8 @@ def identified(environ: dict[str, Any], body: bytes) -> Identified:
     """A request with its action and its access key; whom that belongs to, only an account knows."""
     access_key, signer = credential(environ)
     service = BOTO3_SERVICE.get(signer, signer)
+    if service == "elbv2" and b"Version=2012-06-01" in body:
+        service = "elb"  # the older API of load balancers has the same signer
     operation, parameters, protocol = parse(service, environ, body)
     action = f"{IAM_PREFIX.get(signer, signer)}:{operation}"
     return Identified(service, action, protocol, access_key, "", parameters, None)

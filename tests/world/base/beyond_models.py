@@ -107,6 +107,10 @@ VALUES: dict[str, set[str]] = {
 }
 
 
+#: Required fields that an answer may lack, by the name of its shape. A function need not have a configuration of code signing. No
+#: page says what AWS answers then; Terraform's provider asks it of each function, and reads an absent ARN as none.
+OPTIONAL: dict[str, set[str]] = {"GetFunctionCodeSigningConfigResponse": {"CodeSigningConfigArn"}}
+
 #: Code and status with which a service is throttled, fails and refuses a call, by the service as an action names it.
 _REFUSALS: dict[str, tuple[tuple[str, int], tuple[str, int], tuple[str, int]]] = {
     "ec2": (("RequestLimitExceeded", 503), ("InternalError", 500), ("UnauthorizedOperation", 403)),

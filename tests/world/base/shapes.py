@@ -18,7 +18,7 @@ from typing import Any
 
 from botocore.model import ListShape, MapShape, OperationModel, Shape, StructureShape
 
-from world.base.beyond_models import common_errors
+from world.base.beyond_models import OPTIONAL, common_errors
 
 #: So many names of fields or values are listed; of more, those that are like the given one.
 FEW = 20
@@ -149,6 +149,8 @@ class Format:
                 given.add(names[name])
                 yield from self.problems(item, shape.members[names[name]], where)
         for member in shape.required_members:
+            if member in OPTIONAL.get(shape.name, ()):
+                continue
             if member not in given and not self._is_elsewhere(shape.members[member]):
                 yield f"has no field {f'{path}.' if path else ''}{member}; it is required"
 
