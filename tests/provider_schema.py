@@ -266,7 +266,7 @@ def written(schema: dict[str, Any]) -> str:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        run(["npm", "pack", "--silent", f"{PACKAGE}@{VERSION}"], "npm pack", cwd=folder)
+        run(["npm", "pack", "--ignore-scripts", "--silent", f"{PACKAGE}@{VERSION}"], "npm pack", cwd=folder)
         (packed,) = Path(folder).glob("*.tgz")
         if base64.b64encode(hashlib.sha512(packed.read_bytes()).digest()).decode() != SHA512:
             fail(f"{packed.name} is not the package whose hash is in {Path(__file__).name}")
