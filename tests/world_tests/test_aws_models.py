@@ -390,7 +390,7 @@ def test_arguments_results_and_errors_of_a_state_machine_are_compared():
     assert [each.split("; ")[0] for each in found()] == [
         "lambda Invoke: the request of a state machine has 'Later' at InvocationType",
         "stepfunctions StartExecution: the request of a state machine has the field Nmae, which does not exist",
-        "stepfunctions StartExecution: the request of a state machine has no field stateMachineArn",
+        "stepfunctions StartExecution: the request of a state machine has no field StateMachineArn",
         "stepfunctions StartExecution: the answer to a state machine has the field Mood, which does not exist",
         "lambda Invoke: the answer to a state machine has the error TooManyWishes",
     ]

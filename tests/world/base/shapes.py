@@ -151,8 +151,9 @@ class Format:
         for member in shape.required_members:
             if member in OPTIONAL.get(shape.name, ()):
                 continue
-            if member not in given and not self._is_elsewhere(shape.members[member]):
-                yield f"has no field {f'{path}.' if path else ''}{member}; it is required"
+            of = shape.members[member]
+            if member not in given and not self._is_elsewhere(of):
+                yield f"has no field {f'{path}.' if path else ''}{self.name_of(member, of)}; it is required"
 
     def _is_elsewhere(self, shape: Shape) -> bool:
         return self.body_only and "location" in shape.serialization

@@ -23,6 +23,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.model import ListShape, MapShape, OperationModel, Shape, StructureShape
 
 from world.base.clock import Call
+from world.stepfunctions.service_models import check_request
 from world.stepfunctions.state_errors import StateError
 from world.stepfunctions.texts import iso
 
@@ -79,6 +80,7 @@ class AwsServices:
         operation = _operation(client, action)
         if operation is None:
             raise StateError("States.Runtime", f"The resource 'aws-sdk:{service}:{action}' does not exist")
+        check_request(BOTO_NAMES.get(service, service), operation, parameters)
         request = to_request(parameters, operation.input_shape) if operation.input_shape else {}
         try:
             answer = getattr(client, xform_name(operation.name))(**request)

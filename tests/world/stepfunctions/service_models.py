@@ -52,6 +52,13 @@ def check_arguments(integration: str, arguments: Any) -> None:
         _add(service, operation, "the request of a state machine", PASCAL.problems(_without(free, arguments), shape, ""))
 
 
+def check_request(service: str, operation: OperationModel, arguments: Any) -> None:
+    """The arguments of an AWS SDK integration, before they are written as the API writes them."""
+    if operation.input_shape is not None:
+        found = PASCAL.problems(arguments, operation.input_shape, "")
+        _add(service, operation.name, "the request of a state machine", found)
+
+
 def check_result(integration: str, result: Any) -> None:
     service, operation, free = DESCRIBED if integration.endswith(".sync:2") else _optimized(integration)
     if service:
