@@ -143,7 +143,7 @@ class Known:
         self.service, self.name, self.model = service, model.name, model
         self.input, self.output = model.input_shape, model.output_shape
         self.errors = Errors(service, model)
-        self.input_enums = set(enum_names(self.input))
+        self.input_enums = enum_names(self.input)
         names = "|".join(map(re.escape, sorted(enum_names(self.output)))).encode() or b"(?!)"
         self._enums = {True: re.compile(rb"<(" + names + rb")>([^<]*)<"), False: re.compile(rb'"(' + names + rb')": ?"([^"]*)"')}
         #: Parts of good answers as they came, and their kinds: the names in them in their order, and the values of enumerations.
@@ -185,24 +185,28 @@ class Known:
         return tuple(f"{self.service} {self.name}: {part} {problem}." for problem in dict.fromkeys(problems))
 
 
-def enum_names(shape: Shape | None, inside: str = "", seen: frozenset[str] = frozenset()) -> Iterator[str]:
+def enum_names(shape: Shape | None) -> set[str]:
     """The names on the wire of all fields that have one of some values; for a list, those of the list and of its members."""
-    if shape is None or (shape.type_name == "structure" and shape.name in seen):
-        return
-    if shape.type_name == "structure":
-        for member, of in shape.members.items():
-            names = {member, of.serialization.get("name", member), of.serialization.get("queryName", member)}
-            names |= {name[0].upper() + name[1:] for name in names}
-            for name in names:
-                yield from enum_names(of, name, seen | {shape.name})
-    elif shape.type_name == "list":
-        yield from enum_names(shape.member, inside, seen)
-        yield from enum_names(shape.member, shape.member.serialization.get("name", "member"), seen)
-    elif shape.type_name == "map":
-        yield from enum_names(shape.key, "key", seen)
-        yield from enum_names(shape.value, "value", seen)
-    elif getattr(shape, "enum", None):
-        yield inside
+    found: set[str] = set()
+    seen: set[str] = set()
+
+    def visit(shape: Shape, names: set[str]) -> None:
+        if shape.type_name == "structure":
+            if shape.name not in seen:
+                seen.add(shape.name)
+                for member, of in shape.members.items():
+                    visit(of, {member, of.serialization.get("name", member), of.serialization.get("queryName", member)})
+        elif shape.type_name == "list":
+            visit(shape.member, names | {shape.member.serialization.get("name", "member")})
+        elif shape.type_name == "map":
+            visit(shape.key, {"key"})
+            visit(shape.value, {"value"})
+        elif getattr(shape, "enum", None):
+            found.update(names, (name[0].upper() + name[1:] for name in names))
+
+    if shape is not None:
+        visit(shape, set())
+    return found
 
 
 #: So many parts of good answers are kept for each operation. They only save time.
