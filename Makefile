@@ -12,9 +12,10 @@
 # make probe     asks an AWS account what its documentation leaves open: a few cents, 40 minutes; ARGS=--validate-only creates nothing
 # make dashboard runs a day of two groups on the local world, and writes docs/dashboard.svg and docs/messages.md
 # make pins      pins the Python packages of the tests with their hashes, from the *.in files; needs uv; ARGS=--upgrade for newer versions
+# make provider  writes tests/contract/provider_6.json again: what AWS provider 6 has of the module's resources; needs npm and the network
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario prose recordings package bench scale campaign mutants probe dashboard pins generate
+.PHONY: help demo test check scenario prose recordings package bench scale campaign mutants probe dashboard pins provider generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -66,6 +67,9 @@ dashboard:
 
 pins:
 	python3 tests/pins.py $(ARGS)
+
+provider:
+	python3 tests/provider_schema.py
 
 generate:
 	$(python) tests/run.py generate

@@ -5,7 +5,8 @@ terraform {
   required_providers {
     aws = {
       source = "hashicorp/aws"
-      # The module uses no attribute that differs between 5 and 6. For the region it uses the id of data.aws_region, not name or region.
+      # The module uses no attribute that differs between 5 and 6 (tests/contract/test_provider.py). For the region it uses the id of
+      # data.aws_region, not name or region.
       version = ">= 5.80, < 7"
     }
   }

@@ -38,6 +38,8 @@ BESIDES = {
     "tests/world/cli.py": {"recycle-eks"},
     "tests/contract/scripts.py": {"state-machine"},
     "tests/picture.py": {"state-machine"},
+    "tests/provider_schema.py": {"terraform"},
+    "tests/contract/test_definitions.py": {"state-machine", "terraform"},
     "tests/sbom.py": {"crates"},
     "tests/front_page.py": {"terraform", "terraform/tests/permissions.tftest.hcl"},
     "tests/contract/test_contract.py": {"recycle", "state-machine", "terraform"},

@@ -184,6 +184,11 @@ def install_linter() -> Path:
     return install_from_npm("lint") / "node_modules" / ".bin"
 
 
+def install_cfn_lint() -> str:
+    """The linter of CloudFormation, for its rules of Step Functions; returns its command."""
+    return str(install_python(TESTS / "lint" / "requirements.txt", "cfn-lint").parent / "cfn-lint")
+
+
 def install_iam() -> Path:
     """A simulator of IAM policies; returns the folder that `tests/iam/decide.mjs` finds it in."""
     return install_from_npm("iam")
@@ -328,8 +333,9 @@ def main() -> None:
     steps = Steps(4)
     with steps.step("Python packages of the local world", "half a minute the first time"):
         python = install_python()
-    with steps.step("Linter of the state machine, simulator of IAM policies", "10 seconds the first time"):
+    with steps.step("Linters of the state machine, simulator of IAM policies", "25 seconds the first time"):
         install_linter()
+        install_cfn_lint()
         install_iam()
     with steps.step("Linter of prose", "a minute and a half on 2 cores the first time"):
         command = [str(python), "-m", "prose.vale"]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from campaign.scenes import Stage, end_and_reason, ends_of
+from world.base.shapes import VIOLATIONS
 from world.kubernetes.sts import issued_secrets
 from world.scenario.cluster_autoscaler import DISABLED
 from world.scenario.executions import End
@@ -40,6 +41,7 @@ def violations(stage: Stage) -> list[str]:
     found += _outcomes(stage)
     found += _others(stage)
     found += _secrets(stage)
+    found += VIOLATIONS.take()
     return found
 
 

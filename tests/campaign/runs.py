@@ -17,6 +17,7 @@ from typing import Any
 from campaign.judge import violations
 from campaign.people import OF_ROTATIONS, PEOPLE, SECOND
 from campaign.scenes import SCENES, Scene, Stage, end_and_reason, ends_of
+from world.base.beyond_models import refusal_of
 from world.base.faults import INVOKE, NO_FUNCTION
 from world.world import World
 
@@ -26,11 +27,6 @@ PAIRS, SEEDS = 16, 16
 THROTTLED_EVERY, THROTTLED_FOR = 1, 3
 #: The actions that are throttled.
 THROTTLED = ("autoscaling:*", "ec2:*", "eks:*", "elasticloadbalancing:*", "sns:*", "states:*", INVOKE, "kubernetes:*")
-#: The refusals of services that do not use the error code of AWS's older services.
-TOO_MANY = {
-    INVOKE: {"code": "TooManyRequestsException", "status": 429},
-    "kubernetes:*": {"code": "TooManyRequests", "status": 429},
-}
 #: The only fault that does not pass by itself. With every other fault of a call the execution must reach its goal.
 LASTING = "refused"
 #: A warm process does not make this call again, so processes are cold before a fault in it.
@@ -74,7 +70,6 @@ class Boundary:
         plan = world.faults
         if self.action == ONCE_IN_A_PROCESS:
             world.host.become_cold()
-        kubernetes = self.action.startswith("kubernetes:")
         if self.action == INVOKE:
             refusals = {
                 "throttled": {"code": "TooManyRequestsException", "status": 429},
@@ -84,9 +79,7 @@ class Boundary:
             plan.invoke(self.function, nth=self.nth, **refusals[kind])
             return
         refusals = {
-            "throttled": {"code": "TooManyRequests", "status": 429} if kubernetes else {"code": "Throttling", "status": 400},
-            "5xx": {"code": "InternalError", "status": 500} if kubernetes else {"code": "InternalFailure", "status": 500},
-            "refused": {"code": "Forbidden", "status": 403} if kubernetes else {"code": "AccessDenied", "status": 403},
+            **{each: refusal_of(self.action, each) for each in ("throttled", "5xx", "refused")},
             "401": {"code": "Unauthorized", "status": 401},
             "409": {"code": "Conflict", "status": 409},
         }
@@ -303,7 +296,8 @@ def throttle(stage: Stage, minute: int) -> None:
     begins = stage.world.clock.elapsed() + minute * 60 + 30
     for action in THROTTLED:
         how = {"message": "Rate exceeded", "since": begins, "until": begins + THROTTLED_FOR * 60}
-        stage.world.faults.refuse(action, **how, **TOO_MANY.get(action, {"code": "Throttling"}))
+        of_lambda = {"code": "TooManyRequestsException", "status": 429}
+        stage.world.faults.refuse(action, **how, **(of_lambda if action == INVOKE else refusal_of(action, "throttled")))
 
 
 def explored(world: World, show: Callable[[str], None] = lambda name: None) -> list[Known]:

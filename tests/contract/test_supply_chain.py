@@ -102,9 +102,13 @@ def test_every_package_of_npm_has_a_hash_and_runs_nothing_when_installed(lock):
 
 
 def test_npm_installs_the_lockfile_alone():
+    """And `provider_schema.py` unpacks two files of each folder of a package whose hash it compares."""
     sources = {name(file): file.read_text() for file in TESTS.rglob("*.py") if file != Path(__file__)}
     commands = [command for text in sources.values() for command in re.findall(r'\["npm", "[a-z].*?\]', text)]
-    assert commands == ['["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]']
+    assert sorted(commands) == [
+        '["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]',
+        '["npm", "pack", "--ignore-scripts", "--silent", f"{PACKAGE}@{VERSION}"]',
+    ]
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=name)

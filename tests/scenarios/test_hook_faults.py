@@ -3,6 +3,7 @@ some of the calls, `make campaign` each."""
 
 import pytest
 
+from world.base.beyond_models import refusal_of
 from world.base.faults import sample
 
 WAITS = {"recycle-eks/drain": "wait"}
@@ -57,9 +58,11 @@ def way(request, deployed_world):
     return WAYS[request.param], points
 
 
+#: The API server sheds load.
+TOO_MANY = {"code": "ThrottlingException", "status": 503}
 FAULTS = {
     "throttled": lambda world, function, action, nth: world.faults.refuse(
-        action, code="ThrottlingException", message="Rate exceeded", status=400 if "kubernetes" not in action else 503,
+        action, **TOO_MANY if "kubernetes" in action else refusal_of(action, "throttled"), message="Rate exceeded",
         function=function, nth=nth, times=2,
     ),
     "killed": lambda world, function, action, nth: world.faults.kill("before", action, function=function, nth=nth),

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from world.base.beyond_models import refusal_of
 from world.base.faults import sample
 
 WAITED = {"recycle": {"label_selector": "app=train", "drain_timeout": 3600}}
@@ -243,7 +244,8 @@ def test_a_group_deleted_in_the_middle_does_not_affect_the_other(world, fleet, m
 
 def test_three_minutes_of_throttling_everywhere_are_outlived(world, fleet):
     for service in ("autoscaling", "ec2", "states"):
-        world.faults.refuse(f"{service}:*", code="Throttling", message="Rate exceeded", since="90s", until="270s")
+        how = refusal_of(service, "throttled")
+        world.faults.refuse(f"{service}:*", **how, message="Rate exceeded", since="90s", until="270s")
     world.faults.refuse("kubernetes:*", code="TooManyRequests", status=429, since="90s", until="270s")
     end = world.rotate(**WAITED).finishes()
 

@@ -140,7 +140,9 @@ def test_a_template_that_cannot_be_read_leaves_that_group_and_is_named(world):
     for group in (api, batch):
         group.gets_a_new_template()
     asks_for_it = of_template(world, "batch")
-    world.faults.refuse("ec2:DescribeLaunchTemplateVersions", code="UnauthorizedOperation", times=None, where=asks_for_it)
+    world.faults.refuse(
+        "ec2:DescribeLaunchTemplateVersions", code="UnauthorizedOperation", status=403, times=None, where=asks_for_it
+    )
     end = world.rotate().finishes()
     assert (end.outcome, only(end)["group"], only(end)["recycled"]) == ("rotated", "api", 2)
     assert "the launch template of batch cannot be read: " in end.output["reason"]
@@ -150,7 +152,7 @@ def test_a_template_that_cannot_be_read_leaves_that_group_and_is_named(world):
 def test_a_template_that_cannot_be_read_does_not_affect_a_rotation_without_it(world):
     workers = workers_of(world)
     first = min(workers.instances)
-    world.faults.refuse("ec2:DescribeLaunchTemplateVersions", code="UnauthorizedOperation", times=None)
+    world.faults.refuse("ec2:DescribeLaunchTemplateVersions", code="UnauthorizedOperation", status=403, times=None)
     assert only(world.rotate({"instance_ids": [first]}).finishes())["recycled"] == 1
     end = world.rotate({"outdated": {"all": True}}).finishes()
     assert end.outcome == "rotated" and only(end)["recycled"] == 3
@@ -161,7 +163,7 @@ def test_a_template_that_can_no_longer_be_read_leaves_the_rest_of_the_group(worl
     order = sorted(workers.instances)
     rotation = world.rotate(at_once=1)
     world.run("60s")
-    world.faults.refuse("ec2:DescribeLaunchTemplateVersions", code="UnauthorizedOperation", times=None)
+    world.faults.refuse("ec2:DescribeLaunchTemplateVersions", code="UnauthorizedOperation", status=403, times=None)
     end = rotation.finishes()
     assert end.outcome == "rotated" and started(world) == order[:1]
     assert (only(end)["recycled"], only(end)["left"]) == (1, 2)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from world.base.beyond_models import refusal_of
 from world.base.faults import sample
 
 #: The assumed reading of a detachment, and the two others. test_unknowns.py tries them all.
@@ -199,7 +200,8 @@ def untags_the_claim(parameters):
     ],
 )
 def test_a_disposal_does_not_fail_because_its_last_call_was_refused(world, node, dispose, refused, where):
-    world.faults.refuse(refused, code="Forbidden", status=403, function="detach-terminate", where=where, times=None)
+    how = refusal_of(refused, "refused")
+    world.faults.refuse(refused, **how, function="detach-terminate", where=where, times=None)
 
     end = recycle(world, node, dispose).finishes()
 

@@ -27,7 +27,7 @@ CLUSTER = "world"
 #: The folder into which `prepare.py` puts the zips of the functions.
 ZIPS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "world"
 #: The modules of `world/aws/` that a recorded deployment depends on.
-ACCOUNT_MODULES = ("account", "identity", "moto_internals", "requests", "server", "terraform_gaps")
+ACCOUNT_MODULES = ("account", "identity", "moto_corrections", "moto_internals", "requests", "server", "terraform_gaps")
 
 #: The groups that have the lifecycle hook of recycle-eks when a scenario creates them, and its heartbeat timeout. `retained`
 #: retains instances, if the scenario configures it so.

@@ -14,12 +14,16 @@ import boto3
 import pytest
 from botocore.config import Config
 from moto.events.models import events_backends
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from moto.scheduler.models import scheduler_backends
-from moto.server import ThreadedMotoServer
 from moto.sns.models import sns_backends
 from moto.stepfunctions.models import stepfunctions_backends
 
+from world.aws import moto_corrections
+from world.aws.account import MODELS, answer_of
 from world.aws.events import Events
+from world.aws.requests import identified
+from world.aws.server import Answer, AwsServer
 from world.base.clock import Clock
 from world.stepfunctions.api import MotoMachines, install
 from world.stepfunctions.engine import Engine
@@ -68,10 +72,17 @@ class MotoRegion:
 
 @pytest.fixture(scope="session")
 def moto_endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
+    moto_corrections.install()
+    moto = DomainDispatcherApplication(create_backend_app)
+
+    def serve(environ: dict[str, Any], body: bytes) -> Answer:
+        answer = answer_of(moto, environ)
+        MODELS.check(identified(environ, body), environ, body, answer)
+        return answer
+
+    server = AwsServer(serve)
+    server.start("moto")
+    yield f"http://127.0.0.1:{server.server_port}"
     server.stop()
 
 

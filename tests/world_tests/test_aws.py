@@ -315,27 +315,43 @@ def test_a_replay_that_goes_another_way_is_noticed(account):
 
 
 @pytest.mark.parametrize(
-    "service, call, parameters, action",
+    "service, call, parameters, action, code, status",
     [
         (
             "autoscaling",
             "enter_standby",
             {"AutoScalingGroupName": "g", "ShouldDecrementDesiredCapacity": False},
             "autoscaling:EnterStandby",
+            "Throttling",
+            400,
         ),
-        ("ec2", "create_tags", {"Resources": ["i-12345678"], "Tags": []}, "ec2:CreateTags"),
-        ("eks", "describe_cluster", {"name": "world"}, "eks:DescribeCluster"),
-        ("stepfunctions", "list_state_machines", {}, "states:ListStateMachines"),
-        ("sns", "publish", {"TopicArn": "arn:aws:sns:eu-west-1:123456789012:t", "Message": "m"}, "sns:Publish"),
+        (
+            "ec2",
+            "create_tags",
+            {"Resources": ["i-12345678"], "Tags": [{"Key": "a", "Value": "b"}]},
+            "ec2:CreateTags",
+            "RequestLimitExceeded",
+            503,
+        ),
+        ("eks", "describe_cluster", {"name": "world"}, "eks:DescribeCluster", "ThrottlingException", 429),
+        ("stepfunctions", "list_state_machines", {}, "states:ListStateMachines", "ThrottlingException", 400),
+        (
+            "sns",
+            "publish",
+            {"TopicArn": "arn:aws:sns:eu-west-1:123456789012:t", "Message": "m"},
+            "sns:Publish",
+            "Throttling",
+            400,
+        ),
     ],
 )
-def test_a_refusal_is_read_by_every_protocol(account, service, call, parameters, action):
-    account.faults.refuse(action, code="ThrottlingException", message="slow down", status=429)
+def test_a_refusal_is_read_by_every_protocol(account, service, call, parameters, action, code, status):
+    account.faults.refuse(action, code=code, message="slow down", status=status)
     with pytest.raises(ClientError) as refused:
         getattr(account.client(service), call)(**parameters)
     error, metadata = refused.value.response["Error"], refused.value.response["ResponseMetadata"]
-    assert (error["Code"], error["Message"], metadata["HTTPStatusCode"]) == ("ThrottlingException", "slow down", 429)
-    assert account.aws.calls[-1].status == 429
+    assert (error["Code"], error["Message"], metadata["HTTPStatusCode"]) == (code, "slow down", status)
+    assert account.aws.calls[-1].status == status
 
 
 def test_an_answer_can_be_lost_after_the_call_took_effect(account):

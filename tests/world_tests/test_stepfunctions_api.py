@@ -298,7 +298,10 @@ def test_the_cause_of_an_sdk_integrations_error_has_the_services_answer_in_brack
             "AutoScaling.AutoScalingException",
         ),
         ("ec2:describeInstances", {"InstanceIds": ["i-00000000000000000"]}, "Ec2.Ec2Exception"),
-        ("sfn:describeExecution", {"Nonsense": 1}, "States.Runtime"),
+        pytest.param(
+            *("sfn:describeExecution", {"Nonsense": 1}, "States.Runtime"),
+            marks=pytest.mark.not_in_the_models("the field Nonsense, which does not exist", "has no field ExecutionArn"),
+        ),
         ("sfn:nonsense", {}, "States.Runtime"),
     ],
     ids=["modelled", "not modelled", "a service without modelled errors", "an unknown field", "an unknown action"],

@@ -31,17 +31,16 @@ from moto.moto_api._internal import mock_random
 from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
+from world.aws import moto_corrections
 from world.aws.identity import REGION, ROOT, ROOT_ACCESS_KEY
+from world.aws.models import Models
 from world.aws.moto_internals import LOCK, backend_of, create_app, install, seed_identifiers
 from world.aws.requests import (
-    BOTO3_SERVICE,
-    IAM_PREFIX,
     Identified,
     ReplayedRequest,
-    credential,
     environ_of,
+    identified,
     invoked,
-    parse,
     replayable,
 )
 from world.aws.server import Answer, AwsServer, error_answer
@@ -66,6 +65,10 @@ class Recorded:
     status: int
     refused: bool = False
     """Raised if no policy of the principal allows the call."""
+
+
+#: Shared by all accounts of this process: a good call of one is a good call of the next one.
+MODELS = Models()
 
 
 class ReplayFailed(Exception):
@@ -99,6 +102,7 @@ class Aws:
         # Called by `reset`, with LOCK held, after the scenario's backends are empty.
         self.on_reset: list[Callable[[], None]] = []
         self.endpoint = ""
+        self.models = MODELS
         self._server: AwsServer | None = None
         self._clients: dict[str, BaseClient] = {}
         self._principals: dict[str, str] = {}
@@ -107,6 +111,7 @@ class Aws:
         # moto lists its folders and tries 300 patterns for each request, which took a fifth of a request's time.
         self._moto.get_backend_for_host = functools.cache(self._moto.get_backend_for_host)
         install(clock)
+        moto_corrections.install()
 
     # The server
 
@@ -207,7 +212,9 @@ class Aws:
         with LOCK:
             seed_identifiers()
         for request in requests:
-            answer = self._ask_moto(environ_of(request))
+            environ = environ_of(request)
+            answer = self._ask_moto(environ)
+            self.models.check(self._identify(environ, request.body), environ, request.body, answer)
             if answer.status != request.status:
                 raise ReplayFailed(
                     f"{request.method} {request.path} {request.headers.get('X-Amz-Target', '')}{request.body[:120]!r}: "
@@ -222,12 +229,14 @@ class Aws:
         fault = None if call.action == INVOKE else self.faults.consult(call.action, call.function, call.parameters)
         if call.caller is not None:
             call.caller.wait(self.latency(call.action))
-        return carry_out(
+        answer = carry_out(
             fault,
             call.caller,
             perform=lambda: self._perform(environ, body, call),
             refusal=lambda refused: self._refuse(call, refused),
         )
+        self.models.check(call, environ, body, answer)
+        return answer
 
     def _perform(self, environ: dict[str, Any], body: bytes, call: Identified) -> Answer:
         denied = self.authorize(call)
@@ -249,21 +258,8 @@ class Aws:
             return answer
 
     def _ask_moto(self, environ: dict[str, Any]) -> Answer:
-        started: list[Any] = []
-
-        def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:
-            started[:] = [int(status.split()[0]), headers]
-            return lambda data: None
-
         with LOCK:
-            chunks = self._moto(environ, start_response)
-            try:
-                body = b"".join(chunks)
-            finally:
-                close = getattr(chunks, "close", None)
-                if close is not None:
-                    close()
-        return Answer(started[0], started[1], body)
+            return answer_of(self._moto, environ)
 
     def _refuse(self, call: Identified, fault: Fault) -> Answer:
         self._record(call, fault.status)
@@ -287,18 +283,9 @@ class Aws:
     # The caller and the action of a request
 
     def _identify(self, environ: dict[str, Any], body: bytes) -> Identified:
-        access_key, signer = credential(environ)
-        service = BOTO3_SERVICE.get(signer, signer)
-        operation, parameters, protocol = parse(service, environ, body)
-        return Identified(
-            service=service,
-            action=f"{IAM_PREFIX.get(signer, signer)}:{operation}",
-            protocol=protocol,
-            access_key=access_key,
-            principal=self.principal(access_key),
-            parameters=parameters,
-            caller=self.callers.get(access_key),
-        )
+        call = identified(environ, body)
+        call.principal, call.caller = self.principal(call.access_key), self.callers.get(call.access_key)
+        return call
 
     def session(self, role_arn: str, name: str) -> tuple[str, str, str]:
         """Temporary credentials of a role, as a service assumes it.
@@ -329,3 +316,21 @@ class Aws:
 
 def _assert_none_is_started() -> None:
     assert Aws._started is None, "another account is started in this process: moto's backends are global"
+
+
+def answer_of(app: Callable[..., Iterable[bytes]], environ: dict[str, Any]) -> Answer:
+    """The answer of a WSGI application, such as moto."""
+    started: list[Any] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:
+        started[:] = [int(status.split()[0]), headers]
+        return lambda data: None
+
+    chunks = app(environ, start_response)
+    try:
+        body = b"".join(chunks)
+    finally:
+        close = getattr(chunks, "close", None)
+        if close is not None:
+            close()
+    return Answer(started[0], started[1], body)

@@ -90,6 +90,17 @@ def credential(environ: dict[str, Any]) -> tuple[str, str]:
     return "", "unsigned"
 
 
+def identified(environ: dict[str, Any], body: bytes) -> Identified:
+    """A request with its action and its access key; whom that belongs to, only an account knows."""
+    access_key, signer = credential(environ)
+    service = BOTO3_SERVICE.get(signer, signer)
+    if service == "elbv2" and b"Version=2012-06-01" in body:
+        service = "elb"  # the older API of load balancers has the same signer
+    operation, parameters, protocol = parse(service, environ, body)
+    action = f"{IAM_PREFIX.get(signer, signer)}:{operation}"
+    return Identified(service, action, protocol, access_key, "", parameters, None)
+
+
 def parse(service: str, environ: dict[str, Any], body: bytes) -> tuple[str, dict[str, Any], str]:
     """Operation, parameters and protocol. An unknown operation is named by method and path."""
     request = Request({**environ, "wsgi.input": io.BytesIO(body)})

@@ -24,13 +24,14 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.model import ListShape, MapShape, OperationModel, Shape, StructureShape
 
 from world.base.clock import Call
+from world.stepfunctions.service_models import check_request
 from world.stepfunctions.state_errors import StateError
 from world.stepfunctions.texts import REQUEST_ID, iso, text_of
 
 Json = Any
 
 # Step Functions' name of a service -> boto3's name, if it differs.
-_BOTO_NAMES = {
+BOTO_NAMES = {
     "sfn": "stepfunctions",
     "eventbridge": "events",
     "elasticloadbalancingv2": "elbv2",
@@ -76,17 +77,18 @@ class AwsServices:
         return Call(lambda call: threading.Thread(target=work, args=(call,), daemon=True).start(), f"{service}:{action}")
 
     def _request(self, service: str, action: str, parameters: Json, role: str) -> Json:
-        client = self._client(_BOTO_NAMES.get(service, service), role)
+        client = self._client(BOTO_NAMES.get(service, service), role)
         operation = _operation(client, action)
         if operation is None:
             raise StateError("States.Runtime", f"The resource 'aws-sdk:{service}:{action}' does not exist")
+        check_request(BOTO_NAMES.get(service, service), operation, parameters)
         request = to_request(parameters, operation.input_shape) if operation.input_shape else {}
         try:
             answer = getattr(client, xform_name(operation.name))(**request)
         except ClientError as error:
             raise _named(service, operation, error) from error
         except BotoCoreError as error:
-            raise StateError(f"{_prefix(service)}.SdkClientException", str(error)) from error
+            raise StateError(f"{prefix_of(service)}.SdkClientException", str(error)) from error
         answer.pop("ResponseMetadata", None)
         return to_result(answer, operation.output_shape, has_fraction=bool(zlib.crc32(text_of(parameters).encode()) % 2))
 
@@ -125,7 +127,7 @@ def _operation(client: Any, action: str) -> OperationModel | None:
     return model.operation_model(name) if name in model.operation_names else None
 
 
-def _prefix(service: str) -> str:
+def prefix_of(service: str) -> str:
     return _ERROR_PREFIXES.get(service, service.capitalize())
 
 
@@ -135,14 +137,14 @@ def _named(service: str, operation: OperationModel, error: ClientError) -> State
     modelled = {}
     for shape in operation.service_model.error_shapes:
         modelled[shape.name] = modelled[shape.error_code] = shape.name
-    name = modelled.get(code, f"{_prefix(service)}Exception")
+    name = modelled.get(code, f"{prefix_of(service)}Exception")
     name = name.removesuffix("Fault")
     if not name.endswith("Exception"):
         name += "Exception"
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    about = f"Service: {_prefix(service)}, Status Code: {status}, Request ID: {REQUEST_ID}"
+    about = f"Service: {prefix_of(service)}, Status Code: {status}, Request ID: {REQUEST_ID}"
     cause = f"{message} ({about}) (SDK Attempt Count: 1)"
-    return StateError(f"{_prefix(service)}.{name}", cause)
+    return StateError(f"{prefix_of(service)}.{name}", cause)
 
 
 def to_request(value: Json, shape: Shape) -> Any:

@@ -13,6 +13,7 @@ import orjson
 from world.stepfunctions import asl
 from world.stepfunctions.executions import Execution, Json, Steps, Visit
 from world.stepfunctions.running import RunningExecution
+from world.stepfunctions.service_models import check_arguments, check_error, check_result
 from world.stepfunctions.state_errors import ApiError, ServiceError, StateError
 from world.stepfunctions.texts import iso, refusal_of, text_of
 
@@ -63,8 +64,11 @@ class Task:
         scheduled |= {name: value for name, value in limits.items() if value is not None}
         self._record("TaskScheduled", scheduled)
         self._record("TaskStarted")
+        check_arguments(self.integration, self.arguments)
         try:
             result = yield from self._dispatch()
+            if not self.integration.endswith(".waitForTaskToken"):
+                check_result(self.integration, result)
             self.engine.check_size(result, self.resource["resourceType"], is_of_result=True)
         except StateError as error:
             self._record("TaskFailed", error.details())
@@ -118,6 +122,7 @@ class Task:
         try:
             return (yield from self.engine.invoke(arn, payload))
         except ServiceError as error:
+            check_error(self.integration, error.code, error.status)
             cause = refusal_of("AWSLambda", error.status, error.code, error.message)
             raise StateError(f"Lambda.{error.code}", cause) from error
 
