@@ -42,6 +42,7 @@ def test_states_all_catches_the_result_of_a_task_that_is_too_large(sfn):
     }
 
 
+@pytest.mark.not_in_the_models("has no field FunctionName")
 @pytest.mark.parametrize("name", ["States.Runtime", "States.ALL"])
 def test_no_catcher_takes_states_runtime_and_its_cause_names_the_state(sfn, name):
     """test_catch_states_runtime, 2023-11-23."""

@@ -28,6 +28,7 @@ BOTO3_SERVICE = {
     "eventbridge": "events",
     "elasticloadbalancing": "elbv2",
     "tagging": "resourcegroupstaggingapi",
+    "servicequotas": "service-quotas",
 }
 
 READS = ("Describe", "List", "Get", "Filter", "Lookup", "Head", "BatchGet", "Search", "Simulate", "Validate", "Test")
