@@ -7,6 +7,7 @@ measures the processor time of its tests.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -31,24 +32,19 @@ REPORT = "RECYCLE_EKS_REPORT"
 OUTPUT = os.fdopen(os.dup(1), "w", buffering=1)
 
 
-#: The processor time of the worker and all its processes when a test began.
-BEGAN = pytest.StashKey[float]()
 #: The name of a test's processor time in its report.
 PROCESSOR = "processor seconds"
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    item.stash[BEGAN] = _processor_time(os.getpid())
+#: The processor time of this process and its descendants at the end of the last test.
+_spent = 0.0
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    global _spent
     report = yield
-    if call.when == "teardown" and BEGAN in item.stash:
-        report.user_properties.append((PROCESSOR, _processor_time(os.getpid()) - item.stash[BEGAN]))
+    if call.when == "teardown":
+        before, _spent = _spent, _processor_time(os.getpid())
+        report.user_properties.append((PROCESSOR, _spent - before))
     return report
 
 
@@ -128,16 +124,21 @@ class Progress:
         yield from (f"{test} ({now - begun:.0f} s)" for test, begun in list(self._at_work.items()))
 
 
-def _processor_time(process: int) -> float:
+def _processor_time(ancestor: int) -> float:
     """The processor seconds of a process and its descendants, also of those that ended. Zero if the kernel has no such tables."""
-    try:
-        # After the name in parentheses, which may contain spaces: the times of the process and of its ended children.
-        times = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[11:15]
-        threads = Path("/proc", str(process), "task").iterdir()
-        children = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
-    except OSError:
-        return 0.0
-    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK") + sum(map(_processor_time, children))
+    children: dict[int, list[int]] = defaultdict(list)
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # After the name in parentheses, which may contain spaces: the state, the parent, and further on four times.
+            _, parent, *fields = stat.read_text().rpartition(")")[2].split()
+            process = int(stat.parent.name)
+            children[int(parent)].append(process)
+            ticks[process] = sum(map(int, fields[9:13]))
+    family = [ancestor]
+    for process in family:
+        family += children[process]
+    return sum(ticks.get(process, 0) for process in family) / os.sysconf("SC_CLK_TCK")
 
 
 def _cause(report: pytest.TestReport) -> str:

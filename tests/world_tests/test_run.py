@@ -98,7 +98,7 @@ def test_the_report_has_folders_and_the_time_of_each_test(tmp_path):
     (_, processor, slowest), (_, _, other) = report["tests"]
     assert (slowest, other) == ("test_it.py::test_one", "test_it.py::test_two")
     # The processor time of a child that has ended belongs to the test that started it.
-    assert processor >= 0.5 or not Path("/proc").exists()
+    assert processor > 0.25 or not Path("/proc").exists()
 
 
 def test_failures_are_printed_again_at_the_end_and_counted(capfd, monkeypatch, tmp_path):

@@ -246,9 +246,10 @@ fn to_instance(instance: &types::Instance) -> Result<Instance, Error> {
             .iter()
             .filter_map(|tag| Some((tag.key()?.to_owned(), tag.value().unwrap_or_default().to_owned())))
             .collect(),
-        is_spot: instance
-            .spot_instance_request_id()
-            .is_some_and(|request| !request.is_empty()),
+        is_spot: instance.instance_lifecycle() == Some(&types::InstanceLifecycleType::Spot)
+            || instance
+                .spot_instance_request_id()
+                .is_some_and(|request| !request.is_empty()),
     })
 }
 

@@ -30,12 +30,16 @@ pub(crate) fn decision(line: &Value) {
         tracing::enabled!(tracing::Level::INFO)
     };
     if is_wanted {
-        metric(line);
+        write_line(line);
     }
 }
 
 /// Writes a metric at every log level, because the metrics that CloudWatch extracts may not depend on the level.
 pub(crate) fn metric(line: &Value) {
+    write_line(line);
+}
+
+fn write_line(line: &Value) {
     let _ = writeln!(io::stdout(), "{}", with_timestamp(line));
 }
 

@@ -189,7 +189,12 @@ impl StepFunctions {
             name: execution.name,
             status: execution.status.as_str().to_owned(),
             started_at: to_timestamp(&execution.start_date),
-            ended_at: execution.stop_date.as_ref().map(to_timestamp),
+            // A redriven execution that runs again is listed among those that run, whatever its `stopDate` is.
+            ended_at: execution
+                .stop_date
+                .as_ref()
+                .filter(|_| !matches!(execution.status.as_str(), "RUNNING" | "PENDING_REDRIVE"))
+                .map(to_timestamp),
         });
         Ok((listed.collect(), page.next_token))
     }

@@ -68,13 +68,12 @@ impl DetachTerminate {
         };
         let instance = self.instances.fetch(id).await?;
         let claim = find_own_claim(lease.as_ref(), instance.as_ref(), &run, &me)?;
-        if let (None, Some(node)) = (&instance, &node)
-            && (node.ready || run.lost.is_none())
-        {
-            // EC2 is eventually consistent, so one such answer must not end a member with its pods.
+        if let (None, Some(node)) = (&instance, &node) {
+            // EC2 is eventually consistent, so one such answer must not end a member with its pods, or release volumes that it uses.
             let text = format!(
-                "EC2 does not know {id}, but its Node {} is there; if the instance is gone, delete the Node: kubectl delete node {}",
-                node.name, node.name
+                "EC2 does not know {id}, but its Node {} is there. If aws ec2 describe-instances does not find the instance either, delete \
+                 the Node",
+                node.name
             );
             return Err(Error::Ended(Failure::ServiceUnavailable, text));
         }

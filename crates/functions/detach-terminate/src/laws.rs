@@ -4,6 +4,8 @@ use bad_input::{beyond, block_on, each_gap_beside, few_cases, spoiled, spoiled_x
 use proptest::prelude::*;
 use recycle::base::failure::NamedFailure as _;
 use recycle::base::names::{CLAIM_TAG, GROUP_TAG};
+use recycle::contract::run::Run;
+use recycle::drain::lost::find_loss;
 use recycle::records::claim::Phase;
 use scripted_aws::{ScriptedAws, one_group, running_instance};
 use scripted_kube::ScriptedKube;
@@ -65,7 +67,11 @@ fn dispose_by(answers: &Answers) -> Vec<String> {
 }
 
 /// Makes the next call with EC2's answer about the instance in `aws`.
-fn dispose_with(aws: ScriptedAws, [node, pods, _, group]: &Answers) -> Vec<String> {
+fn dispose_with(aws: ScriptedAws, answers: &Answers) -> Vec<String> {
+    dispose_run(aws, answers, run("terminate"))
+}
+
+fn dispose_run(aws: ScriptedAws, [node, pods, _, group]: &Answers, mut run: Run) -> Vec<String> {
     let kube = ScriptedKube::new()
         .on("GET", NODE, 200, serde_json::from_str(node).unwrap())
         .on("GET", "/pods?", 200, serde_json::from_str(pods).unwrap())
@@ -76,7 +82,7 @@ fn dispose_with(aws: ScriptedAws, [node, pods, _, group]: &Answers) -> Vec<Strin
         .on("TerminateInstanceInAutoScalingGroup", "");
     let disposed = block_on(async {
         let context = json!({"Execution": {"Id": me().execution, "Input": {}}, "State": {"EnteredTime": "2027-01-01T19:20:00Z"}});
-        let (context, mut run) = (serde_json::from_value(context).unwrap(), run("terminate"));
+        let context = serde_json::from_value(context).unwrap();
         run.drain.draining_since = "2027-01-01T11:00:00Z".parse().ok();
         run.disposing_since = "2027-01-01T19:00:00Z".parse().ok();
         let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id).await?;
@@ -129,6 +135,10 @@ fn an_instance_that_ec2_does_not_know_is_kept_while_its_node_is_there() {
             .map(|answer| answer.replace(r#""status":"True""#, r#""status":"Unknown""#));
         assert!(!ends(&dispose_with(unknown(), &answers)));
         assert!(!ends(&dispose_with(unknown(), &not_ready)));
+        // Nor is a lost node marked as off, which would release the volumes of a machine that may run.
+        let mut lost = run("terminate");
+        lost.lost = find_loss(None, 0, "2027-01-01T19:00:00Z".parse().unwrap());
+        assert_eq!(dispose_run(unknown(), &not_ready, lost), Vec::<String>::new());
     }
 }
 

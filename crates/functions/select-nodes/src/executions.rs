@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use aws_config::SdkConfig;
 use aws_sdk_sfn::Client;
+use aws_sdk_sfn::primitives::DateTime;
 use aws_sdk_sfn::types::{ExecutionListItem, ExecutionStatus};
 use ec2::Error;
 use jiff::Timestamp;
@@ -125,10 +126,14 @@ fn check_whole(execution: &ExecutionListItem) -> Result<(), Error> {
     })
 }
 
+/// A redriven execution that runs again is listed among those that run, whatever its `stopDate` is.
 fn has_ended_before(execution: &ExecutionListItem, time: Timestamp) -> bool {
-    execution
-        .stop_date()
-        .is_some_and(|end| end.secs() < time.as_second())
+    let runs = matches!(
+        execution.status(),
+        ExecutionStatus::Running | ExecutionStatus::PendingRedrive
+    );
+    let has_ended = |end: &DateTime| end.secs() < time.as_second();
+    !runs && execution.stop_date().is_some_and(has_ended)
 }
 
 fn has_ended_badly(status: &ExecutionStatus) -> bool {

@@ -96,7 +96,9 @@ fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal
         refusals.push(describe_missing_node(input, instance));
     }
     refusals.extend(lifecycle);
-    refusals.extend(check_spot(input, instance));
+    if !facts.resuming {
+        refusals.extend(check_spot(input, instance));
+    }
     if refusals.is_empty() && !facts.resuming {
         refusals.extend(check_tags(facts, instance));
     }

@@ -245,7 +245,7 @@ pub(crate) const URGENCY: Field = field(
         ),
         choice(
             "spot",
-            "EC2 is likely to take the instance away, or takes it away",
+            "EC2 is likely to take the Spot instance away, or takes it away",
         ),
         choice("hook", "the group is terminating the instance"),
     ]),
@@ -285,7 +285,7 @@ pub(crate) const INTERRUPTED_AT: Field = field(
     "interrupted_at",
     Kind::Time,
     "",
-    "The time at which EC2 takes the instance away, two minutes after its warning. The Spot trigger sets it. All pods are evicted at \
+    "The time at which EC2 takes the Spot instance away, two minutes after its warning. The Spot trigger sets it. All pods are evicted at \
      once, and have until then to end",
 );
 
