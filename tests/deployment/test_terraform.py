@@ -8,7 +8,7 @@ import pytest
 from prepare import LAMBDAS, ROOT, STEPS
 from world.deployment import ALARM_TOPIC, HOOKED, variables
 from world.process.terraform import Terraform, TerraformFailed
-from world.scenario.groups import IMAGE
+from world.scenario.groups import TEMPLATE
 from world.world import World
 
 
@@ -86,7 +86,7 @@ def workers(world, hooked_groups):
 
 def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(world, applied, workers):
     old = set(workers.states)
-    template = {"LaunchTemplateName": "workers", "LaunchTemplateData": {"ImageId": IMAGE, "EbsOptimized": True}}
+    template = {"LaunchTemplateName": "workers", "LaunchTemplateData": {**TEMPLATE, "EbsOptimized": True}}
     world.aws.client("ec2").create_launch_template_version(**template)
 
     applied.apply(**with_value("2"))

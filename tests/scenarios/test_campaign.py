@@ -6,23 +6,24 @@ import pytest
 
 from campaign import __main__, judge
 from campaign.mutations import MUTATIONS
-from campaign.runs import Run, all_runs, explore, faultless, undisturbed
-from campaign.scenes import SCENES, Scene
+from campaign.runs import Run, all_runs, explored, faultless, undisturbed
+from campaign.scenes import SCENES
 from prepare import ROOT
-from world.world import World
 
 #: Every `EVERY`th run of a scene, and at least `LEAST`: about 35 in total. `make campaign` makes all of them.
 EVERY, LEAST = 90, 2
 
 
-def runs_of(world: World, scene: Scene) -> list[Run]:
-    """The runs of a scene. The first has no fault: that run finds the places of faults, and is judged."""
-    return list(all_runs([explore(world, scene)]))
+@pytest.fixture(scope="module")
+def runs(deployed_world):
+    """All runs of the campaign by name."""
+    return {run.name: run for run in all_runs(explored(deployed_world))}
 
 
-@pytest.mark.parametrize("scene", SCENES, ids=[scene.name for scene in SCENES])
-def test_one_fault_leaves_nodes_and_groups_whole(world, scene):
-    played = runs_of(world, scene)[1:]
+@pytest.mark.parametrize("scene", [scene.name for scene in SCENES])
+def test_one_fault_leaves_nodes_and_groups_whole(world, runs, scene):
+    # The first has no fault: that run found the places of faults, and was judged.
+    played = [run for run in runs.values() if run.scene.name == scene][1:]
     violations = {run.name: run.make(world)[1] for run in played[:: min(EVERY, len(played) // LEAST)]}
     assert len(violations) >= LEAST
     assert {name: found for name, found in violations.items() if found} == {}
@@ -47,11 +48,8 @@ def test_an_issued_secret_of_any_form_is_seen(world, monkeypatch):
     assert any(sentence.endswith("has a secret that was issued") for sentence in found), found
 
 
-def test_the_runs_that_are_named_for_readers_are_there(world):
+def test_the_runs_that_are_named_for_readers_are_there(runs):
     text = (ROOT / "docs" / "faults.md").read_text() + __main__.__doc__
     names = re.findall("--only '([^']+)'", text)
     assert len(names) >= 2
-    runs = [
-        run.name for scene in SCENES if any(name.startswith(f"{scene.name}/") for name in names) for run in runs_of(world, scene)
-    ]
     assert [name for name in names if not any(run.startswith(name) for run in runs)] == []

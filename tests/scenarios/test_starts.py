@@ -5,7 +5,7 @@ import json
 import pytest
 
 from world.deployment import ALARM_TOPIC
-from world.scenario.groups import IMAGE
+from world.scenario.groups import IMAGE, TEMPLATE
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ DAY = 86_400
 
 def new_version(world, **data):
     """The template of the group gets a version, which is what it launches from then."""
-    whole = {"ImageId": IMAGE, **data}
+    whole = {**TEMPLATE, **data}
     world.aws.client("ec2").create_launch_template_version(LaunchTemplateName="workers", LaunchTemplateData=whole)
 
 
