@@ -96,9 +96,8 @@ fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal
         refusals.push(describe_missing_node(input, instance));
     }
     refusals.extend(lifecycle);
-    if !facts.resuming {
-        refusals.extend(check_spot(input, instance));
-    }
+    // Also of a node that another execution has begun: its claim would be taken over.
+    refusals.extend(check_spot(input, instance));
     if refusals.is_empty() && !facts.resuming {
         refusals.extend(check_tags(facts, instance));
     }
