@@ -88,7 +88,7 @@ def clean_up_all(account: Account, given: argparse.Namespace, ask: Callable[[str
     things = CleanUp(account, None, experiments=True).look()
     runs = sorted({thing.run for thing in things})
     for run in runs:
-        print(f"of the run {run}: {', '.join(str(thing) for thing in things if thing.run == run)}")
+        print(f"run {run}: {', '.join(str(thing) for thing in things if thing.run == run)}")
     if things and not given.yes:
         print("A run that still goes on loses all this, also if it is of another person.")
         if ask("Remove it? Type yes: ").strip() != "yes":
@@ -217,7 +217,7 @@ def choose(given: argparse.Namespace) -> list[Question]:
 def end_by_signals() -> None:
     """Lets SIGTERM and SIGHUP end the probe as Ctrl-C does, so that it removes everything."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # `nohup` has told the probe to ignore SIGHUP.
+        # `nohup` starts a program so that it ignores SIGHUP.
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, interrupt)
 

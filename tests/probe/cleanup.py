@@ -61,7 +61,7 @@ class CleanUp:
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.account, self.say, self._runs = account, say, runs
-        #: What AWS answered to refused lists, by kind, and to refused removals, by thing.
+        #: The answers of AWS to refused lists, by kind, and to refused removals, by thing.
         self.unlisted: dict[str, str] = {}
         self._refused: dict[str, str] = {}
         self._kinds: dict[str, tuple[Listing, Removal]] = {

@@ -56,7 +56,7 @@ def announcement(account: Account, number: str, questions: list[Question], insta
             f"Account {number}, region {account.region}. The probe asks {len(questions)} questions. It creates:",
             f"  {len(questions)} Auto Scaling groups with {instance_type}, at most {most_instances} instances at once,",
             f"  one or two launch templates, one queue, one rule of EventBridge{''.join(also)}.",
-            f"  Names begin with {PREFIX}. What the probe itself creates has the tag {TAG}. No cluster is touched.",
+            f"  Names begin with {PREFIX}. The things that the probe creates have the tag {TAG}. No cluster is touched.",
             f"Time:  at most {minutes(questions, most_instances):.0f} minutes.",
             f"Cost:  {money}, for {instance_hours(questions):.1f} hours of instances.",
             "At the end it removes everything, also after Ctrl-C. If the machine dies: make probe ARGS=--clean-up",

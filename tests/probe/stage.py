@@ -125,7 +125,7 @@ class Stage:
             self._cleanup.remove("instance", instance)
 
     def _count_leaving(self) -> None:
-        """EC2 counts an instance in the quota until it has terminated. What did not go is asked again."""
+        """EC2 counts an instance in the quota until it has terminated. Groups and instances that did not go are removed again."""
         groups = [thing.identifier for thing in self._cleanup.listed("group")]
         self._going = [name for name in self._going if name in groups]
         for name in self._going:

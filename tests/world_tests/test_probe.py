@@ -220,7 +220,7 @@ def test_clean_up_names_the_runs_and_asks_and_takes_only_things_with_name_and_ta
     probe.is_killed(*ONLY_SHORT)
     run = json.loads((tmp_path / "state.json").read_text())["run"]
     assert probe("--clean-up", says="no") == 2
-    assert f"of the run {run}: group recycle-eks-probe-{run}-" in capsys.readouterr().out
+    assert f"run {run}: group recycle-eks-probe-{run}-" in capsys.readouterr().out
     assert not probe.is_clean()
     assert probe("--clean-up") == 0
     assert "mine" not in capsys.readouterr().out
