@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import shutil
 import signal
 import sys
@@ -41,7 +42,7 @@ UNFINISHED, REFUSED, INTERRUPTED = 1, 2, 130
 def read_arguments(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make probe", description="Asks an AWS account what its documentation leaves open.")
     parser.add_argument("--region", help="else the region of the AWS configuration")
-    parser.add_argument("--yes", action="store_true", help="do not ask before anything is created")
+    parser.add_argument("--yes", action="store_true", help="do not ask before anything is created or removed")
     parser.add_argument("--only", action="append", metavar="QUESTION", help=f"one or more of: {', '.join(QUESTIONS)}")
     parser.add_argument("--rebalance", action="store_true", help="ask about Capacity Rebalancing, too: about $0.50 and a role")
     parser.add_argument("--instance-type", default="t4g.nano")
@@ -53,7 +54,7 @@ def read_arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--record", type=Path, help="with --validate-only: a recorded deployment, else the newest one")
     parser.add_argument("--cluster", help="recycle one node of this cluster by the installed command line, and check it")
     parser.add_argument("--group", help="with --cluster: the Auto Scaling group of the node")
-    parser.add_argument("--clean-up", action="store_true", help="remove everything of all runs, and end")
+    parser.add_argument("--clean-up", action="store_true", help="list what all runs have left, ask, and remove it")
     return parser.parse_args(arguments)
 
 
@@ -65,7 +66,7 @@ def main(arguments: list[str], account: Account | None = None, ask: Callable[[st
         return REFUSED
     try:
         if given.clean_up:
-            return clean_up(account, None)
+            return clean_up_all(account, given, ask)
         if given.validate_only:
             return validate(account, given)
         if given.cluster:
@@ -76,10 +77,28 @@ def main(arguments: list[str], account: Account | None = None, ask: Callable[[st
         return REFUSED
 
 
-def clean_up(account: Account, run: str | None) -> int:
-    left = CleanUp(account, run, print).everything()
+def clean_up(account: Account, runs: list[str], experiments: bool) -> int:
+    left = CleanUp(account, runs, experiments, print).everything()
     print(f"still there: {', '.join(left)}" if left else "nothing of the probe is left in the account")
     return UNFINISHED if left else 0
+
+
+def clean_up_all(account: Account, given: argparse.Namespace, ask: Callable[[str], str]) -> int:
+    """Removes everything of all runs that are there now. A run that begins later keeps its things."""
+    things = CleanUp(account, None, experiments=True).look()
+    runs = sorted({thing.run for thing in things})
+    for run in runs:
+        print(f"run {run}: {', '.join(str(thing) for thing in things if thing.run == run)}")
+    if things and not given.yes:
+        print("A run that still goes on loses all this, also if it is of another person.")
+        if ask("Remove it? Type yes: ").strip() != "yes":
+            print("nothing was removed")
+            return REFUSED
+    code = clean_up(account, runs, experiments=True)
+    state = State.read(given.folder / "state.json")
+    if code == 0 and state is not None and (state.account, state.region) == (account.identity(), account.region):
+        state.note_removed()
+    return code
 
 
 def validate(account: Account, given: argparse.Namespace) -> int:
@@ -118,13 +137,18 @@ def recycle(account: Account, given: argparse.Namespace, ask: Callable[[str], st
 def run(account: Account, given: argparse.Namespace, ask: Callable[[str], str]) -> int:
     state = open_state(account, given)
     questions = [each for each in choose(given) if not state.is_answered(each.name)]
+    code = 0
     if questions:
-        most = plan.limit_by_quota(account, given.at_once, max(each.instances for each in questions))
+        most, too_big = plan.limit_by_quota(account, given.at_once, questions)
+        if too_big:
+            print(f"The quota for instances is too small for these questions: {', '.join(each.name for each in too_big)}.")
+            questions, code = [each for each in questions if each not in too_big], UNFINISHED
+    if questions:
         print(plan.announcement(account, state.account, questions, given.instance_type, most))
         if not given.yes and ask("Go on? Type yes: ").strip() != "yes":
             print("nothing was created")
             return REFUSED
-    code = play(account, state, given, questions, most) if questions else 0
+        code = play(account, state, given, questions, most) or code
     print(report.text_table(state.findings.values(), shutil.get_terminal_size((160, 40)).columns))
     if any(each["problem"] for each in state.findings.values()):
         print("Some questions are not answered. The same command asks them again.")
@@ -134,13 +158,18 @@ def run(account: Account, given: argparse.Namespace, ask: Callable[[str], str]) 
 
 def play(account: Account, state: State, given: argparse.Namespace, questions: list[Question], most: int) -> int:
     """Plays them, writes the findings, and removes everything, whatever happens."""
+    experiments = state.has_created("role") or any(each.needs for each in questions)
+    check = CleanUp(account, [state.run], experiments)
+    check.look()
+    if check.unlisted:
+        raise Impossible(f"the probe could not remove what it creates: {'; '.join(check.unlisted.values())}")
     state.write()
     code, kinds = 0, {}
     try:
         if state.created:
             print("removing what an earlier attempt has left")
-            CleanUp(account, state.run, print).everything()
-            state.note_removed()
+            if not CleanUp(account, [state.run], experiments, print).everything():
+                state.note_removed()
         resources = Resources(account, state, given.instance_type, given.subnets)
         inbox = resources.collect_events()
         if any(each.needs for each in questions):
@@ -152,7 +181,7 @@ def play(account: Account, state: State, given: argparse.Namespace, questions: l
         print("interrupted: what is answered is kept, and everything is removed now")
         code = INTERRUPTED
     finally:
-        removed = clean_up(account, state.run)
+        removed = clean_up(account, [state.run], state.has_created("role"))
     if removed == 0:
         state.note_removed()
     for file in report.write(state, kinds, given.folder):
@@ -163,8 +192,13 @@ def play(account: Account, state: State, given: argparse.Namespace, questions: l
 def open_state(account: Account, given: argparse.Namespace) -> State:
     """Returns the state of the run that is continued, or of a new one. Nothing is written before the questions begin."""
     file, number = given.folder / "state.json", account.identity()
-    state = None if given.new else State.read(file)
-    if state is None:
+    state = State.read(file)
+    if given.new and state is not None and state.created:
+        raise Impossible(
+            f"the run {state.run} has left things in account {state.account}, region {state.region}: "
+            f'make probe ARGS="--region {state.region} --clean-up"'
+        )
+    if given.new or state is None:
         now = datetime.datetime.fromtimestamp(account.clock.now(), datetime.UTC)
         return State(file, f"{now:%Y%m%d-%H%M%S}", str(account.region), number, f"{now:%Y-%m-%dT%H:%M:%SZ}")
     if (state.account, state.region) != (number, account.region):
@@ -180,12 +214,23 @@ def choose(given: argparse.Namespace) -> list[Question]:
     return [each for each in chosen if each.needs is None or given.rebalance]
 
 
-def interrupt(*_: object) -> None:
+def end_by_signals() -> None:
+    """Lets SIGTERM and SIGHUP end the probe as Ctrl-C does, so that it removes everything."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # `nohup` starts a program so that it ignores SIGHUP.
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, interrupt)
+
+
+def interrupt(number: int, _: object) -> None:
+    if number == signal.SIGHUP:
+        # The terminal is gone, and to print there would fail.
+        sys.stdout = sys.stderr = open(os.devnull, "w")
     raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, interrupt)
+    end_by_signals()
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from probe.account import Account
 from probe.kubernetes import Kubernetes
 from probe.resources import Impossible
@@ -66,13 +68,21 @@ class Recycle:
     def verdicts(self) -> Iterator[Verdict]:
         """Recycles the node, then yields what was checked."""
         code, text = self._command(["recycle", self.instance, "--cluster", self._cluster, "--output", "json"])
-        lines = text.splitlines()
-        end = json.loads(lines[-1]) if lines else {}
-        yield Verdict(
-            "the execution ended with the outcome recycled", (code, end.get("outcome")) == (0, "recycled"), lines[-1:][0]
-        )
+        line = text.strip().rpartition("\n")[2]
+        end = _parsed(line)
+        recycled = code == 0 and end.get("outcome") == "recycled" and "execution_arn" in end
+        detail = line or f"no output, exit code {code}"
+        yield Verdict("the execution ended with the outcome recycled", recycled, detail)
+        if not recycled:
+            return
+        try:
+            yield from self._checks(end["execution_arn"])
+        except (Impossible, ClientError, BotoCoreError) as problem:
+            yield Verdict("everything could be checked", False, str(problem))
+
+    def _checks(self, execution: str) -> Iterator[Verdict]:
         self._wait_for_the_end()
-        history = list(self._history(end["execution_arn"]))
+        history = list(self._history(execution))
         yield Verdict(f"its history has less than {MOST_EVENTS} events", len(history) < MOST_EVENTS, str(len(history)))
         after = self.describe()
         new = [each["InstanceId"] for each in after["Instances"] if each["InstanceId"] not in _ids(self.before)]
@@ -94,7 +104,8 @@ class Recycle:
         tainted = [each["timestamp"] for each in history if each.get("stateEnteredEventDetails", {}).get("name") == "TaintNode"]
         if len(new) == 1 and tainted:
             ready = self._ready_since(self._node_of(new[0]))
-            yield Verdict("the replacement was Ready before the taint", ready <= tainted[0], f"{ready}, then {tainted[0]}")
+            early = ready is not None and ready <= tainted[0]
+            yield Verdict("the replacement was Ready before the taint", early, f"{ready}, then {tainted[0]}")
 
     def _wait_for_the_end(self) -> None:
         end = self._account.clock.now() + PATIENCE
@@ -113,22 +124,33 @@ class Recycle:
             yield from page["events"]
 
     def _node_of(self, instance: str) -> str:
-        nodes = (self._kubernetes.get("/api/v1/nodes") or {})["items"]
+        nodes = (self._kubernetes.get("/api/v1/nodes") or {}).get("items", [])
         names = [node["metadata"]["name"] for node in nodes if node["spec"].get("providerID", "").endswith(f"/{instance}")]
         if not names:
             raise Impossible(f"the cluster {self._cluster} has no Node of {instance}")
         return names[0]
 
-    def _ready_since(self, node: str) -> datetime.datetime:
-        conditions = (self._kubernetes.get(f"/api/v1/nodes/{node}") or {})["status"]["conditions"]
-        (since,) = (each["lastTransitionTime"] for each in conditions if each["type"] == "Ready" and each["status"] == "True")
-        return datetime.datetime.fromisoformat(since.replace("Z", "+00:00"))
+    def _ready_since(self, node: str) -> datetime.datetime | None:
+        about = self._kubernetes.get(f"/api/v1/nodes/{node}") or {"status": {"conditions": []}}
+        for each in about["status"]["conditions"]:
+            if (each["type"], each["status"]) == ("Ready", "True"):
+                return datetime.datetime.fromisoformat(each["lastTransitionTime"].replace("Z", "+00:00"))
+        return None
 
     def _phases(self) -> list[str]:
         found = self._kubernetes.get(f"/api/v1/events?fieldSelector=involvedObject.kind=Node,involvedObject.name={self.node}")
-        reasons = [(_time_of(each), each["reason"]) for each in (found or {})["items"] if each["reason"] in PHASES]
+        reasons = [(_time_of(each), each["reason"]) for each in (found or {}).get("items", []) if each["reason"] in PHASES]
         # Events of one second have no order of their own.
         return [reason for _, reason in sorted(reasons, key=lambda each: (each[0], PHASES.index(each[1])))]
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    """Returns the object in a line of JSON, or an empty one."""
+    try:
+        parsed = json.loads(line)
+    except ValueError:
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def _time_of(event: dict[str, Any]) -> str:
@@ -146,5 +168,8 @@ def reader(account: Account, name: str) -> Reader:
 
 def run_command(arguments: list[str]) -> tuple[int, str]:
     """Runs the installed command line. Its progress goes to standard error."""
-    done = subprocess.run(["recycle-eks", *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    try:
+        done = subprocess.run(["recycle-eks", *arguments], stdout=subprocess.PIPE, text=True, check=False)
+    except OSError as error:
+        raise Impossible(f"the command line recycle-eks cannot be run: {error}") from error
     return done.returncode, done.stdout

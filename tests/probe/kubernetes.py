@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import urllib.error
@@ -10,6 +11,7 @@ import urllib.request
 from typing import Any
 
 from probe.account import Account
+from probe.resources import Impossible
 
 #: The header that the token names its cluster by.
 HEADER = "x-k8s-aws-id"
@@ -20,27 +22,28 @@ TIMEOUT = 30
 class Kubernetes:
     def __init__(self, account: Account, cluster: str) -> None:
         about = account.client("eks").describe_cluster(name=cluster)["cluster"]
-        self._account, self._cluster, self._endpoint = account, cluster, about["endpoint"]
+        self._cluster, self._endpoint = cluster, about["endpoint"]
         authority = base64.b64decode(about["certificateAuthority"]["data"]).decode()
         self._context = ssl.create_default_context(cadata=authority)
+        self._sts = account.session.client("sts")
+        self._sts.meta.events.register("provide-client-params.sts.GetCallerIdentity", _keep_cluster)
+        self._sts.meta.events.register("before-sign.sts.GetCallerIdentity", _add_header)
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """Returns the object or the list at a path, or None if it is not there."""
+        """Returns the object or the list at a path, or None if it is not there. Raises Impossible if the API does not answer."""
         request = urllib.request.Request(f"{self._endpoint}{path}", headers={"Authorization": f"Bearer {self._token()}"})
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT, context=self._context) as answer:
                 return json.load(answer)
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code == 404:
                 return None
-            raise
+            raise Impossible(f"the API of the cluster {self._cluster} does not answer: {error}") from error
 
     def _token(self) -> str:
         """Returns a token as `aws eks get-token` makes it: a signed request to STS that names the cluster."""
-        sts = self._account.session.client("sts")
-        sts.meta.events.register("provide-client-params.sts.GetCallerIdentity", _keep_cluster)
-        sts.meta.events.register("before-sign.sts.GetCallerIdentity", _add_header)
-        url = sts.generate_presigned_url("get_caller_identity", Params={HEADER: self._cluster}, ExpiresIn=60, HttpMethod="GET")
+        named = {HEADER: self._cluster}
+        url = self._sts.generate_presigned_url("get_caller_identity", Params=named, ExpiresIn=60, HttpMethod="GET")
         return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
 
 

@@ -56,7 +56,7 @@ def announcement(account: Account, number: str, questions: list[Question], insta
             f"Account {number}, region {account.region}. The probe asks {len(questions)} questions. It creates:",
             f"  {len(questions)} Auto Scaling groups with {instance_type}, at most {most_instances} instances at once,",
             f"  one or two launch templates, one queue, one rule of EventBridge{''.join(also)}.",
-            f"  Every name begins with {PREFIX}. Every resource has the tag {TAG}. No cluster is touched.",
+            f"  Names begin with {PREFIX}. The things that the probe creates have the tag {TAG}. No cluster is touched.",
             f"Time:  at most {minutes(questions, most_instances):.0f} minutes.",
             f"Cost:  {money}, for {instance_hours(questions):.1f} hours of instances.",
             "At the end it removes everything, also after Ctrl-C. If the machine dies: make probe ARGS=--clean-up",
@@ -64,10 +64,12 @@ def announcement(account: Account, number: str, questions: list[Question], insta
     )
 
 
-def limit_by_quota(account: Account, wanted: int, least: int) -> int:
-    """Returns how many instances may run at once by the account's quota. Instances of other owners count in it, too."""
+def limit_by_quota(account: Account, wanted: int, questions: list[Question]) -> tuple[int, list[Question]]:
+    """Returns how many instances may run at once by the account's quota, and the questions that need more than it allows. Spot
+    Instances do not count in it, instances of other owners do."""
     try:
         answer = account.client("service-quotas").get_service_quota(ServiceCode="ec2", QuotaCode=QUOTA)
     except (ClientError, BotoCoreError):
-        return wanted
-    return max(least, min(wanted, int(answer["Quota"]["Value"]) // PROCESSORS))
+        return wanted, []
+    allowed = int(answer["Quota"]["Value"]) // PROCESSORS
+    return min(wanted, allowed), [each for each in questions if each.instances > allowed and not each.setup.spot]

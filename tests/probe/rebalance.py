@@ -12,6 +12,8 @@ from probe.state import State
 PRICE, MINUTES = 0.10, 5
 #: Seconds until a new role can be used.
 ROLE_DELAY = 15.0
+#: The name of the role's policy.
+POLICY = "interrupt"
 
 
 class Rebalance:
@@ -26,7 +28,7 @@ class Rebalance:
         arn = f"arn:aws:ec2:{self._account.region}:{self._state.account}:instance/{instance}"
         role = self._create_role()
         template = fis.create_experiment_template(
-            clientToken=self._name,
+            clientToken=f"{self._name}-{instance}",
             description="A rebalance recommendation for a member in Standby",
             roleArn=role,
             stopConditions=[{"source": "none"}],
@@ -40,40 +42,32 @@ class Rebalance:
             },
             tags={TAG: self._state.run},
         )["experimentTemplate"]["id"]
-        fis.start_experiment(clientToken=f"{self._name}-1", experimentTemplateId=template, tags={TAG: self._state.run})
+        token = f"{self._name}-{instance}-start"
+        fis.start_experiment(clientToken=token, experimentTemplateId=template, tags={TAG: self._state.run})
 
     def _create_role(self) -> str:
         iam = self._account.client("iam")
-        trust = {"Effect": "Allow", "Principal": {"Service": "fis.amazonaws.com"}, "Action": "sts:AssumeRole"}
-        allowed = {"Effect": "Allow", "Action": ["ec2:SendSpotInstanceInterruptions", "ec2:DescribeInstances"], "Resource": "*"}
+        trust = {
+            "Effect": "Allow",
+            "Principal": {"Service": "fis.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+            "Condition": {"StringEquals": {"aws:SourceAccount": self._state.account}},
+        }
+        interrupt = {
+            "Effect": "Allow",
+            "Action": "ec2:SendSpotInstanceInterruptions",
+            "Resource": "arn:aws:ec2:*:*:instance/*",
+            "Condition": {"StringEquals": {f"aws:ResourceTag/{TAG}": self._state.run}},
+        }
+        look = {"Effect": "Allow", "Action": "ec2:DescribeInstances", "Resource": "*"}
         self._state.note_created("role", self._name)
         role = iam.create_role(
             RoleName=self._name, AssumeRolePolicyDocument=_document(trust), Tags=[{"Key": TAG, "Value": self._state.run}]
         )["Role"]["Arn"]
-        iam.put_role_policy(RoleName=self._name, PolicyName="interrupt", PolicyDocument=_document(allowed))
+        iam.put_role_policy(RoleName=self._name, PolicyName=POLICY, PolicyDocument=_document(interrupt, look))
         self._account.clock.sleep(ROLE_DELAY)
         return role
 
 
-def remove_experiments(account: Account, run: str | None) -> None:
-    """Removes templates of experiments, and roles with their policies."""
-    fis = account.client("fis")
-    for each in fis.list_experiment_templates()["experimentTemplates"]:
-        if TAG in each.get("tags", {}) and run in (None, each["tags"][TAG]):
-            fis.delete_experiment_template(id=each["id"])
-    iam = account.client("iam")
-    for name in roles(account, run):
-        for policy in iam.list_role_policies(RoleName=name)["PolicyNames"]:
-            iam.delete_role_policy(RoleName=name, PolicyName=policy)
-        iam.delete_role(RoleName=name)
-
-
-def roles(account: Account, run: str | None) -> list[str]:
-    prefix = f"{PREFIX}{run}-" if run else PREFIX
-    pages = account.client("iam").get_paginator("list_roles").paginate()
-    names = [role["RoleName"] for page in pages for role in page["Roles"]]
-    return [name for name in names if name.startswith(prefix)]
-
-
-def _document(statement: dict[str, Any]) -> str:
-    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+def _document(*statements: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})

@@ -65,7 +65,7 @@ class Resources:
                 "ImageId": self._image(),
                 "InstanceType": self.instance_type,
                 # A public address would cost more than the instance.
-                "NetworkInterfaces": [{"DeviceIndex": 0, "AssociatePublicIpAddress": False}],
+                "NetworkInterfaces": [{"DeviceIndex": 0, "AssociatePublicIpAddress": False, "DeleteOnTermination": True}],
                 "MetadataOptions": {"HttpTokens": "required"},
                 "TagSpecifications": specification,
             }

@@ -10,7 +10,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from probe.account import Account
-from probe.cleanup import CleanUp
+from probe.cleanup import RUNNING, CleanUp
 from probe.group import Group, NotAnswered
 from probe.question import Play, Question, Value
 from probe.resources import Resources
@@ -18,6 +18,8 @@ from probe.state import State
 
 #: Seconds between two counts of the instances of removed groups.
 COUNT = 30.0
+#: Seconds without a running question after which the waiting ones are given up: instances that do not end take their room.
+MOST_IDLE = 1_200.0
 
 
 @dataclass
@@ -36,18 +38,25 @@ class Stage:
     def __init__(self, account: Account, state: State, resources: Resources, most_instances: int, say: Callable[[str], None]):
         self._account, self._state, self._resources, self._say = account, state, resources, say
         self._most = most_instances
-        self._cleanup = CleanUp(account, state.run)
+        self._cleanup = CleanUp(account, [state.run])
         self._running: list[Running] = []
         #: Groups that are being removed, and the number of their instances.
         self._going: list[str] = []
         self._leaving = 0
+        #: Instances that belonged to no running question at the last count.
+        self._strays: set[str] = set()
         self._counted = 0.0
 
     def run(self, questions: list[Question]) -> None:
         """Plays the questions that the state does not answer yet, the longest first."""
         waiting = sorted((q for q in questions if not self._state.is_answered(q.name)), key=lambda q: -q.minutes)
+        busy = self._account.clock.now()
         while waiting or self._running:
             self._admit(waiting)
+            if self._running:
+                busy = self._account.clock.now()
+            elif self._account.clock.now() >= busy + MOST_IDLE:
+                self._give_up(waiting)
             self._account.clock.sleep(max(0.0, self._next_check() - self._account.clock.now()))
             self._look()
             now = self._account.clock.now()
@@ -67,6 +76,14 @@ class Stage:
             self._say(f"{question.name}: begins, in {group.name}")
             self._running.append(Running(question, group, question.play(group), self._account.clock.now()))
 
+    def _give_up(self, waiting: list[Question]) -> None:
+        problem = f"no room: {self._leaving} instances of other questions did not end within {MOST_IDLE / 60:.0f} minutes"
+        for question in waiting:
+            no_group = Group(self._account, "", question.setup)
+            self._state.note_finding(question.name, describe(question, no_group, None, problem))
+            self._say(f"{question.name}: {problem}")
+        waiting.clear()
+
     def _next_check(self) -> float:
         """Returns the time. If groups that go are all there is, their instances are looked for again after a while."""
         return min((each.due for each in self._running), default=self._account.clock.now() + 15)
@@ -82,13 +99,18 @@ class Stage:
                     each.group.see(described[each.group.name])
 
     def _step(self, running: Running) -> None:
+        """A question that fails ends alone, whatever it fails with."""
+        value = problem = None
         try:
             running.due = self._account.clock.now() + next(running.play)
             return
         except StopIteration as end:
-            self._conclude(running, end.value, None)
-        except (NotAnswered, ClientError) as problem:
-            self._conclude(running, None, str(problem))
+            value = end.value
+        except (NotAnswered, ClientError) as error:
+            problem = str(error)
+        except Exception as error:
+            problem = repr(error)
+        self._conclude(running, value, problem)
 
     def _conclude(self, running: Running, value: Value | None, problem: str | None) -> None:
         self._running.remove(running)
@@ -97,18 +119,32 @@ class Stage:
         self._say(f"{running.question.name}: {problem or finding['found']}")
         self._leaving += running.question.instances
         self._going.append(running.group.name)
-        self._cleanup.remove_group(running.group.name)
+        self._cleanup.remove("group", running.group.name)
         # Detached members do not end with their group.
-        self._cleanup.terminate(sorted({seen.instance for seen in running.group.history}))
+        for instance in sorted({seen.instance for seen in running.group.history}):
+            self._cleanup.remove("instance", instance)
 
     def _count_leaving(self) -> None:
-        """EC2 counts an instance in the quota until it has terminated. A group that refused its removal is asked again."""
-        self._going = [name for name in self._cleanup.groups() if name in self._going]
+        """EC2 counts an instance in the quota until it has terminated. Groups and instances that did not go are removed again."""
+        groups = [thing.identifier for thing in self._cleanup.listed("group")]
+        self._going = [name for name in self._going if name in groups]
         for name in self._going:
-            self._cleanup.remove_group(name)
-        every = self._cleanup.instances(["pending", "running", "stopping", "stopped", "shutting-down"])
+            self._cleanup.remove("group", name)
+        every = self._cleanup.instances([*RUNNING, "shutting-down"])
+        strays = {each["InstanceId"] for each in every if each["State"]["Name"] in RUNNING and not self._is_played(each)}
+        # A new instance may not show its group yet, so it has to be a stray twice.
+        for instance in sorted(strays & self._strays):
+            self._cleanup.remove("instance", instance)
+        self._strays = strays
         members = {instance for each in self._running for instance in each.group.states}
-        self._leaving = len(set(every) - members)
+        self._leaving = len({each["InstanceId"] for each in every} - members)
+
+    def _is_played(self, instance: dict[str, Any]) -> bool:
+        """Returns whether a running question has the instance in its group, or had it there."""
+        groups = {each.group.name for each in self._running}
+        seen = {seen.instance for each in self._running for seen in each.group.history}
+        tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
+        return instance["InstanceId"] in seen or tags.get("aws:autoscaling:groupName") in groups
 
 
 def describe(question: Question, group: Group, value: Value | None, problem: str | None) -> dict[str, Any]:

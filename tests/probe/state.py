@@ -39,6 +39,9 @@ class State:
         self.created.append([kind, name])
         self.write()
 
+    def has_created(self, kind: str) -> bool:
+        return any(created == kind for created, _ in self.created)
+
     def note_removed(self) -> None:
         self.created.clear()
         self.write()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import signal
+import sys
+from fnmatch import fnmatchcase
 
 import pytest
+from moto.fis.models import FISBackend
 
 from prepare import ROOT
-from probe.__main__ import main
+from probe import plan
+from probe.__main__ import end_by_signals, main
 from probe.account import Account
 from probe.cleanup import CleanUp
 from probe.plan import announcement
@@ -18,12 +24,17 @@ from world.aws.account import Aws
 from world.aws.autoscaling.api import install
 from world.aws.autoscaling.groups import AutoScaling
 from world.aws.autoscaling.model import Unknowns
-from world.aws.ec2 import Ec2
+from world.aws.ec2 import IMAGES, Ec2
 from world.aws.identity import REGION, ROOT_ACCESS_KEY
 from world.aws.moto_internals import LOCK, backend_of
 from world.base.clock import Clock
+from world.base.faults import Plan
 
 NEVER = float("inf")
+#: The trust policy of a role that the probe has not created.
+TRUST = json.dumps(
+    {"Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}]}
+)
 PAGE = (ROOT / "docs" / "probe.md").read_text()
 
 
@@ -36,7 +47,7 @@ class Region:
 
     def __init__(self):
         self.clock = Clock()
-        self.aws = Aws(self.clock)
+        self.aws = Aws(self.clock, Plan(self.clock.elapsed))
         self.ec2 = Ec2(self.aws, self.clock, self.emit)
         self.autoscaling = AutoScaling(self.aws, self.ec2, self.clock, self.emit)
         install(self.autoscaling)
@@ -67,6 +78,7 @@ class Region:
 
     def reset(self):
         self.interrupts_after = NEVER
+        self.aws.faults.clear()
         self.clock.reset()
         self.aws.reset()
 
@@ -112,6 +124,19 @@ def probe(region, tmp_path, monkeypatch):
     return run
 
 
+def created(region):
+    """The calls that changed something. The quota is asked with a name that does not say that it is a read."""
+    return [call.action for call in region.aws.calls if call.write and not call.action.startswith("servicequotas")]
+
+
+def not_on_the_page(calls):
+    """The actions of the calls that the page does not list. A batch needs the permission for one."""
+    policy = json.loads(PAGE.split("```json")[1].split("```")[0])
+    allowed = [action for statement in policy["Statement"] for action in statement["Action"]]
+    made = {call.action.removesuffix("Batch") for call in calls}
+    return {action for action in made if not any(fnmatchcase(action, each) for each in allowed)}
+
+
 def values(findings, key="question"):
     return {name: each["problem"] or each["value"] for name, each in findings.items()}
 
@@ -131,6 +156,9 @@ def test_every_question_finds_what_is_expected_in_the_world_as_it_is(probe, regi
     assert "Cost:" in printed and "OTHERWISE" not in printed
     assert all(finding["activities"] for finding in probe.findings().values())
     assert (tmp_path / "findings.md").read_text() in PAGE
+    assert not_on_the_page(region.aws.calls) == set()
+    terminations = [call for call in region.aws.calls if call.action == "ec2:TerminateInstances"]
+    assert all(len(call.parameters["InstanceIds"]) == 1 for call in terminations)
 
 
 def test_the_page_has_the_announcement(region):
@@ -155,8 +183,7 @@ def test_every_switch_has_a_question():
 
 def test_nothing_is_created_without_consent(probe, region):
     assert probe(says="no") == 2
-    created = [call.action for call in region.aws.calls if call.write and not call.action.startswith("servicequotas")]
-    assert created == []
+    assert created(region) == []
 
 
 def test_an_interrupted_run_removes_everything_and_goes_on_where_it_was(probe, region, capsys):
@@ -178,8 +205,131 @@ def test_what_a_killed_run_has_left_is_removed_by_the_next_one(probe, region):
 def test_clean_up_removes_everything_also_without_the_state(probe, region, tmp_path):
     probe.is_killed(*ONLY_SHORT)
     (tmp_path / "state.json").unlink()
+    assert probe("--clean-up", "--yes", says="no") == 0
+    assert probe.is_clean() and not_on_the_page(region.aws.calls) == set()
+
+
+def test_clean_up_names_the_runs_and_asks_and_takes_only_things_with_name_and_tag(probe, region, tmp_path, capsys):
+    clients = {each: region.aws.client(each) for each in ("ec2", "sqs", "events", "iam")}
+    tagged = [{"ResourceType": "instance", "Tags": [{"Key": "recycle-eks-probe", "Value": "mine"}]}]
+    clients["ec2"].run_instances(ImageId=IMAGES[0], MinCount=1, MaxCount=1, TagSpecifications=tagged)
+    url = clients["sqs"].create_queue(QueueName="recycle-eks-probe-mine")["QueueUrl"]
+    clients["events"].put_rule(Name="recycle-eks-probe-mine", EventPattern='{"source": ["mine"]}')
+    clients["iam"].create_role(RoleName="recycle-eks-probe-mine", AssumeRolePolicyDocument=TRUST)
+
+    probe.is_killed(*ONLY_SHORT)
+    run = json.loads((tmp_path / "state.json").read_text())["run"]
+    assert probe("--clean-up", says="no") == 2
+    assert f"run {run}: group recycle-eks-probe-{run}-" in capsys.readouterr().out
+    assert not probe.is_clean()
     assert probe("--clean-up") == 0
+    assert "mine" not in capsys.readouterr().out
+
+    (reservation,) = clients["ec2"].describe_instances(Filters=[{"Name": "tag:recycle-eks-probe", "Values": ["mine"]}])[
+        "Reservations"
+    ]
+    assert reservation["Instances"][0]["State"]["Name"] == "running"
+    # The world keeps these for other tests, and they are all there.
+    clients["sqs"].delete_queue(QueueUrl=url)
+    clients["events"].delete_rule(Name="recycle-eks-probe-mine")
+    clients["iam"].delete_role(RoleName="recycle-eks-probe-mine")
+
+
+def test_only_experiments_and_clean_up_need_the_list_of_roles(probe, region, capsys):
+    region.aws.faults.refuse("iam:ListRoles", "AccessDenied", times=None)
+    assert probe("--only", "terminate-at-minimum") == 0
+    region.aws.calls.clear()
+    assert probe("--rebalance", "--only", "capacity-rebalancing") == 2
+    assert created(region) == []
+    probe.is_killed("--new", *ONLY_SHORT)
+    assert probe("--clean-up") == 1
     assert probe.is_clean()
+    assert "the list of each role: An error occurred (AccessDenied)" in capsys.readouterr().out
+
+
+def test_nothing_is_created_that_the_clean_up_could_not_find(probe, region, capsys):
+    region.aws.faults.refuse("sqs:ListQueues", "AccessDenied", times=None)
+    assert probe(*ONLY_SHORT) == 2
+    assert created(region) == []
+    assert "could not remove what it creates" in capsys.readouterr().err
+
+
+def test_a_refused_removal_stops_no_other_one_and_is_named(probe, region, capsys):
+    region.aws.faults.refuse("sqs:DeleteQueue", "AccessDenied", times=None)
+    region.aws.faults.refuse("autoscaling:UpdateAutoScalingGroup", "AccessDenied", times=None)
+    assert probe(*ONLY_SHORT) == 1
+    (queue,) = CleanUp(Account(REGION, region, region.aws.endpoint), None).left()
+    assert f"still there: {queue}: An error occurred (AccessDenied)" in capsys.readouterr().out
+    region.aws.faults.clear()
+    assert probe("--clean-up") == 0
+
+
+def test_a_new_run_does_not_forget_what_an_earlier_one_has_left(probe, region, capsys):
+    probe.is_killed(*ONLY_SHORT)
+    assert probe("--new", *ONLY_SHORT) == 2
+    assert "--clean-up" in capsys.readouterr().err
+    assert probe("--clean-up") == 0
+    assert probe("--new", *ONLY_SHORT) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_as_ctrl_c_does(monkeypatch, number):
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))
+    before = {each: signal.signal(each, signal.SIG_DFL) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        end_by_signals()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        print("the terminal may be gone")
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def replace_play(monkeypatch, play):
+    monkeypatch.setitem(QUESTIONS, SHORT[0], dataclasses.replace(QUESTIONS[SHORT[0]], play=play))
+
+
+def detaches(group):
+    (member,) = yield from group.until_in_service(1)
+    group.call("detach_instances", InstanceIds=[member], ShouldDecrementDesiredCapacity=False)
+    return True
+
+
+def test_a_question_that_fails_ends_alone(probe, monkeypatch):
+    def fails(group):
+        yield from group.until_in_service(1)
+        raise ZeroDivisionError("a defect")
+
+    replace_play(monkeypatch, fails)
+    assert probe(*ONLY_SHORT) == 1
+    assert values(probe.findings()) == {SHORT[0]: "ZeroDivisionError('a defect')", SHORT[1]: True}
+
+
+def test_an_instance_that_did_not_end_with_its_question_is_terminated_again(probe, region, monkeypatch):
+    replace_play(monkeypatch, detaches)
+    region.aws.faults.refuse("ec2:TerminateInstances", "OperationNotPermitted")
+    assert probe("--at-once", "1", *ONLY_SHORT) == 0
+    assert values(probe.findings()) == {SHORT[0]: True, SHORT[1]: True}
+    assert region.clock.elapsed() < 15 * 60 and region.aws.faults.not_struck() == []
+
+
+def test_a_question_without_room_is_given_up(probe, region, monkeypatch):
+    replace_play(monkeypatch, detaches)
+    region.aws.faults.refuse("ec2:TerminateInstances", "OperationNotPermitted", times=None)
+    assert probe("--at-once", "1", *ONLY_SHORT) == 1
+    problem = "no room: 1 instances of other questions did not end within 20 minutes"
+    assert values(probe.findings()) == {SHORT[0]: True, SHORT[1]: problem}
+    region.aws.faults.clear()
+    assert probe("--clean-up") == 0
+
+
+def test_a_question_beyond_the_quota_is_named_and_left_out(probe, monkeypatch, capsys):
+    monkeypatch.setattr(plan, "limit_by_quota", lambda account, wanted, questions: (wanted, questions[:1]))
+    assert probe(*ONLY_SHORT) == 1
+    assert list(probe.findings()) == [SHORT[1]]
+    assert f"too small for these questions: {SHORT[0]}." in capsys.readouterr().out
 
 
 def test_a_question_that_cannot_be_played_is_named_and_asked_again(probe, region, capsys):
@@ -191,11 +341,40 @@ def test_a_question_that_cannot_be_played_is_named_and_asked_again(probe, region
     assert values(probe.findings()) == {"terminate-at-minimum": True}
 
 
-def test_a_recommendation_is_sent_by_an_experiment_that_is_removed_with_its_role(region, tmp_path):
+def recommend(region, run, tmp_path):
     account = Account(REGION, region, region.aws.endpoint)
-    state = State(tmp_path / "state.json", "test", REGION, account.identity(), "now")
+    state = State(tmp_path / f"{run}.json", run, REGION, account.identity(), "now")
     Rebalance(account, state).recommend("i-0123456789abcdef0")
-    (experiment,) = account.client("fis").list_experiments()["experiments"]
-    assert CleanUp(account, "test").left() == ["role recycle-eks-probe-test-fis"]
-    assert CleanUp(account, "test").everything() == []
-    assert account.client("fis").list_experiment_templates()["experimentTemplates"] == []
+    return account
+
+
+def test_a_recommendation_is_sent_by_an_experiment_that_is_removed_with_its_role(region, tmp_path, monkeypatch):
+    monkeypatch.setitem(FISBackend.PAGINATION_MODEL["list_experiment_templates"], "limit_default", 1)
+    recommend(region, "other", tmp_path)
+    account = recommend(region, "test", tmp_path)
+    clean_up = CleanUp(account, ["test"], experiments=True)
+    experiment, template, role = clean_up.left()
+    assert experiment.startswith("experiment ") and template.startswith("experiment template ")
+    assert role == "role recycle-eks-probe-test-fis"
+    assert clean_up.everything() == []
+    fis = account.client("fis")
+    assert {each["tags"]["recycle-eks-probe"]: each["state"]["status"] for each in fis.list_experiments()["experiments"]} == {
+        "other": "pending",
+        "test": "stopping",
+    }
+    assert len(CleanUp(account, None, experiments=True).left()) == 3
+    assert CleanUp(account, None, experiments=True).everything() == []
+    tokens = [call.parameters["clientToken"] for call in region.aws.calls if call.action == "fis:CreateExperimentTemplate"]
+    assert all(token.endswith("-i-0123456789abcdef0") for token in tokens)
+    assert not_on_the_page(region.aws.calls) == set()
+
+
+def test_the_role_of_an_experiment_is_for_the_instances_of_the_run(region, tmp_path):
+    account = recommend(region, "role", tmp_path)
+    iam, name = account.client("iam"), "recycle-eks-probe-role-fis"
+    (trust,) = iam.get_role(RoleName=name)["Role"]["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": account.identity()}}
+    policy = iam.get_role_policy(RoleName=name, PolicyName="interrupt")["PolicyDocument"]
+    (condition,) = (each["Condition"] for each in policy["Statement"] if each["Action"] == "ec2:SendSpotInstanceInterruptions")
+    assert condition == {"StringEquals": {"aws:ResourceTag/recycle-eks-probe": "role"}}
+    assert CleanUp(account, ["role"], experiments=True).everything() == []

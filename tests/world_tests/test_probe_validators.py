@@ -5,13 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import types
+import urllib.error
+import urllib.request
 
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
 from probe import cluster, validators
 from probe.__main__ import main
 from probe.documents import read_documents
+from probe.plan import limit_by_quota
+from probe.question import QUESTIONS
+from probe.resources import Impossible
 
 POLICY = {"Version": "2012-10-17", "Statement": [{"Sid": "Read", "Effect": "Allow", "Action": "ec2:Describe*", "Resource": "*"}]}
 PATTERN = {"source": ["aws.ec2"], "detail": {"state": [{"prefix": "run"}], "gone": [{"exists": False}]}}
@@ -149,7 +155,10 @@ class Recycled(Scripted):
     def __init__(self):
         self.members, self.states, self.nodes = ["i-1", "i-2"], {"i-1": "running"}, {"i-1", "i-2"}
         self.reasons = ["RecycleClaimed", "RecycleStandby", "RecycleDraining", "RecyclePods", "RecycleDisposing"]
-        self.outcome, self.desired = "recycled", 2
+        #: Times of Events, and the time since when a Node is Ready. Events without one have this time.
+        self.times, self.ready = {}, "2027-01-01T00:00:00Z"
+        #: `afterwards` is the desired capacity after the recycle. `output` is of the command line, where it is not the outcome.
+        self.outcome, self.desired, self.afterwards, self.output = "recycled", 2, 2, None
         super().__init__(
             describe_auto_scaling_groups=lambda **_: {"AutoScalingGroups": [self._group()]},
             describe_instances=lambda **_: {"Reservations": [{"Instances": [{"State": {"Name": self.states["i-1"]}}]}]},
@@ -168,22 +177,27 @@ class Recycled(Scripted):
         assert arguments == ["recycle", "i-1", "--cluster", "prod", "--output", "json"]
         if self.outcome == "recycled":
             self.members, self.states["i-1"], self.nodes = ["i-2", "i-3"], "terminated", {"i-2", "i-3"}
-        return 0 if self.outcome == "recycled" else 1, json.dumps({"outcome": self.outcome, "execution_arn": "arn"})
+            self.desired = self.afterwards
+        output = json.dumps({"outcome": self.outcome, "execution_arn": "arn"}) if self.output is None else self.output
+        return 0 if self.outcome == "recycled" else 1, output
 
     def get(self, path):
         if path == "/api/v1/nodes":
             return {"items": [self._node(each) for each in sorted(self.nodes)]}
         if path.startswith("/api/v1/events"):
-            return {"items": [{"reason": each, "firstTimestamp": "2027-01-01T00:00:00Z"} for each in reversed(self.reasons)]}
+            times = {**dict.fromkeys(reversed(self.reasons), "2027-01-01T00:00:00Z"), **self.times}
+            return {"items": [{"reason": reason, "firstTimestamp": time} for reason, time in times.items()]}
         name = path.rpartition("/")[2]
         return self._node(name) if name in self.nodes else None
 
     def _node(self, name):
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2027-01-01T00:00:00Z"}
+        ready = {"type": "Ready", "status": "True", "lastTransitionTime": self.ready}
         about = {"metadata": {"name": name}, "spec": {"providerID": f"aws:///eu-west-1a/{name}"}}
         return {**about, "status": {"conditions": [ready]}}
 
 
+#: The function itself: the fixture replaces it.
+RUN_COMMAND = cluster.run_command
 TAINTED = cluster.datetime.datetime(2027, 1, 1, 0, 1, tzinfo=cluster.datetime.UTC)
 
 
@@ -204,18 +218,75 @@ def test_a_recycled_node_passes_every_check(recycled, capsys):
 @pytest.mark.parametrize(
     "change, problem",
     [
-        ({"desired": 2, "reasons": ["RecycleDisposing", "RecycleUnknown"][:0]}, "phases in their order"),
+        ({"reasons": []}, "phases in their order"),
+        ({"times": {"RecycleDraining": "2027-01-01T00:05:00Z"}}, "phases in their order"),
+        ({"ready": "2027-01-01T00:02:00Z"}, "Ready before the taint"),
+        ({"afterwards": 3}, "has its sizes again"),
         ({"outcome": "restored"}, "ended with the outcome recycled"),
+        ({"output": ""}, "ended with the outcome recycled: no output, exit code 0"),
+        ({"output": "not JSON"}, "ended with the outcome recycled: not JSON"),
+        ({"output": '{"outcome": "recycled"}'}, "ended with the outcome recycled"),
     ],
 )
 def test_a_node_that_was_not_recycled_is_a_problem(recycled, capsys, change, problem):
     vars(recycled).update(change)
-    recycled.clock = types.SimpleNamespace(now=iter(range(0, 10_000, 700)).__next__, sleep=lambda seconds: None)
     assert main(["--cluster", "prod", "--group", "workers", "--yes"], recycled) == 1
-    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("PROBLEM") and problem in line]
+    (found,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("PROBLEM"))
+    assert problem in found
 
 
 def test_no_node_is_recycled_without_consent_or_a_group(recycled):
     assert main(["--cluster", "prod", "--group", "workers"], recycled, ask=lambda text: "") == 2
     assert main(["--cluster", "prod"], recycled) == 2
     assert recycled.members == ["i-1", "i-2"]
+
+
+def test_an_api_that_stops_to_answer_is_a_problem(recycled, capsys, monkeypatch):
+    def fails(path):
+        raise Impossible("the API does not answer")
+
+    def command(arguments):
+        monkeypatch.setattr(recycled, "get", fails)
+        return recycled.command(arguments)
+
+    monkeypatch.setattr(cluster, "run_command", command)
+    assert main(["--cluster", "prod", "--group", "workers", "--yes"], recycled) == 1
+    assert "PROBLEM  everything could be checked: the API does not answer" in capsys.readouterr().out
+
+
+def test_a_missing_command_line_is_named(recycled, capsys, monkeypatch):
+    monkeypatch.setattr(cluster, "run_command", RUN_COMMAND)
+    monkeypatch.setenv("PATH", "")
+    assert main(["--cluster", "prod", "--group", "workers", "--yes"], recycled) == 2
+    assert "the command line recycle-eks cannot be run" in capsys.readouterr().err
+
+
+def http_error(code):
+    return urllib.error.HTTPError("https://cluster", code, "no", None, None)
+
+
+@pytest.mark.parametrize("error", [urllib.error.URLError("no route"), TimeoutError("late"), http_error(403), http_error(500)])
+def test_a_failed_read_of_the_cluster_says_so(monkeypatch, error):
+    account = Scripted(describe_cluster={"cluster": {"endpoint": "https://cluster", "certificateAuthority": {"data": ""}}})
+    account.session = boto3.Session("key", "secret", region_name="eu-west-1")
+    reader, raised = cluster.reader(account, "prod"), [error, http_error(404)]
+
+    def urlopen(*_, **__):
+        raise raised.pop(0)
+
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+    with pytest.raises(Impossible, match="the API of the cluster prod does not answer"):
+        reader.get("/api/v1/nodes")
+    assert reader.get("/api/v1/nodes/gone") is None
+
+
+# The quota
+
+
+def test_questions_that_need_more_than_the_quota_are_left_out():
+    account = Scripted(get_service_quota={"Quota": {"Value": 5.0}})
+    most, too_big = limit_by_quota(account, 16, list(QUESTIONS.values()))
+    assert most == 2
+    assert too_big == [each for each in QUESTIONS.values() if each.instances > 2 and not each.setup.spot]
+    assert limit_by_quota(account, 1, [])[0] == 1
+    assert limit_by_quota(Scripted(get_service_quota=refused("AccessDenied")), 16, []) == (16, [])
