@@ -27,6 +27,7 @@ from world.aws.autoscaling.model import Unknowns
 from world.aws.ec2 import IMAGES, Ec2
 from world.aws.identity import REGION, ROOT_ACCESS_KEY
 from world.aws.moto_internals import LOCK, backend_of
+from world.base.beyond_models import refusal_of
 from world.base.clock import Clock
 from world.base.faults import Plan
 
@@ -236,7 +237,7 @@ def test_clean_up_names_the_runs_and_asks_and_takes_only_things_with_name_and_ta
 
 
 def test_only_experiments_and_clean_up_need_the_list_of_roles(probe, region, capsys):
-    region.aws.faults.refuse("iam:ListRoles", "AccessDenied", times=None)
+    region.aws.faults.refuse("iam:ListRoles", **refusal_of("iam:ListRoles", "refused"), times=None)
     assert probe("--only", "terminate-at-minimum") == 0
     region.aws.calls.clear()
     assert probe("--rebalance", "--only", "capacity-rebalancing") == 2
@@ -248,15 +249,16 @@ def test_only_experiments_and_clean_up_need_the_list_of_roles(probe, region, cap
 
 
 def test_nothing_is_created_that_the_clean_up_could_not_find(probe, region, capsys):
-    region.aws.faults.refuse("sqs:ListQueues", "AccessDenied", times=None)
+    region.aws.faults.refuse("sqs:ListQueues", **refusal_of("sqs:ListQueues", "refused"), times=None)
     assert probe(*ONLY_SHORT) == 2
     assert created(region) == []
     assert "could not remove what it creates" in capsys.readouterr().err
 
 
 def test_a_refused_removal_stops_no_other_one_and_is_named(probe, region, capsys):
-    region.aws.faults.refuse("sqs:DeleteQueue", "AccessDenied", times=None)
-    region.aws.faults.refuse("autoscaling:UpdateAutoScalingGroup", "AccessDenied", times=None)
+    region.aws.faults.refuse("sqs:DeleteQueue", **refusal_of("sqs:DeleteQueue", "refused"), times=None)
+    update = "autoscaling:UpdateAutoScalingGroup"
+    region.aws.faults.refuse(update, **refusal_of(update, "refused"), times=None)
     assert probe(*ONLY_SHORT) == 1
     (queue,) = CleanUp(Account(REGION, region, region.aws.endpoint), None).left()
     assert f"still there: {queue}: An error occurred (AccessDenied)" in capsys.readouterr().out
@@ -294,6 +296,8 @@ def replace_play(monkeypatch, play):
 def detaches(group):
     (member,) = yield from group.until_in_service(1)
     group.call("detach_instances", InstanceIds=[member], ShouldDecrementDesiredCapacity=False)
+    # The deletion of its group would end a member that is still being detached.
+    yield from group.until_gone(member)
     return True
 
 
