@@ -145,7 +145,7 @@ class CleanUp:
             yield from page.get(key, [])
 
     def _tags_of(self, name: str, read: Callable[..., Any], **which: Any) -> Tags:
-        """Returns the tags of what AWS lists without them. If the runs are known, the name of a run in its name is enough."""
+        """Returns the tags of a thing that AWS lists without them. If the runs are known, a run in its name is enough."""
         if self._runs is None:
             return _tags(_if_there(read, **which))
         return next(({TAG: run} for run in self._runs if name.startswith(f"{PREFIX}{run}-")), {})
@@ -196,7 +196,7 @@ class CleanUp:
     # How it is removed
 
     def _group_calls(self, name: str) -> list[Callable[[], Any]]:
-        """A group is deleted with its instances. A group that retains instances would refuse that, so it stops to retain first."""
+        """A group is deleted with its instances. It refuses that while it retains instances, so it stops to retain first."""
         autoscaling = self.account.client("autoscaling")
         policy = {"RetentionTriggers": {"TerminateHookAbandon": "terminate"}}
         return [
