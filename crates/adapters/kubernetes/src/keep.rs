@@ -1,11 +1,25 @@
-//! Keeps Cluster Autoscaler from removing a replacement, and releases the replacement later.
+//! Keeps Cluster Autoscaler from removing an old node or a replacement, and releases the replacement later.
 
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
-use recycle::cluster::autoscaler::{DISABLED, is_kept_for, is_to_be_kept, let_go_of_new_member};
+use recycle::cluster::autoscaler::{self, DISABLED, is_kept_for, is_to_be_kept, let_go_of_new_member};
 use recycle::cluster::node::NodeFacts;
+use recycle::records::node_record::Record;
 
 use crate::{Error, NodeChange, amend_node, list_labelled};
+
+/// Adds to `change` the record, and the annotation that keeps Cluster Autoscaler from removing the old node.
+/// The value before is written beside it, too. A node that has the annotation already gets the record alone.
+pub fn keep_old_node(change: NodeChange, node: &NodeFacts, record: &Record) -> Result<NodeChange, Error> {
+    let Some(kept) = autoscaler::keep_old_node(node, record) else {
+        return change.record(record);
+    };
+    let before = kept.kept_before.clone().unwrap_or_default();
+    let change = change
+        .record(&kept)?
+        .annotate(SCALE_DOWN_DISABLED_ANNOTATION, DISABLED);
+    Ok(change.annotate(KEPT_BEFORE_ANNOTATION, before))
+}
 
 /// Keeps Cluster Autoscaler from removing a new member, for `old`.
 /// A new member that an operator or an execution keeps already stays as it is.

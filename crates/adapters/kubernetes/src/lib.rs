@@ -25,7 +25,7 @@ mod volumes;
 pub use access::open;
 pub use error::Error;
 pub use events::{Occasion, record_event};
-pub use keep::{keep_new_member, let_go, let_go_of_all};
+pub use keep::{keep_new_member, keep_old_node, let_go, let_go_of_all};
 pub use leases::{
     claim_without_node, end_lease, forget_without_node, get_lease, list_group, list_leases,
     record_without_node,

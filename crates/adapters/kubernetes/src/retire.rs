@@ -36,7 +36,7 @@ pub fn retire_stopped(node: &NodeFacts, instance: &InstanceId) -> Result<Option<
     }
     Ok(Some(match find_value_before(node, &record) {
         Some(before) => change.annotate(KEPT_BEFORE_ANNOTATION, before),
-        None => change,
+        None => change.remove_annotation(KEPT_BEFORE_ANNOTATION),
     }))
 }
 
@@ -53,6 +53,7 @@ pub fn retire_detached(node: &NodeFacts, instance: &InstanceId) -> Result<Option
         NodeChange::new().taints(replace_taints(node, [detached])),
         &record,
     )?;
+    let change = change.remove_annotation(KEPT_BEFORE_ANNOTATION);
     Ok(Some(change.scale_down(let_go_of_old_node(node, &record))))
 }
 

@@ -2,9 +2,8 @@
 
 use kubernetes::NodeChange;
 use recycle::base::ids::InstanceId;
-use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG, SCALE_DOWN_DISABLED_ANNOTATION, STANDBY_TAG};
+use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG, STANDBY_TAG};
 use recycle::base::poll::next_wait;
-use recycle::cluster::autoscaler::{DISABLED, keep_old_node};
 use recycle::records::claim::{Claim, Phase};
 use recycle::records::node_record::Record;
 use recycle::records::schema::SCHEMA;
@@ -75,13 +74,7 @@ async fn record(facts: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
             ..node.record()?
         };
         let change = NodeChange::new().claim(claim)?;
-        let change = match keep_old_node(node, &record) {
-            Some(kept) => change
-                .record(&kept)?
-                .annotate(SCALE_DOWN_DISABLED_ANNOTATION, DISABLED),
-            None => change.record(&record)?,
-        };
-        Ok::<_, Error>(Some(change))
+        Ok::<_, Error>(Some(kubernetes::keep_old_node(change, node, &record)?))
     })
     .await
     .map(|_| ())
@@ -89,7 +82,9 @@ async fn record(facts: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use recycle::base::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
+    use recycle::base::names::{
+        CLAIM_ANNOTATION, KEPT_BEFORE_ANNOTATION, RECORD_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
+    };
     use recycle::contract::verdicts::StandbyVerdict;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
@@ -123,6 +118,7 @@ mod tests {
             "{written}"
         );
         assert_eq!(written[SCALE_DOWN_DISABLED_ANNOTATION], "true");
+        assert_eq!(written[KEPT_BEFORE_ANNOTATION], "", "no value before");
         let record = kube.lease("i-0123456789abcdef0")[RECORD_ANNOTATION].clone();
         let record: Record = serde_json::from_str(record.as_str().unwrap()).unwrap();
         assert_eq!((record.desired_before, record.kept), (Some(1), true));

@@ -9,10 +9,9 @@ mod error;
 
 use eks_auth::Access;
 use jiff::Timestamp;
-use kubernetes::{NodeChange, amend_node, check_claim, mark_nodes, open, record_event};
+use kubernetes::{NodeChange, amend_node, check_claim, keep_old_node, mark_nodes, open, record_event};
 use recycle::answer::envelope::Answer;
-use recycle::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
-use recycle::cluster::autoscaler::{DISABLED, keep_old_node};
+use recycle::base::names::EXCLUDE_FROM_BALANCERS_LABEL;
 use recycle::cluster::node::{NodeFacts, draining_taint, is_draining_taint, is_request_taint};
 use recycle::contract::context::Context;
 use recycle::contract::requests::{StepRequest, TaintRequest};
@@ -107,13 +106,7 @@ fn change_for(
         .unschedulable(true)
         .claim(&Claim { phase, ..claim })?;
     // Without EnterStandby, nothing has kept Cluster Autoscaler from the node yet.
-    let change = match keep_old_node(node, &record) {
-        Some(kept) => change
-            .record(&kept)?
-            .annotate(SCALE_DOWN_DISABLED_ANNOTATION, DISABLED),
-        None => change.record(&record)?,
-    };
-    Ok(Some(change))
+    Ok(Some(keep_old_node(change, node, &record)?))
 }
 
 #[cfg(test)]

@@ -130,6 +130,7 @@ async fn one_request_sets_taint_cordon_record_and_claim_and_keeps_the_other_tain
     assert_eq!(in_lease(&kube, "recycle-eks/record"), record);
     let disabled = &patch["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/scale-down-disabled"];
     assert_eq!(disabled, "true");
+    assert_eq!(patch["metadata"]["annotations"]["recycle-eks/kept-before"], "");
 }
 
 #[tokio::test]

@@ -26,8 +26,8 @@ pub const CORDONED_FOR_ANNOTATION: &str = "recycle-eks/cordoned-for";
 /// Node label on replacements: the instance id of the node for which recycle-eks keeps Cluster Autoscaler from removing them.
 pub const KEPT_FOR_LABEL: &str = "recycle-eks/kept-for";
 
-/// Node annotation on a replacement, or on the Node of a stopped instance.
-/// Holds what [`SCALE_DOWN_DISABLED_ANNOTATION`] said before recycle-eks set it.
+/// Node annotation on a node that recycle-eks keeps, on a replacement, or on the Node of a stopped instance.
+/// Holds what [`SCALE_DOWN_DISABLED_ANNOTATION`] said before recycle-eks set it. On the first it is empty if there was no value.
 pub const KEPT_BEFORE_ANNOTATION: &str = "recycle-eks/kept-before";
 
 /// Lease annotation: the time (RFC 3339) at which the restore of this node began. In a group, the oldest restore goes first.

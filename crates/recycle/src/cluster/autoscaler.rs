@@ -3,6 +3,9 @@
 //! Cluster Autoscaler removes nodes that it does not need, and each removal lowers the group's desired capacity by one. The old node
 //! (from before EnterStandby) and its replacement (as soon as its Node appears) therefore get the annotation `scale-down-disabled`.
 //! If the annotation had another value before, that value is written again in the end.
+//!
+//! The Lease's record has that value, and so has an annotation beside it: without the Lease, which an operator may delete, the Node
+//! alone shows that recycle-eks set the annotation. It decides about nothing else, because a kubelet writes its own Node.
 
 use crate::base::ids::InstanceId;
 use crate::base::names::{KEPT_BEFORE_ANNOTATION, KEPT_FOR_LABEL, SCALE_DOWN_DISABLED_ANNOTATION};
@@ -56,9 +59,19 @@ pub enum ScaleDown {
     Set(String),
 }
 
+/// Decides the change to the annotation of the old node. Without a record of it, the value beside the annotation decides.
 #[must_use]
 pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> ScaleDown {
-    let_go(record.kept && says_disabled(node), record.kept_before.as_ref())
+    let is_kept = record.kept || find_value_beside(node).is_some();
+    let_go(is_kept && says_disabled(node), find_value_before(node, record).as_ref())
+}
+
+/// Returns the value that recycle-eks wrote beside the old node's annotation: the value before, empty if there was none.
+/// None if there is no such value, or if it belongs to a replacement, which has a label, too.
+#[must_use]
+pub fn find_value_beside(node: &NodeFacts) -> Option<&String> {
+    let beside = node.annotations.get(KEPT_BEFORE_ANNOTATION);
+    beside.filter(|_| !node.labels.contains_key(KEPT_FOR_LABEL))
 }
 
 /// Returns the value of an old node's annotation before recycle-eks set it, if it was another one.
@@ -67,6 +80,9 @@ pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> ScaleDown {
 pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
     if record.kept {
         return record.kept_before.clone();
+    }
+    if let Some(beside) = find_value_beside(node) {
+        return Some(beside.clone()).filter(|before| !before.is_empty());
     }
     let found = node.annotations.get(SCALE_DOWN_DISABLED_ANNOTATION);
     found.filter(|value| *value != DISABLED).cloned()
@@ -208,6 +224,44 @@ mod tests {
         assert_eq!(
             let_go_of_old_node(&annotated(DISABLED), &Record::default()),
             ScaleDown::Keep
+        );
+    }
+
+    #[test]
+    fn without_its_record_the_old_node_itself_has_the_value_before() {
+        let beside = |value: &str, before: &str, is_replacement: bool| NodeFacts {
+            annotations: strings([
+                (SCALE_DOWN_DISABLED_ANNOTATION, value),
+                (KEPT_BEFORE_ANNOTATION, before),
+            ]),
+            labels: is_replacement
+                .then(|| (KEPT_FOR_LABEL.to_owned(), OTHER.to_owned()))
+                .into_iter()
+                .collect(),
+            ..node("a")
+        };
+        let set = |value: &str| ScaleDown::Set(value.to_owned());
+        for (found, change, before) in [
+            (beside(DISABLED, "", false), ScaleDown::Remove, None),
+            (beside(DISABLED, "false", false), set("false"), Some("false")),
+            // Changed since.
+            (beside("false", "", false), ScaleDown::Keep, None),
+            // A replacement that another execution keeps: the value is that execution's.
+            (beside(DISABLED, "", true), ScaleDown::Keep, None),
+        ] {
+            let record = Record::default();
+            assert_eq!(let_go_of_old_node(&found, &record), change, "{found:?}");
+            assert_eq!(find_value_before(&found, &record).as_deref(), before, "{found:?}");
+        }
+        let kept = Record {
+            kept: true,
+            ..Record::default()
+        };
+        let written_by_the_kubelet = beside(DISABLED, "false", false);
+        assert_eq!(
+            let_go_of_old_node(&written_by_the_kubelet, &kept),
+            ScaleDown::Remove,
+            "the record decides"
         );
     }
 

@@ -6,10 +6,10 @@
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
     CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG,
-    NAMESPACE, PROGRESS_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
+    KEPT_BEFORE_ANNOTATION, NAMESPACE, PROGRESS_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
 };
 use crate::base::shell::quote;
-use crate::cluster::autoscaler::{ScaleDown, let_go_of_old_node};
+use crate::cluster::autoscaler::{ScaleDown, find_value_beside, let_go_of_old_node};
 use crate::cluster::group::Group;
 use crate::cluster::hook::is_held;
 use crate::cluster::instance::{Instance, describe_instance};
@@ -254,9 +254,18 @@ fn look_at_node(node: &NodeFacts, found: &mut Traces) {
             Some(format!("--overwrite {}", quote(&annotation)))
         }
     };
-    if let Some(change) = change {
-        let command = format!("kubectl annotate node {name} {change}");
-        found.add("is protected from Cluster Autoscaler", command);
+    let beside = find_value_beside(node).map(|_| format!(" {KEPT_BEFORE_ANNOTATION}-"));
+    let beside = beside.unwrap_or_default();
+    match change {
+        Some(change) => found.add(
+            "is protected from Cluster Autoscaler",
+            format!("kubectl annotate node {name} {change}{beside}"),
+        ),
+        None if !beside.is_empty() => found.add(
+            "has an annotation of recycle-eks",
+            format!("kubectl annotate node {name}{beside}"),
+        ),
+        None => {}
     }
     // The annotation with the end of this drain would end the next drain at once.
     let annotations: String = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION]

@@ -1,7 +1,9 @@
 //! Decides what a restore removes from the Node.
 
-use crate::base::names::{DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, PROGRESS_ANNOTATION};
-use crate::cluster::autoscaler::{ScaleDown, let_go_of_old_node};
+use crate::base::names::{
+    DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, KEPT_BEFORE_ANNOTATION, PROGRESS_ANNOTATION,
+};
+use crate::cluster::autoscaler::{ScaleDown, find_value_beside, let_go_of_old_node};
 use crate::cluster::node::{NodeFacts, Taint, is_out_of_service_taint, is_request_taint};
 use crate::records::node_record::Record;
 
@@ -51,9 +53,11 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Opt
         .map_or(ScaleDown::Keep, |record| let_go_of_old_node(node, record));
     let has_end = node.drain_until().is_some();
     let has_progress = node.annotations.contains_key(PROGRESS_ANNOTATION);
+    let has_value_beside = known.is_some() && !in_standby && find_value_beside(node).is_some();
     let annotations = [
         (PROGRESS_ANNOTATION, has_progress),
         (DRAIN_UNTIL_ANNOTATION, has_end),
+        (KEPT_BEFORE_ANNOTATION, has_value_beside),
     ]
     .into_iter()
     .filter_map(|(key, is_there)| is_there.then_some(key))

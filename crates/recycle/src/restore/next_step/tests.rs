@@ -24,7 +24,9 @@ use crate::restore::undo::undo_kubernetes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::base::names::{DRAINING_TAINT, FIELD_MANAGER, REQUEST_TAINT, SCALE_DOWN_DISABLED_ANNOTATION};
+use crate::base::names::{
+    DRAINING_TAINT, FIELD_MANAGER, KEPT_BEFORE_ANNOTATION, REQUEST_TAINT, SCALE_DOWN_DISABLED_ANNOTATION,
+};
 use crate::fixtures::{
     NEW, OLD, OTHER, at, claimed, group, id, instance, leased, member, node, strings, taint,
 };
@@ -750,6 +752,22 @@ fn a_node_is_kept_from_cluster_autoscaler_until_it_is_out_of_standby() {
             (before.map_or(ScaleDown::Remove, ScaleDown::Set), false)
         );
     }
+}
+
+/// An operator may delete the Lease, and the record with it.
+#[test]
+fn without_its_record_a_node_is_released_to_cluster_autoscaler_by_the_value_beside_the_annotation() {
+    let mut node = with_record(&Record::default());
+    node.annotations.extend(strings([
+        (SCALE_DOWN_DISABLED_ANNOTATION, "true"),
+        (KEPT_BEFORE_ANNOTATION, ""),
+    ]));
+    let in_standby = undo_kubernetes(&node, &own(), true).unwrap();
+    assert_eq!(in_standby.scale_down, ScaleDown::Keep);
+    assert!(!in_standby.annotations.contains(&KEPT_BEFORE_ANNOTATION));
+    let undo = undo_kubernetes(&node, &own(), false).unwrap();
+    assert_eq!(undo.scale_down, ScaleDown::Remove);
+    assert!(undo.annotations.contains(&KEPT_BEFORE_ANNOTATION));
 }
 
 #[test]
