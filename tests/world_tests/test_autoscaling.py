@@ -472,6 +472,18 @@ def test_a_protected_member_is_not_trimmed(account):
     assert set(account.ids) == {old, other}
 
 
+def test_a_group_in_which_all_are_protected_is_trimmed_when_the_first_is_not(account):
+    account.group()
+    old, other, replacement = account.standby()
+    account.protect(old, other, replacement)
+    account.exit_standby(old)
+    account.settle()
+    assert (account.desired, len(account.ids)) == (2, 3)
+    account.protect(replacement, protected=False)
+    account.settle()
+    assert set(account.ids) == {old, other}
+
+
 STANDBY_REFUSALS = [
     (lambda a, old, new: a.enter_standby(old), "The instance {old} is not in InService."),
     (lambda a, old, new: a.exit_standby(new), "The instance {new} is not in Standby."),

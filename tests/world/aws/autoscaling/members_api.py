@@ -187,9 +187,11 @@ class MembersApi:
         return {"Activity": dict(activity)}
 
     def set_instance_protection(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        _, members = self._members(parameters, PROTECTABLE)
+        group, members = self._members(parameters, PROTECTABLE)
         for member in members:
             member.protected_from_scale_in = bool(parameters["ProtectedFromScaleIn"])
+        # A group that was too large, and had no member to choose, may have one now.
+        self._groups.reconcile(group)
         return {}
 
     def set_instance_health(self, parameters: dict[str, Any]) -> None:
