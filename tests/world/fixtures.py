@@ -48,6 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     its own ends that world, and it would have to start again. Long tests come first in each kind, so that none still runs when
     all others are done and their processes idle."""
     if config.getoption("--readings"):
+        config.hook.pytest_deselected(items=[item for item in items if not switches_of(item)])
         items[:] = [item for item in items if switches_of(item)]
     items.sort(key=lambda item: (_uses_deployed_world(item), item.get_closest_marker("long") is None))
 
