@@ -1,4 +1,4 @@
-"""Each open question about Auto Scaling has scenarios that are marked with it, so that `make readings` plays both of its values."""
+"""Each open question about Auto Scaling has scenarios that are marked with it: `make readings` plays both of its values."""
 
 import ast
 
