@@ -66,8 +66,8 @@ class Unknowns:
     # TerminateInstanceInAutoScalingGroup without decrement on a Standby member launches one more than desired, then
     # trims.
     terminate_from_standby_launches_extra: bool = False
-    # After ExitStandby of a member that has a replacement, the group goes back to the capacity it had before and terminates
-    # a member of its own choice ("detects that you have more instances than you need": user guide, enter and exit standby).
+    # After ExitStandby the group goes back to the capacity it had before and terminates a member of its own choice: it
+    # "detects that you have more instances than you need" (user guide, as-enter-exit-standby). Not after a decrement.
     exit_standby_trims: bool = True
     # EnterStandby without decrement launches a replacement also where desired is at the maximum.
     enter_standby_at_max_launches: bool = True
