@@ -2,6 +2,7 @@
 # make test      every test; ARGS='--since main' for those that the changes since a commit can affect
 # make check     the fast part of them: under 90 seconds once built
 # make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file or several, wherever they lie
+# make readings  the scenarios that depend on what AWS's documentation leaves open, under each reading: at most an hour; ARGS="-k restore" for some
 # make prose     comments, texts and documentation for plain English; FILE='path …' for some of them, ARGS=--count for a summary
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
 # make bench     measures the functions beside a plain Python version, for docs/performance.md; ARGS=--quick takes few samples, writes nothing
@@ -15,7 +16,7 @@
 # make provider  writes tests/contract/provider_6.json again: what AWS provider 6 has of the module's resources; needs npm and the network
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario prose recordings package bench scale campaign mutants probe dashboard pins provider generate
+.PHONY: help demo test check scenario readings prose recordings package bench scale campaign mutants probe dashboard pins provider generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -36,6 +37,9 @@ check:
 scenario:
 	test -n "$(FILE)" || { echo "usage: make scenario FILE='path/to/a_test.py path/to/another'" >&2; exit 2; }
 	$(python) tests/run.py scenario $(FILE) $(ARGS)
+
+readings:
+	$(python) tests/run.py readings $(ARGS)
 
 prose:
 	PYTHONPATH=tests exec python3 -m prose $(FILE) $(ARGS)

@@ -5,6 +5,7 @@ Commands:
     run.py test [--since REF]    everything, or the tests that changes since a commit can affect
     run.py check                 everything without long scenarios: under 90 seconds once built
     run.py scenario FILE …       scenario files; arguments from the first dash on go to pytest
+    run.py readings …            scenarios marked `reading`, under each value of their switches; arguments go to pytest
     run.py generate              writes all generated files again
 """
 
@@ -326,6 +327,11 @@ def scenario(arguments: list[str]) -> int:
     return subprocess.run([*PYTEST, *files, *arguments[options:]], cwd=TESTS, check=False).returncode
 
 
+def readings(arguments: list[str]) -> int:
+    """Runs the scenarios that depend on switches of the local world, under each value of each switch that their marks name."""
+    return Run([python_tests("Readings", "30 min", "scenarios", "--readings", *arguments)]).result()
+
+
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # If CI is set, pytest explains a failed comparison by a whole diff, whose time has no bound (difflib):
@@ -337,6 +343,8 @@ def main() -> int:
         return generate()
     if what == "scenario":
         return scenario(rest)
+    if what == "readings":
+        return readings(rest)
     return {"test": test, "check": check}[what](*rest)
 
 

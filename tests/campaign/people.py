@@ -46,6 +46,8 @@ def _second_execution(stage: Stage) -> None:
 
 def _exits_standby(stage: Stage) -> None:
     node = _node(stage)
+    # If the group trimmed itself, it would end another member, which is the doing of the operator.
+    stage.world.unknowns.exit_standby_trims = False
     stage.world.aws.client("autoscaling").exit_standby(AutoScalingGroupName=node.group.name, InstanceIds=[node.instance_id])
     stage.grown[node.group.name] = stage.grown.get(node.group.name, 0) + 1
 

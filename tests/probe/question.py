@@ -65,7 +65,7 @@ class Question:
 
     def setting(self, value: Value) -> str:
         """Returns how the local world is set for this answer."""
-        return f"Unknowns.{self.switch} = {value}" if self.switch else "–"
+        return f"Unknowns.{self.switch} = {value}" if self.switch and isinstance(value, bool) else "–"
 
 
 QUESTIONS: dict[str, Question] = {}

@@ -2,11 +2,8 @@
 
 import pytest
 
-from world.aws.autoscaling.model import Unknowns
 from world.base.faults import sample
 
-#: Two of the readings; test_unknowns.py tries them all.
-SWITCHES = [*sample([name for name in vars(Unknowns) if not name.startswith("_")], 2, first=2)]
 SIZES = {"m<d<M": (1, 2, 4), "m<d=M": (1, 2, 2), "m=d<M": (2, 2, 4), "m=d=M": (2, 2, 2), "alone": (1, 1, 1)}
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
@@ -26,10 +23,9 @@ def after(world, node, **fields):
     return world.recycle(node, label_selector="app=train", replacement="after", **fields)
 
 
-@pytest.mark.parametrize(("sizes", "switch"), [*((sizes, None) for sizes in SIZES), *(("m=d<M", switch) for switch in SWITCHES)])
-def test_a_node_leaves_first_and_its_replacement_comes_after_it(world, sizes, switch):
-    if switch:
-        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+@pytest.mark.reading("enter_standby_at_max_launches", "standby_counts_for_zone_balance")
+@pytest.mark.parametrize("sizes", SIZES)
+def test_a_node_leaves_first_and_its_replacement_comes_after_it(world, sizes):
     workers = group_of(world, sizes)
     before = workers.sizes
     node = workers.nodes[0]

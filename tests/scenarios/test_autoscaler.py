@@ -3,7 +3,6 @@
 import pytest
 
 DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
-SWITCHES = [None, "exit_standby_trims", "terminate_from_standby_launches_extra", "standby_counts_for_zone_balance"]
 OURS = ("recycle-eks/kept-for", "recycle-eks/kept-before", DISABLED)
 
 
@@ -22,10 +21,8 @@ def marks(node) -> list[str]:
     return [key for key in {**node.annotations, **node.labels} if key in OURS]
 
 
-@pytest.mark.parametrize("switch", SWITCHES)
-def test_neither_the_old_node_nor_its_replacement_is_removed_during_the_work(world, workers, switch):
-    if switch:
-        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+@pytest.mark.reading("exit_standby_trims", "terminate_from_standby_launches_extra", "standby_counts_for_zone_balance")
+def test_neither_the_old_node_nor_its_replacement_is_removed_during_the_work(world, workers):
     need_the_others(workers)
     node = workers.nodes[0]
     node.daemon_set("logs")

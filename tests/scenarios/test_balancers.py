@@ -3,17 +3,14 @@
 import pytest
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
-SWITCHES = [None, "exit_standby_trims", "terminate_from_standby_launches_extra", "enter_standby_at_max_launches"]
 
 
 def group(world, size: int = 2, maximum: int = 4):
     return world.group("workers", size=size, minimum=1, maximum=maximum)
 
 
-@pytest.mark.parametrize("switch", SWITCHES)
-def test_a_group_behind_a_target_group_always_has_a_target_and_none_is_cut_off(world, switch):
-    if switch:
-        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+@pytest.mark.reading("exit_standby_trims", "terminate_from_standby_launches_extra", "enter_standby_at_max_launches")
+def test_a_group_behind_a_target_group_always_has_a_target_and_none_is_cut_off(world):
     workers = group(world)
     node = workers.nodes[0]
     ingress = world.target_group("ingress", workers)
@@ -120,11 +117,9 @@ def test_the_plan_names_the_balancers_that_lose_the_node_at_once(world):
     assert [note for note in end.output["plan"]["notes"] if "takes it out of target group ingress at once" in note]
 
 
-@pytest.mark.parametrize("switch", SWITCHES)
+@pytest.mark.reading("exit_standby_trims", "terminate_from_standby_launches_extra", "enter_standby_at_max_launches")
 @pytest.mark.parametrize("size", [1, 2])
-def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_instance(world, size, switch):
-    if switch:
-        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_instance(world, size):
     workers = group(world, size=size)
     node = workers.nodes[0]
     nodes = world.target_group("nodes", deregistration_delay="1m")
@@ -139,7 +134,7 @@ def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_insta
     victims = [entry for entry in nodes.book if entry.target in nodes.cut_off]
     assert node.instance_id not in nodes.cut_off
     assert [gap for gap in nodes.unserved() if gap[0] not in [entry.ended for entry in victims]] == []
-    if switch != "terminate_from_standby_launches_extra":
+    if not world.unknowns.terminate_from_standby_launches_extra:
         assert victims == [] == nodes.unserved()
     (left,) = [entry.deregistered for entry in nodes.book if entry.target == node.instance_id]
     assert left >= world.seconds("8m"), "it serves as long as its pods are waited for"

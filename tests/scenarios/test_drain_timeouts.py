@@ -4,13 +4,10 @@ import json
 
 import pytest
 
-from world.aws.autoscaling.model import Unknowns
 from world.base.faults import sample
 
 HOUR = 3600
 DRAIN = 1200
-#: Two of the readings; test_unknowns.py tries them all.
-SWITCHES = [*sample([name for name in vars(Unknowns) if not name.startswith("_")], 2, first=0)]
 
 
 @pytest.fixture
@@ -195,10 +192,9 @@ def test_a_cluster_that_is_away_at_the_deadline_ends_no_pod(world, node):
     assert train.phase == "Running" and is_restored(node)
 
 
-@pytest.mark.parametrize("switch", SWITCHES)
+@pytest.mark.reading("terminate_from_standby_launches_extra", "enter_standby_at_max_launches", "standby_counts_for_zone_balance")
 @pytest.mark.parametrize("on_drain_timeout", ["evict", "terminate"])
-def test_the_end_is_the_same_under_either_reading_of_awss_documentation(world, workers, node, on_drain_timeout, switch):
-    setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+def test_the_end_is_the_same_under_either_reading_of_awss_documentation(world, workers, node, on_drain_timeout):
     node.job("train", labels={"app": "train"}, grace=60, exits_after=40)
     override = ["running_pods"] if on_drain_timeout == "terminate" else []
 

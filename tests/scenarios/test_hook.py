@@ -57,6 +57,7 @@ def test_a_scale_in_waits_20_hours_for_a_job_and_then_takes_the_instance(world):
     assert len(beats) > 20 * 3 - 5 and max(gaps) <= 1_230, gaps
 
 
+@pytest.mark.reading("terminating_wait_counts")
 @pytest.mark.parametrize("name", ["impatient", "held"])
 def test_any_termination_of_a_member_waits(world, name):
     workers = world.group(name, size=2, minimum=1, maximum=3)
@@ -64,7 +65,10 @@ def test_any_termination_of_a_member_waits(world, name):
     job = with_job(world, node, "70m")
 
     workers.terminate(node)
+    world.run("20m")
+    assert len(workers.states) == (2 if world.unknowns.terminating_wait_counts else 3)
     (end,) = ended(world)
+    world.run(world.clock.elapsed() + 300)
 
     assert end.outcome == "recycled" and job.phase == "Succeeded"
     assert sorted(workers.states.values()) == ["InService"] * 2
@@ -81,12 +85,30 @@ def test_in_a_group_that_retains_instances_a_drain_outlasts_the_hook(world):
     world.run("3d")
     assert workers.states[node.instance_id] == "Terminating:Retained"
     assert len(heartbeats(world)) < 200, "the hook had 48 hours"
-    (end,) = ended(world)
+    end, raised_again = ended(world)
 
     assert end.outcome == "recycled", end.cause
+    assert raised_again.outcome == "duplicate", "the termination of a retained member raises the hook once more"
+    assert world.calls("autoscaling:CompleteLifecycleAction", succeeded=True)
     assert job.phase == "Succeeded" and end.history_events < 25_000
     assert node.instance_id not in workers.states
     assert len(world.calls("autoscaling:TerminateInstanceInAutoScalingGroup", succeeded=True)) == 1
+
+
+def test_an_execution_that_begins_before_the_group_retains_the_member_drains_it(world):
+    world.timings.retain = 600
+    workers = group_of(world, retains=True)
+    node = workers.nodes[0]
+    job = with_job(world, node, "30m")
+    hook = {"AutoScalingGroupName": workers.name, "LifecycleHookName": "recycle-eks", "InstanceId": node.instance_id}
+
+    workers.terminate(node)
+    world.aws.client("autoscaling").complete_lifecycle_action(**hook, LifecycleActionResult="ABANDON")
+    assert workers.states[node.instance_id] == "Terminating:Proceed"
+    first, *others = ended(world)
+
+    assert first.outcome == "recycled" and job.phase == "Succeeded", (first.outcome, first.cause)
+    assert {end.outcome for end in others} <= {"duplicate"} and node.instance_id not in workers.states
 
 
 def test_without_retain_the_end_of_the_hook_is_reported_beforehand_and_the_pods_are_named(world, cli):
@@ -160,7 +182,7 @@ def test_without_any_heartbeat_a_retained_node_goes_on_and_another_is_lost_by_na
     job = with_job(world, node, "75m")
 
     workers.terminate(node)
-    (end,) = ended(world)
+    end = ended(world)[0]
 
     if retains:
         assert "RestoreNode" not in world.executions()[0].path
@@ -223,6 +245,20 @@ def test_a_member_that_goes_to_the_warm_pool_is_released_at_once(world):
     assert end.outcome == "released" and "WarmPool" in end.output["reason"]
     assert end.at < 60 and node.instance_id not in workers.states
     assert "recycle-eks/claim" not in node.annotations
+
+
+def test_a_member_whose_root_volume_is_replaced_is_released_with_its_pods(world):
+    workers = group_of(world)
+    node = workers.nodes[0]
+    job = node.job("train", annotations=WAITS)
+
+    world.autoscaling.replace_root_volume(node.instance_id)
+    (end,) = ended(world)
+    world.run(end.at + 300)
+
+    assert end.outcome == "released" and "goes to the AutoScalingGroup of group" in end.output["reason"]
+    assert end.at < 60 and workers.states[node.instance_id] == "InService"
+    assert job.exists and not node.unschedulable and "recycle-eks/claim" not in node.annotations
 
 
 def test_an_instance_that_never_registered_is_released_at_once_unless_the_cluster_is_away(world):

@@ -6,6 +6,7 @@ WAITS = {"recycle-eks/drain": "wait"}
 EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction"}
 
 
+@pytest.mark.reading("terminating_wait_counts")
 @pytest.mark.parametrize("what", ["refreshes_its_instances", "lets_members_live"])
 def test_each_node_waits_for_its_own_job(world, what):
     workers = world.group("retained", size=2, minimum=2, maximum=4, retains=True)
@@ -16,8 +17,9 @@ def test_each_node_waits_for_its_own_job(world, what):
 
     getattr(workers, what)(*(["10m"] if what == "lets_members_live" else []))
     world.run("72m")
-    assert all(workers.states[node.instance_id] == "Terminating:Wait" for node in old)
-    assert sorted(workers.states.values()).count("InService") == 2, "replaced at once"
+    if not world.unknowns.terminating_wait_counts:
+        assert all(workers.states[node.instance_id] == "Terminating:Wait" for node in old)
+        assert sorted(workers.states.values()).count("InService") == 2, "replaced at once"
     world.run("3h")
 
     assert [each.finishes().outcome for each in world.executions()] == ["recycled"] * 2

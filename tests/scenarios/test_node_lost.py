@@ -7,8 +7,6 @@ import pytest
 
 from world.base.faults import sample
 
-#: The readings that concern a path through Standby and a termination.
-SWITCHES = ["terminate_from_standby_launches_extra", "standby_counts_for_zone_balance"]
 UNREACHABLE = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
@@ -47,13 +45,12 @@ def is_clean(world, node):
     assert world.leftovers(group) == []
 
 
-@pytest.mark.parametrize(("case", "switch"), [*((case, None) for case in CASES), *zip(CASES, SWITCHES * 2, strict=True)])
-def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, switch):
-    if switch:
-        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+@pytest.mark.reading("terminate_from_standby_launches_extra", "standby_counts_for_zone_balance")
+@pytest.mark.parametrize("case", CASES)
+def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, reading):
     happens, says = CASES[case]
     jobs(node, count=7)
-    lost_at = "10m" if switch or case != "silent" else "7h"
+    lost_at = "10m" if reading or case != "silent" else "7h"
     world.at(lost_at, lambda: happens(node))
     sizes = node.group.sizes
 

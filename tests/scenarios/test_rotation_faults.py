@@ -336,6 +336,8 @@ def test_a_new_version_in_the_middle_is_left_to_the_next_rotation(world, three):
 
 def test_an_operator_pauses_terminates_brings_back_and_resumes(world, three):
     (group,) = three.groups
+    # A member that the group ended because of the operator's ExitStandby would be one more, and not what this is about.
+    world.unknowns.exit_standby_trims = False
     first, second, third = sorted(group.nodes, key=lambda node: node.instance_id)
     client = world.aws.client("autoscaling")
     tag = {"ResourceId": group.name, "ResourceType": "auto-scaling-group", "Key": "recycle-eks:paused"}

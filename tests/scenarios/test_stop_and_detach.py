@@ -5,8 +5,6 @@ import pytest
 from world.base.beyond_models import refusal_of
 from world.base.faults import sample
 
-#: The assumed reading of a detachment, and the two others. test_unknowns.py tries them all.
-SWITCHES = [None, "detach_from_standby_kills_another", "detach_from_standby_launches_extra"]
 KEPT = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TAINTS = ("recycle-eks/draining", "recycle-eks/stopped", "recycle-eks/detached", "node.kubernetes.io/out-of-service")
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -39,10 +37,8 @@ def tags_of(world, node):
     return {key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")}
 
 
-@pytest.mark.parametrize("switch", SWITCHES)
-def test_a_stopped_instance_stays_in_standby_with_its_tag_and_a_node_that_says_so(world, node, switch):
-    if switch:
-        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+@pytest.mark.reading("standby_counts_for_zone_balance")
+def test_a_stopped_instance_stays_in_standby_with_its_tag_and_a_node_that_says_so(world, node):
     others = neighbours(node)
 
     end = recycle(world, node, "stop").finishes()
@@ -60,10 +56,8 @@ def test_a_stopped_instance_stays_in_standby_with_its_tag_and_a_node_that_says_s
     assert world.recycle(node).finishes().outcome == "already_gone"
 
 
-@pytest.mark.parametrize("switch", SWITCHES)
-def test_a_detached_instance_keeps_running_and_no_other_member_ends_for_it(world, node, switch):
-    if switch:
-        setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+@pytest.mark.reading("detach_from_standby_kills_another", "detach_from_standby_launches_extra")
+def test_a_detached_instance_keeps_running_and_no_other_member_ends_for_it(world, node):
     others = neighbours(node)
     left = node.deployment("left-alone", annotations={"recycle-eks/drain": "ignore"}).pods()[0]
 

@@ -4,12 +4,8 @@ import json
 
 import pytest
 
-from world.aws.autoscaling.model import Unknowns
-from world.base.faults import sample
 from world.world import World
 
-#: Two of the readings; test_unknowns.py tries them all.
-SWITCHES = [None, *sample([name for name in vars(Unknowns) if not name.startswith("_")], 2, first=1)]
 HERE, THERE = "eu-west-1a", "eu-west-1b"
 #: The longest time between two checks.
 LONGEST_WAIT = 900
@@ -18,9 +14,7 @@ LONGEST_WAIT = 900
 class Setup:
     """The only node of a group over two zones, with a database whose volume is in its zone; the replacement is in the other."""
 
-    def __init__(self, world: World, elsewhere: bool = True, switch: str | None = None) -> None:
-        if switch:
-            setattr(world.unknowns, switch, not getattr(world.unknowns, switch))
+    def __init__(self, world: World, elsewhere: bool = True) -> None:
         self.world = world
         self.workers = world.group("workers", size=1, minimum=1, maximum=4, zones=[HERE, THERE])
         self.node = self.workers.nodes[0]
@@ -40,9 +34,9 @@ class Setup:
         return self.pod.exists and not self.pod.is_terminating and self.pod.node_name == self.node.name
 
 
-@pytest.mark.parametrize("switch", SWITCHES)
-def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world, switch):
-    setup = Setup(world, switch=switch)
+@pytest.mark.reading("standby_counts_for_zone_balance", "terminate_from_standby_launches_extra")
+def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world):
+    setup = Setup(world)
     execution = world.recycle(setup.node)
     world.run("30m")
 
@@ -93,9 +87,9 @@ def test_a_replacement_in_the_same_zone_takes_the_pod(world):
     assert setup.evictions_of("db")[0] == setup.evictions_of("web")[0]
 
 
-@pytest.mark.parametrize("switch", SWITCHES)
-def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_restored(world, switch):
-    setup = Setup(world, switch=switch)
+@pytest.mark.reading("standby_counts_for_zone_balance", "exit_standby_trims")
+def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_restored(world):
+    setup = Setup(world)
 
     end = world.recycle(setup.node, drain_timeout=900).finishes()
     world.run(end.at + 1200)

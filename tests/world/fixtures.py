@@ -1,4 +1,8 @@
-"""The fixtures of every scenario, wherever its file lies: `world`, `cli`, and `deployed_world` for who resets it themselves."""
+"""The fixtures of every scenario, wherever its file lies: `world`, `cli`, and `deployed_world` for who resets it themselves.
+
+A scenario with the mark `reading` depends on switches of `Unknowns`, and runs with their defaults. With the option `--readings`
+only these scenarios run: with the defaults, and then with each named switch reversed.
+"""
 
 import gc
 import signal
@@ -7,8 +11,30 @@ from types import FrameType
 
 import pytest
 
+from world.aws.autoscaling.model import Unknowns
 from world.cli import Cli, command_line
 from world.world import World
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--readings", action="store_true", help="only the tests marked `reading`, under each value of their switches"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    switches = switches_of(metafunc.definition)
+    if switches and metafunc.config.getoption("--readings"):
+        metafunc.parametrize("reading", [None, *switches], indirect=True, ids=lambda switch: switch or "as_assumed")
+
+
+def switches_of(item: pytest.Item) -> tuple[str, ...]:
+    """Returns the switches that the mark of a test names."""
+    mark = item.get_closest_marker("reading")
+    switches = mark.args if mark else ()
+    unknown = set(switches) - set(vars(Unknowns()))
+    assert not unknown, f"{item.nodeid}: Unknowns has no {', '.join(sorted(unknown))}"
+    return switches
 
 
 def pytest_configure() -> None:
@@ -17,10 +43,13 @@ def pytest_configure() -> None:
         signal.signal(number, _interrupt)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests of the deployed world come last. Moto has room for one account in a process, so a test that starts an account of
     its own ends that world, and it would have to start again. Long tests come first in each kind, so that none still runs when
     all others are done and their processes idle."""
+    if config.getoption("--readings"):
+        config.hook.pytest_deselected(items=[item for item in items if not switches_of(item)])
+        items[:] = [item for item in items if switches_of(item)]
     items.sort(key=lambda item: (_uses_deployed_world(item), item.get_closest_marker("long") is None))
 
 
@@ -80,9 +109,17 @@ def deployed_world(request: pytest.FixtureRequest) -> World:
 
 
 @pytest.fixture
-def world(deployed_world: World) -> World:
+def reading(request: pytest.FixtureRequest) -> str | None:
+    """The switch that is reversed in this run; None if all have their defaults."""
+    return getattr(request, "param", None)
+
+
+@pytest.fixture
+def world(deployed_world: World, reading: str | None) -> World:
     """The world at the beginning of a scenario: recycle-eks is deployed, nothing else is there."""
     deployed_world.reset()
+    if reading is not None:
+        setattr(deployed_world.unknowns, reading, not getattr(deployed_world.unknowns, reading))
     return deployed_world
 
 

@@ -419,6 +419,7 @@ def test_a_switch_decides_if_standby_at_the_maximum_launches_a_replacement(accou
 
 def test_an_exit_from_standby_raises_the_desired_capacity(account):
     account.group()
+    account.autoscaling.unknowns.exit_standby_trims = False
     old, other, replacement = account.standby()
     account.exit_standby(old)
     assert (account.desired, account.states[old]) == (3, "Pending")
@@ -427,8 +428,8 @@ def test_an_exit_from_standby_raises_the_desired_capacity(account):
 
 
 def test_the_group_may_trim_after_an_exit_from_standby_if_the_switch_is_set(account):
+    """It is set by default: the user guide says it."""
     account.group()
-    account.autoscaling.unknowns.exit_standby_trims = True
     old, other, replacement = account.standby()
     account.exit_standby(old)
     account.settle()
@@ -436,12 +437,49 @@ def test_the_group_may_trim_after_an_exit_from_standby_if_the_switch_is_set(acco
     assert account.ec2_state(other) == "terminated"
 
 
+@pytest.mark.parametrize("trims", [True, False])
+def test_a_member_without_a_replacement_is_no_surplus_after_its_exit_from_standby(account, trims):
+    account.group()
+    account.autoscaling.unknowns.exit_standby_trims = trims
+    old, other = account.ids
+    account.enter_standby(old, decrement=True)
+    account.settle()
+    account.exit_standby(old)
+    account.settle()
+    assert (account.desired, set(account.ids), account.state_list) == (2, {old, other}, ["InService"] * 2)
+
+
+def test_the_exit_of_one_member_may_end_the_pending_replacement_of_another(account):
+    account.group(maximum=5)
+    first, second = account.ids
+    account.enter_standby(first)
+    account.settle()
+    account.protect(account.ids[-1])
+    account.autoscaling.plan_launches("workers", Launch(seconds=10_000))
+    account.enter_standby(second)
+    pending = account.ids[-1]
+    account.exit_standby(first)
+    account.settle()
+    assert pending not in account.states and account.desired == 2
+
+
 def test_a_protected_member_is_not_trimmed(account):
     account.group()
-    account.autoscaling.unknowns.exit_standby_trims = True
     old, other, replacement = account.standby()
     account.protect(other)
     account.exit_standby(old)
+    account.settle()
+    assert set(account.ids) == {old, other}
+
+
+def test_a_group_in_which_all_are_protected_is_trimmed_when_the_first_is_not(account):
+    account.group()
+    old, other, replacement = account.standby()
+    account.protect(old, other, replacement)
+    account.exit_standby(old)
+    account.settle()
+    assert (account.desired, len(account.ids)) == (2, 3)
+    account.protect(replacement, protected=False)
     account.settle()
     assert set(account.ids) == {old, other}
 
@@ -733,10 +771,110 @@ def test_an_abandoned_hook_retains_the_instance_where_the_group_says_so(account,
     assert account.ec2_state(first) == "running"
     with pytest.raises(ClientError, match="retained"):
         account.terminate(first, decrement=True)
-    account.terminate(first)
-    account.later(60)
-    assert first not in account.states and account.desired == 2
+    assert first in account.states and account.desired == 2
     assert account.described["InstanceLifecyclePolicy"] == {"RetentionTriggers": {"TerminateHookAbandon": "retain"}}
+
+
+def retained(account):
+    """The first member, which its group keeps."""
+    account.group().hook().retain()
+    first = account.ids[0]
+    account.terminate(first)
+    account.complete(first, result="ABANDON")
+    account.settle()
+    assert account.states[first] == "Terminating:Retained"
+    return first
+
+
+def test_a_retained_member_was_in_proceed_before(account):
+    changes = []
+    account.autoscaling.on_state_change.append(lambda member, old, new: changes.append(new))
+    first = retained(account)
+    ways = [state for state in changes if state.startswith("Terminating")]
+    assert ways == ["Terminating", "Terminating:Wait", "Terminating:Proceed", "Terminating:Retained"]
+    assert account.ec2_state(first) == "running"
+
+
+def test_a_retained_member_waits_for_the_hook_once_more_when_it_is_terminated(account):
+    first = retained(account)
+    account.terminate(first)
+    assert account.states[first] == "Terminating:Wait"
+    assert len([detail for _, kind, detail in account.events if kind == "EC2 Instance-terminate Lifecycle Action"]) == 2
+    account.later(950)
+    assert account.states[first] == "Terminating:Retained"
+    account.terminate(first)
+    account.complete(first)
+    account.later(60)
+    assert first not in account.states
+    assert (account.desired, account.state_list) == (2, ["InService", "InService"])
+
+
+def test_a_retained_member_can_be_detached(account):
+    first = retained(account)
+    account.detach(first)
+    account.settle()
+    assert first not in account.states and account.ec2_state(first) == "running"
+    assert (account.desired, account.state_list) == (2, ["InService", "InService"])
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_switch_decides_if_a_member_that_waits_for_its_hook_counts(account, counts):
+    account.group().hook()
+    account.autoscaling.unknowns.terminating_wait_counts = counts
+    first, second = account.ids
+    account.terminate(first)
+    account.later(100)
+    assert account.state_list == ["InService"] * (1 if counts else 2) + ["Terminating:Wait"]
+    account.complete(first)
+    account.settle()
+    assert account.state_list == ["InService", "InService"]
+    account.terminate(second, decrement=True)
+    account.later(100)
+    assert (account.desired, account.state_list) == (1, ["InService", "Terminating:Wait"])
+
+
+def test_a_retained_member_never_counts(account):
+    account.autoscaling.unknowns.terminating_wait_counts = True
+    first = retained(account)
+    assert account.state_list == ["InService", "InService", "Terminating:Retained"]
+    account.terminate(first)
+    account.later(100)
+    assert account.state_list == ["InService", "InService", "Terminating:Wait"]
+
+
+def test_a_group_that_retains_instances_cannot_be_deleted_by_force_even_if_it_is_empty(account):
+    account.group(desired=0, minimum=0).retain()
+    delete = account.client("autoscaling").delete_auto_scaling_group
+    assert "retention trigger" in refusal(delete, AutoScalingGroupName="workers", ForceDelete=True)
+    delete(AutoScalingGroupName="workers")
+
+
+def test_a_root_volume_is_replaced_after_the_termination_hook_with_another_destination(account):
+    changes = []
+    account.group().hook()
+    account.autoscaling.on_state_change.append(lambda member, old, new: changes.append(new))
+    first = account.ids[0]
+    account.autoscaling.replace_root_volume(first)
+    account.later(100)
+    assert account.states[first] == "ReplacingRootVolume:Wait" and len(account.ids) == 2
+    (detail,) = [detail for _, kind, detail in account.events if kind == "EC2 Instance-terminate Lifecycle Action"]
+    assert (detail["Origin"], detail["Destination"]) == ("AutoScalingGroup", "AutoScalingGroup")
+    account.complete(first)
+    account.settle()
+    assert account.state_list == ["InService", "InService"] and account.ec2_state(first) == "running"
+    ways = ["ReplacingRootVolume", "ReplacingRootVolume:Wait", "ReplacingRootVolume:Proceed", "RootVolumeReplaced", "InService"]
+    assert changes == ways
+
+
+def test_a_root_volume_whose_hook_is_abandoned_costs_the_instance(account):
+    account.group().hook()
+    first = account.ids[0]
+    account.autoscaling.replace_root_volume(first)
+    account.complete(first, result="ABANDON")
+    assert account.states[first] == "Terminating:Wait"
+    account.complete(first)
+    account.settle()
+    assert first not in account.ids and account.state_list == ["InService", "InService"]
 
 
 def test_continue_terminates_also_where_abandon_would_retain(account):
@@ -943,6 +1081,75 @@ def test_actors_are_notified_of_every_change_of_a_member(account):
         "Terminating:Wait -> Terminating:Proceed",
         "Terminating:Proceed -> Terminated",
     ]
+
+
+# Capacity Rebalancing and mixed instances
+
+
+def test_capacity_rebalancing_launches_before_it_terminates(account):
+    account.group(CapacityRebalance=True)
+    first, second = account.ids
+    account.autoscaling.recommend_rebalance(first)
+    assert account.state_list == ["InService", "InService", "Pending"]
+    account.settle()
+    assert first not in account.ids and second in account.ids
+    assert (account.desired, account.state_list) == (2, ["InService", "InService"])
+    account.autoscaling.recommend_rebalance("i-0123456789abcdef0")
+    kinds = [kind for _, kind, _ in account.events]
+    assert kinds.count("EC2 Instance Rebalance Recommendation") == 2
+
+
+def test_without_capacity_rebalancing_a_recommendation_changes_nothing(account):
+    account.group()
+    account.autoscaling.recommend_rebalance(account.ids[0])
+    account.settle()
+    assert account.state_list == ["InService", "InService"] and len(account.ids) == 2
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_switch_decides_if_capacity_rebalancing_ends_a_member_in_standby(account, ends):
+    account.group(CapacityRebalance=True)
+    account.autoscaling.unknowns.capacity_rebalancing_ends_standby = ends
+    old, other, replacement = account.standby()
+    account.autoscaling.recommend_rebalance(old)
+    account.settle()
+    assert set(account.ids) == ({other, replacement} if ends else {old, other, replacement})
+    assert account.desired == 2
+
+
+def test_members_of_a_mixed_group_have_the_types_of_its_overrides(account):
+    ec2, autoscaling = account.client("ec2"), account.client("autoscaling")
+    for name, image in (("workers", "ami-12345678"), ("arm", "ami-87654321")):
+        data = {"ImageId": image, "InstanceType": "m5.large"}
+        ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=data)
+    policy = {
+        "LaunchTemplate": {
+            "LaunchTemplateSpecification": {"LaunchTemplateName": "workers", "Version": "$Latest"},
+            "Overrides": [
+                {"InstanceType": "m7i.large"},
+                {"InstanceType": "m7g.large", "LaunchTemplateSpecification": {"LaunchTemplateName": "arm", "Version": "$Latest"}},
+            ],
+        }
+    }
+    autoscaling.create_auto_scaling_group(
+        AutoScalingGroupName="workers",
+        MinSize=0,
+        DesiredCapacity=1,
+        MaxSize=3,
+        AvailabilityZones=[ec2.describe_subnets()["Subnets"][0]["AvailabilityZone"]],
+        MixedInstancesPolicy=policy,
+    )
+    account.autoscaling.plan_launches("workers", Launch(instance_type="m7g.large"))
+    account.scale(2)
+    account.settle()
+    assert "LaunchTemplate" not in account.described
+    overrides = account.described["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
+    assert [each["InstanceType"] for each in overrides] == ["m7i.large", "m7g.large"]
+    members = {each["InstanceType"]: each["LaunchTemplate"]["LaunchTemplateName"] for each in account.described["Instances"]}
+    assert members == {"m7i.large": "workers", "m7g.large": "arm"}
+    reservations = ec2.describe_instances(InstanceIds=account.ids)["Reservations"]
+    images = {each["InstanceType"]: each["ImageId"] for reservation in reservations for each in reservation["Instances"]}
+    assert images == {"m7i.large": "ami-12345678", "m7g.large": "ami-87654321"}
 
 
 # EC2

@@ -75,7 +75,7 @@ class Region:
             raise KeyboardInterrupt
 
     def recommend_rebalance(self, instance):
-        self.emit("aws.ec2", "EC2 Instance Rebalance Recommendation", {"instance-id": instance}, [])
+        self.autoscaling.recommend_rebalance(instance)
 
     def reset(self):
         self.interrupts_after = NEVER
@@ -173,7 +173,7 @@ def test_every_switch_is_reported_exactly_as_it_is_set(probe, region, switch):
     setattr(unknowns, switch, not getattr(unknowns, switch))
     switched = [word for each in QUESTIONS.values() if each.switch for word in ("--only", each.name)]
     # All at once, so that less time has to be played.
-    assert probe("--at-once", "100", *switched) == 0
+    assert probe("--rebalance", "--at-once", "100", *switched) == 0
     found = {each["switch"]: each["value"] for each in probe.findings().values()}
     assert found == vars(unknowns)
 

@@ -139,7 +139,7 @@ def test_a_reset_leaves_nothing_of_a_scenario(deployed_world):
     world.budget(node.deployment("web", replicas=2), min_available=1)
     world.recycle(node, label_selector="app=train")
     world.faults.refuse("ec2:DescribeInstances", code="Throttling", nth=1000)
-    world.unknowns.exit_standby_trims = True
+    world.unknowns.exit_standby_trims = False
     world.timings.launch = 7
     world.ec2.timings.terminate = 7
     world.host.duration["recycle-eks-check-pods"] = 7

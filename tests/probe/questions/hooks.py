@@ -23,13 +23,14 @@ def until_waiting(group: Group) -> Generator[float, None, str]:
 
 
 @question(
-    asks="A member in Terminating:Wait: does its replacement come while the hook still holds it?",
+    asks="A member in Terminating:Wait: does it count, so that its replacement comes only when the hook is over?",
     row=27,
-    expected=True,
+    expected=False,
     answers={
-        True: Answer("The replacement came at once.", RELIED_ON),
-        False: Answer("No replacement came in four minutes.", "docs/hooks.md: the group has one member less during the drain."),
+        False: Answer("The replacement came at once.", RELIED_ON),
+        True: Answer("No replacement came in four minutes.", "docs/hooks.md: the group has one member less during the drain."),
     },
+    switch="terminating_wait_counts",
     setup=HOOKED,
     instances=3,
     minutes=9,
@@ -39,7 +40,7 @@ def replacement_of_a_waiting_member(group: Group) -> Play:
     before = group.mark()
     yield from until_waiting(group)
     yield from group.watch(ends_early=lambda: bool(group.launched(before)))
-    return bool(group.launched(before))
+    return not group.launched(before)
 
 
 @question(
@@ -114,11 +115,12 @@ def heartbeat(group: Group) -> Play:
 @question(
     asks="ABANDON where the group retains instances: which states does the member have?",
     row=26,
-    expected="Terminating:Wait, Terminating:Retained",
+    expected="Terminating:Wait, Terminating:Proceed, Terminating:Retained",
     answers={
-        "Terminating:Wait, Terminating:Retained": Answer("It went from Wait to Retained directly.", RELIED_ON),
-        "Terminating:Wait, Terminating:Proceed, Terminating:Retained": Answer(
-            "It went through Terminating:Proceed.", "Terminating:Proceed does not mean that the member ends: look again."
+        "Terminating:Wait, Terminating:Proceed, Terminating:Retained": Answer("It went through Terminating:Proceed.", RELIED_ON),
+        "Terminating:Wait, Terminating:Retained": Answer(
+            "It went from Wait to Retained directly, or through Proceed in less than two seconds.",
+            "None. Pre-flight need not drain a member in Terminating:Proceed.",
         ),
     },
     setup=RETAINING,
@@ -134,11 +136,15 @@ def path_to_retained(group: Group) -> Play:
 
 
 @question(
-    asks="A member in Terminating:Retained: can it be terminated with decrement, and without?",
+    asks="A member in Terminating:Retained: can it be terminated with decrement, and does it wait for the hook again?",
     row=12,
-    expected="only without decrement",
+    expected="waits again",
     answers={
-        "only without decrement": Answer("With decrement AWS refused it. Without, the instance ended.", RELIED_ON),
+        "waits again": Answer("With decrement AWS refused it. Without, the instance waited for the hook again.", RELIED_ON),
+        "ends at once": Answer(
+            "With decrement AWS refused it. Without, the instance ended at once.",
+            "One command ends a retained instance: shorten docs/hooks.md and the printed commands.",
+        ),
         "with decrement": Answer(
             "AWS accepted the termination with decrement.", "Terminating a retained member can cost capacity."
         ),
@@ -154,8 +160,13 @@ def terminate_a_retained_member(group: Group) -> Play:
         return "with decrement"
     if group.try_terminate(member) is not None:
         return "neither"
+    waits_or_went = (None, "Terminating:Wait")
+    yield from group.until(f"{member} waits or is gone", lambda: group.states.get(member) in waits_or_went, every=CLOSE_CHECK)
+    if member not in group.states:
+        return "ends at once"
+    group.complete_hook(member, "CONTINUE")
     yield from group.until_gone(member)
-    return "only without decrement"
+    return "waits again"
 
 
 @question(

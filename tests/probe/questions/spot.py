@@ -9,12 +9,13 @@ from probe.question import Answer, Play, Setup, question
 @question(
     asks="A rebalance recommendation for a Spot member in Standby: does Capacity Rebalancing end it, or launch another one?",
     row=34,
-    expected="nothing",
+    expected=False,
     answers={
-        "nothing": Answer("The group did nothing.", "None. Nothing in the product guards against it."),
+        False: Answer("The group did nothing.", "None. Nothing in the product guards against it."),
+        True: Answer("The group ended the member in Standby.", "Refuse replacement: before where Capacity Rebalancing is on."),
         "launches": Answer("The group launched one more instance.", "A drain of a Spot node can cost one extra instance."),
-        "ends": Answer("The group ended the member in Standby.", "Refuse replacement: before where Capacity Rebalancing is on."),
     },
+    switch="capacity_rebalancing_ends_standby",
     setup=Setup(minimum=1, desired=1, maximum=3, spot=True),
     instances=3,
     minutes=9,
@@ -29,5 +30,5 @@ def capacity_rebalancing(group: Group) -> Play:
     group.account.recommend_rebalance(old)
     yield from group.watch(180, ends_early=lambda: group.states.get(old) != "Standby")
     if group.states.get(old) != "Standby":
-        return "ends"
-    return "launches" if group.launched(before) else "nothing"
+        return True
+    return "launches" if group.launched(before) else False

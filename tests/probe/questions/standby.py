@@ -116,13 +116,13 @@ def detach_from_standby_with_protection(group: Group) -> Play:
 @question(
     asks="ExitStandby when the group then has one member more: does the group end another member?",
     row=6,
-    expected=False,
+    expected=True,
     answers={
-        False: Answer("All members stayed. The desired capacity is one higher.", "The restore lowers it again. It does so now."),
         True: Answer(
             "The group ended another member, and lowered its desired capacity again.",
-            "A restore needs the protection of the other members, which it sets. Set the switch as the default.",
+            "None. A restore protects the other members, and raises the capacity again.",
         ),
+        False: Answer("All members stayed. The desired capacity is one higher.", "None. A restore lowers it where it can."),
     },
     switch="exit_standby_trims",
     instances=3,

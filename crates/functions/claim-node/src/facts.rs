@@ -11,7 +11,7 @@ use recycle::claim::obstacle::Obstacle;
 use recycle::claim::preflight::TRIES_OF_AN_ENDPOINT;
 use recycle::cluster::cluster_tag::has_cluster_tag;
 use recycle::cluster::group::Group;
-use recycle::cluster::hook::{HeldByHook, WAITING, check_retain, find_release, is_held};
+use recycle::cluster::hook::{HeldByHook, PROCEEDING, WAITING, check_retain, find_release, is_held};
 use recycle::cluster::instance::Instance;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::ClaimRequest;
@@ -281,7 +281,9 @@ impl FetchedFacts {
         let was_read = self.missing_permissions.is_empty() && self.unreachable.is_none();
         let state = self.lifecycle_state();
         let is_warm = state.is_some_and(|state| state.starts_with("Warmed:"));
-        let is_going = is_held(state) || is_warm || hook.destination != TO_EC2;
+        // Pre-flight lets such a member go on, because its group may retain it.
+        let may_be_retained = self.retains() && state == Some(PROCEEDING);
+        let is_going = is_held(state) || may_be_retained || is_warm || hook.destination != TO_EC2;
         let release = find_release(hook, input, instance, self.node.as_ref());
         release.filter(|_| was_read && is_going)
     }

@@ -7,6 +7,7 @@ use crate::cluster::cluster_tag::{
     cluster_tag, find_other_cluster, has_cluster_tag, tag_group, tag_instances,
 };
 use crate::cluster::group::Group;
+use crate::cluster::hook::PROCEEDING;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::{NodeFacts, has_entered_standby};
 use crate::input::model::{Input, Replacement};
@@ -22,9 +23,11 @@ pub(crate) fn describe_gone(instance: &Instance) -> Option<String> {
 }
 
 /// Describes an instance that was terminating under a lifecycle hook, and that the hook no longer holds.
+/// A group that retains instances may keep a member in `Terminating:Proceed`, so that such a member is drained.
 pub(crate) fn describe_going(facts: &PreflightFacts<'_>, instance: &Instance) -> Option<String> {
     let state = facts.lifecycle_state?;
-    let is_going = facts.input.hook.is_some() && matches!(state, "Terminating:Proceed" | "Terminated");
+    let has_ended = state == "Terminated" || (state == PROCEEDING && !facts.group_retains);
+    let is_going = facts.input.hook.is_some() && has_ended;
     is_going.then(|| format!("{} is already {state}", instance.id))
 }
 

@@ -815,8 +815,29 @@ mod tests {
             );
         }
         assert_eq!(on("InService", hook()).names(), ["not_terminating"]);
-        let gone = on("Terminating:Proceed", hook()).check();
-        assert!(matches!(gone, Preflight::AlreadyGone(_)), "{gone:?}");
+    }
+
+    /// `Terminating:Proceed` comes before `Terminating:Retained`, too.
+    #[test]
+    fn a_member_that_no_longer_waits_for_its_hook_is_gone_unless_its_group_may_retain_it() {
+        for (state, group_retains, is_gone) in [
+            ("Terminating:Proceed", false, true),
+            ("Terminating:Proceed", true, false),
+            ("Terminated", false, true),
+            ("Terminated", true, true),
+        ] {
+            let world = World {
+                group_retains,
+                ..on(state, hook())
+            };
+            let found = world.check();
+            let is_as_expected = match &found {
+                Preflight::AlreadyGone(_) => is_gone,
+                Preflight::Go { .. } => !is_gone,
+                Preflight::Refused(_) => false,
+            };
+            assert!(is_as_expected, "{state} {group_retains}: {found:?}");
+        }
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub const SHORTEST_HEARTBEAT: u32 = 900;
 
 /// The lifecycle state of a member that waits for a hook.
 pub const WAITING: &str = "Terminating:Wait";
+/// The lifecycle state of a member whose hooks are over. It then ends, or is retained if a hook was abandoned in a group that retains
+/// instances (user guide, manage-retained-instances).
+pub const PROCEEDING: &str = "Terminating:Proceed";
 /// The lifecycle state of a member whose hook was abandoned in a group that retains instances.
 /// The member stays until it is terminated in its group.
 pub const RETAINED: &str = "Terminating:Retained";

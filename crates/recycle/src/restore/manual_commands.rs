@@ -6,12 +6,12 @@
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
     CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG,
-    KEPT_BEFORE_ANNOTATION, NAMESPACE, PROGRESS_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
+    KEPT_BEFORE_ANNOTATION, LIFECYCLE_HOOK, NAMESPACE, PROGRESS_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
 };
 use crate::base::shell::quote;
 use crate::cluster::autoscaler::{ScaleDown, find_value_beside, let_go_of_old_node};
 use crate::cluster::group::Group;
-use crate::cluster::hook::is_held;
+use crate::cluster::hook::{RETAINED, is_held};
 use crate::cluster::instance::{Instance, describe_instance};
 use crate::cluster::node::{NodeFacts, has_entered_standby};
 use crate::records::claim::Phase;
@@ -57,7 +57,7 @@ pub fn describe_manual_commands(
 ) -> ManualCommands {
     let node_name = node.map(|node| &node.name).or(node_name);
     let subject = describe_instance(instance_id, node_name);
-    if let Some(lost) = describe_lost(&subject, instance_id, lifecycle_state, instance, is_lost) {
+    if let Some(lost) = describe_lost(&subject, instance_id, group, lifecycle_state, instance, is_lost) {
         return lost;
     }
     let mut found = Traces::default();
@@ -86,23 +86,25 @@ pub fn describe_manual_commands(
 fn describe_lost(
     subject: &str,
     id: &InstanceId,
+    group: Option<&Group>,
     lifecycle_state: Option<&str>,
     instance: Option<&Instance>,
     is_lost: bool,
 ) -> Option<ManualCommands> {
-    // Terminates a member by its group's own API. The group replaces the member if it counts towards the desired capacity.
-    let terminate = format!(
-        "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {id} \
-         --no-should-decrement-desired-capacity"
-    );
-    let (state, command) = match (lifecycle_state, instance) {
+    let terminate = || terminate_in_group(id, group.filter(|_| is_held(lifecycle_state)));
+    let (state, commands) = match (lifecycle_state, instance) {
         (None, Some(instance)) if !instance.is_gone() => return None,
-        (None, _) => ("is gone".to_owned(), None),
+        (None, _) => ("is gone".to_owned(), Vec::new()),
         // The group checks no health in Standby. It lists a dead member there until a call terminates it. In any other state its health
         // check finds the dead member.
         (Some(listed), Some(dead)) if dead.is_gone() => {
             let state = format!("is {}, and its group still lists it as {listed}", dead.state);
-            (state, (listed == "Standby").then_some(terminate))
+            let commands = if listed == "Standby" {
+                terminate()
+            } else {
+                Vec::new()
+            };
+            (state, commands)
         }
         // The instance runs without its Node, or without a working kubelet. Its pods are lost, and the group cannot see that.
         (Some(listed), Some(lost)) if is_lost => {
@@ -110,23 +112,47 @@ fn describe_lost(
                 "is lost, its instance is {} and {listed} in its group",
                 lost.state
             );
-            (state, Some(terminate))
+            (state, terminate())
         }
         // Its group is terminating the instance. It cannot return to service, and nothing has to be removed.
         (Some(listed), _) if is_held(lifecycle_state) => {
             let state = format!(
                 "is {listed} in its group, still runs, and keeps its taint; if you remove its tag {GAVE_UP_TAG}, the next sweep continues with it"
             );
-            (state, Some(terminate))
+            (state, terminate())
         }
         (Some(_), _) => return None,
     };
     Some(ManualCommands {
         state: format!("{subject} {state}"),
-        commands: command.into_iter().collect(),
+        commands,
         can_be_resumed: false,
         is_lost: true,
     })
+}
+
+/// Returns the commands that terminate a member by its group's own API. The group replaces the member if it counts towards the desired
+/// capacity. `holding` is the group of a member that is held while terminating. When a retained member is terminated, it waits for the
+/// lifecycle hook once more, so the hook is then completed. On a member that still waits, the first command changes nothing.
+fn terminate_in_group(id: &InstanceId, holding: Option<&Group>) -> Vec<String> {
+    let mut commands = vec![format!(
+        "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id {id} \
+         --no-should-decrement-desired-capacity"
+    )];
+    if let Some(group) = holding {
+        commands.extend([
+            format!(
+                "while aws autoscaling describe-auto-scaling-instances --instance-ids {id} --output text --query \
+                 'AutoScalingInstances[].LifecycleState' | grep --quiet -x -e Terminating -e {RETAINED}; do sleep 15; done"
+            ),
+            format!(
+                "aws autoscaling complete-lifecycle-action --auto-scaling-group-name {} --lifecycle-hook-name {LIFECYCLE_HOOK} \
+                 --lifecycle-action-result CONTINUE --instance-id {id}",
+                quote(group.name.as_str())
+            ),
+        ]);
+    }
+    commands
 }
 
 /// Checks whether another execution can resume.
@@ -198,6 +224,8 @@ fn look_at_standby(
 
 /// Returns the commands of ExitStandby.
 /// At that call a group with unbalanced zones may terminate any member, so the `exposed` members are protected during it.
+/// By its user guide, Auto Scaling then takes back the capacity that the call has added, and terminates a member once none is protected.
+/// So the desired capacity is set to the number of members before that.
 /// Each member has its own call, because AWS refuses a whole call that names a member which has left.
 fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<String> {
     let exit = format!("aws autoscaling exit-standby --auto-scaling-group-name {group} --instance-ids {id}");
@@ -225,6 +253,11 @@ fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<S
         format!(
             "while aws autoscaling describe-auto-scaling-instances --instance-ids {id} --output text --query \
              'AutoScalingInstances[].LifecycleState' | grep --quiet -e Standby -e Pending; do sleep 15; done"
+        ),
+        format!(
+            "aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity $(aws autoscaling \
+             describe-auto-scaling-groups --auto-scaling-group-names {group} --output text --query \
+             \"length(AutoScalingGroups[0].Instances[?LifecycleState=='InService' || starts_with(LifecycleState, 'Pending')])\")"
         ),
         protect("--no-protected-from-scale-in"),
     ]
@@ -408,6 +441,9 @@ mod tests {
                 "aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids i-0aaaaaaaaaaaaaaaa",
                 "while aws autoscaling describe-auto-scaling-instances --instance-ids i-0aaaaaaaaaaaaaaaa --output text --query \
                  'AutoScalingInstances[].LifecycleState' | grep --quiet -e Standby -e Pending; do sleep 15; done",
+                "aws autoscaling set-desired-capacity --auto-scaling-group-name workers --desired-capacity $(aws autoscaling \
+                 describe-auto-scaling-groups --auto-scaling-group-names workers --output text --query \
+                 \"length(AutoScalingGroups[0].Instances[?LifecycleState=='InService' || starts_with(LifecycleState, 'Pending')])\")",
                 "for id in $(echo $MEMBERS) i-0aaaaaaaaaaaaaaaa; do aws autoscaling set-instance-protection \
                  --auto-scaling-group-name workers --no-protected-from-scale-in --instance-ids $id; done",
                 "kubectl taint node old recycle-eks/draining:NoSchedule-",
@@ -787,8 +823,19 @@ mod tests {
                 "{}",
                 left.state
             );
-            assert!(left.commands[0].contains("terminate-instance-in-auto-scaling-group"));
-            assert_eq!((left.commands.len(), left.can_be_resumed), (1, false));
+            assert_eq!(
+                left.commands,
+                [
+                    "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-0aaaaaaaaaaaaaaaa \
+                     --no-should-decrement-desired-capacity",
+                    "while aws autoscaling describe-auto-scaling-instances --instance-ids i-0aaaaaaaaaaaaaaaa --output text --query \
+                     'AutoScalingInstances[].LifecycleState' | grep --quiet -x -e Terminating -e Terminating:Retained; do sleep 15; done",
+                    "aws autoscaling complete-lifecycle-action --auto-scaling-group-name workers --lifecycle-hook-name recycle-eks \
+                     --lifecycle-action-result CONTINUE --instance-id i-0aaaaaaaaaaaaaaaa",
+                ],
+                "{state}"
+            );
+            assert!(!left.can_be_resumed);
         }
     }
 }

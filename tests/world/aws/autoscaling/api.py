@@ -76,7 +76,9 @@ class GroupsApi:
         check_sizes(smallest, largest, desired)
         policy = group.mixed_instances_policy
         moto_update()
-        group.mixed_instances_policy = parameters.get("MixedInstancesPolicy") or policy
+        group.mixed_instances_policy = parameters.get("MixedInstancesPolicy") or (
+            None if "LaunchTemplate" in parameters else policy
+        )
         group.desired_capacity = desired
         if parameters.get("TerminationPolicies"):
             group.termination_policies = parameters["TerminationPolicies"]
@@ -97,7 +99,8 @@ class GroupsApi:
                 "You cannot delete an AutoScalingGroup while there are instances or pending "
                 "Spot instance request(s) still in the group.",
             )
-        if group.instance_states and retains(group):
+        # Refused also for an empty group (row 35 of docs/aws-evidence.md).
+        if force and retains(group):
             raise ValidationError(
                 "You can't force delete this Auto Scaling group because the TerminateHookAbandon retention trigger "
                 "is set to retain."

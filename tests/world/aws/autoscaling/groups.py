@@ -8,14 +8,17 @@ The lifecycle of a member (Auto Scaling user guide, "Amazon EC2 Auto Scaling ins
 
     Pending -> [Pending:Wait -> Pending:Proceed] -> InService
     InService -> EnteringStandby -> Standby -> Pending -> InService
-    InService | Standby -> Detaching -> (out of the group)
-    ... -> Terminating -> [Terminating:Wait -> Terminating:Proceed | Terminating:Retained] -> (terminated)
+    InService | Standby | Terminating:Retained -> Detaching -> (out of the group)
+    ... -> Terminating -> [Terminating:Wait -> Terminating:Proceed] -> (terminated)
+    ... -> Terminating -> Terminating:Wait -> Terminating:Proceed -> Terminating:Retained -> Terminating -> ...
+    InService -> ReplacingRootVolume -> [ReplacingRootVolume:Wait -> …:Proceed] -> RootVolumeReplaced -> InService
 
 A launch takes an instance of the warm pool if the group has one: Warmed:Stopped -> Pending. DescribeAutoScalingInstances
 describes the instances in the pool, but they are not members of the group.
 
 `Unknowns` has a switch for each behaviour that AWS does not document. Not supported: scaling policies, keeping a warm pool full
-(`warm` puts one instance there), mixed instances, instance refreshes (a scenario declares that one runs: `refreshes`).
+(`warm` puts one instance there), allocation strategies and weights of mixed instances, instance refreshes (a scenario declares
+that one runs: `refreshes`), the state Quarantined.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from world.aws.autoscaling.hooks import Hooks
 from world.aws.autoscaling.model import (
     COUNTED,
     LAUNCHING,
+    ON_STANDBY,
     TERMINATING,
     Group,
     Launch,
@@ -72,6 +76,7 @@ class AutoScaling:
         self.clock = clock
         self.timings = Timings()
         self.unknowns = Unknowns()
+        self._emit = emit
         self.activities = Activities(clock, emit)
         self.hooks = Hooks(clock, emit, self.move)
         self.supply = Supply(ec2)
@@ -133,16 +138,18 @@ class AutoScaling:
         with LOCK:
             member = self.member(instance_id)
             assert member is not None and member.lifecycle_state == "InService", "only a member in service goes to the warm pool"
-            member.for_warm_pool = True
+            member.destination = "WarmPool"
             member.group.desired_capacity -= 1
             self.hooks.wait_for(member, TERMINATING, "Warmed:Pending:Wait", self._to_warm_pool)
 
     def _to_warm_pool(self, member: Member, abandoned: bool) -> None:
         member.stop_waiting()
-        self.move(member, "Warmed:Stopped")
+        member.destination = "EC2"
+        is_kept = abandoned and retains(member.group)
+        self.move(member, "Warmed:Pending:Retained" if is_kept else "Warmed:Stopped")
         self.drop(member)
-        self.ec2.change(member.instance, "stopped")
-        member.for_warm_pool = False
+        if not is_kept:
+            self.ec2.change(member.instance, "stopped")
         self.supply.keep_warm(member)
         self.reconcile(member.group)
 
@@ -188,6 +195,52 @@ class AutoScaling:
         if member.lifecycle_state == "InService":
             self.terminate(member, "an instance has reached the max instance lifetime", replace=True)
 
+    def replace_root_volume(self, instance_id: str) -> None:
+        """An instance refresh with the strategy ReplaceRootVolume: the instance stays, and EC2 replaces its root volume after the
+        termination hooks. Their events differ from a termination's in the destination only (user guide, replace-root-volume).
+        """
+        with LOCK:
+            member = self.member(instance_id)
+            assert member is not None and member.lifecycle_state == "InService", (
+                "only a member in service gets another root volume"
+            )
+            member.destination = "AutoScalingGroup"
+            self.move(member, "ReplacingRootVolume")
+            self.hooks.wait_for(member, TERMINATING, "ReplacingRootVolume:Wait", self._root_volume_proceeds)
+
+    def _root_volume_proceeds(self, member: Member, abandoned: bool) -> None:
+        """A root volume that cannot be replaced costs the instance (user guide, replace-root-volume)."""
+        member.destination = "EC2"
+        if abandoned:
+            self.terminate(member, "its root volume was not replaced", replace=True)
+            return
+        self.move(member, "ReplacingRootVolume:Proceed")
+        self.later(member, self.timings.root_volume, self._root_volume_replaced)
+
+    def _root_volume_replaced(self, member: Member) -> None:
+        self.move(member, "RootVolumeReplaced")
+        self.put_into_service(member)
+
+    def recommend_rebalance(self, instance_id: str) -> None:
+        """EC2 notices that a Spot instance is at an elevated risk of interruption. With Capacity Rebalancing its group launches
+        another one, and terminates the old one when the new one is in service (user guide, "Capacity Rebalancing").
+        """
+        with LOCK:
+            self._emit("aws.ec2", "EC2 Instance Rebalance Recommendation", {"instance-id": instance_id}, [])
+            member = self.member(instance_id)
+            if member is None or not member.group.capacity_rebalance:
+                return
+            if member.lifecycle_state == "InService":
+                launched = self.launch_surplus(member.group)
+                if launched is not None:
+                    launched.rebalances = member
+            elif member.lifecycle_state in ON_STANDBY and self.unknowns.capacity_rebalancing_ends_standby:
+                self._end_rebalanced(member)
+
+    def _end_rebalanced(self, member: Member) -> None:
+        member.unreplaced = False
+        self.terminate(member, "an instance was taken out of service in response to a rebalance recommendation", replace=True)
+
     def _reset(self) -> None:
         """The backend is empty already; brings back what was deployed."""
         self.timings, self.unknowns = Timings(), Unknowns()
@@ -201,7 +254,7 @@ class AutoScaling:
         """Launches what is missing, terminates what is too much."""
         if group.name not in self.backend.autoscaling_groups:
             return
-        counted = [m for m in group.instance_states if m.lifecycle_state in COUNTED and not m.surplus]
+        counted = [m for m in group.instance_states if (m.lifecycle_state in COUNTED and not m.surplus) or m.counts_until_proceed]
         unreplaced = sum(m.unreplaced for m in group.instance_states)
         missing = group.desired_capacity - len(counted) - unreplaced
         if missing > 0 and not is_suspended(group, "Launch"):
@@ -269,11 +322,12 @@ class AutoScaling:
         self.ec2.change(member.instance, "pending")
         return member
 
-    def launch_surplus(self, group: Group) -> None:
+    def launch_surplus(self, group: Group) -> Member | None:
         """One more than desired; the group trims itself when it is in service."""
         launched = None if is_suspended(group, "Launch") else self.launch(group)
         if launched is not None:
             launched.surplus = True
+        return launched
 
     def _launch_failed(self, group: Group, message: str, subnet: Any) -> None:
         self.activities.launch_failed(group, message, subnet)
@@ -308,21 +362,28 @@ class AutoScaling:
             self.watch_health(member)
         if member.returned:
             group.desired_capacity -= 1
+        old, member.rebalances = member.rebalances, None
+        if old is not None and old.lifecycle_state == "InService":
+            self._end_rebalanced(old)
         self.reconcile(group)
         member.returned = False
 
     # Terminating
 
-    def terminate(self, member: Member, cause: str, replace: bool, run_hooks: bool = True) -> dict[str, Any]:
-        """Starts a termination: out of the balancers first, then the hooks, then the instance."""
+    def terminate(self, member: Member, cause: str, replace: bool, counts: bool = True) -> dict[str, Any]:
+        """Starts a termination: out of the balancers first, then the hooks, then the instance.
+
+        `counts` is False if the desired capacity went down for it.
+        """
         group = member.group
         member.stop_waiting()
+        was_counted = member.lifecycle_state in COUNTED and not member.surplus
+        waits = self.unknowns.terminating_wait_counts and self.hooks.hold_terminations(group)
+        member.counts_until_proceed = waits and replace and counts and was_counted
         member.activity = self.activities.begin(group, f"Terminating EC2 instance: {member.instance_id}", cause, member)
         self.move(member, "Terminating")
         delay = deregister_targets(member, self.timings.deregistration)
-        if not run_hooks:
-            self._shut_down(member)
-        elif delay:
+        if delay:
             self.later(member, delay, self._terminate_hooks)
         else:
             self._terminate_hooks(member)
@@ -334,13 +395,21 @@ class AutoScaling:
         self.hooks.wait_for(member, TERMINATING, "Terminating:Wait", self._termination_proceeds)
 
     def _termination_proceeds(self, member: Member, abandoned: bool) -> None:
-        if abandoned and retains(member.group) and member.instance._state.name != "terminated":
-            self.move(member, "Terminating:Retained")
-            self.reconcile(member.group)
-            return
         if member.lifecycle_state == "Terminating:Wait":
             self.move(member, "Terminating:Proceed")
+        if abandoned and retains(member.group) and member.instance._state.name != "terminated":
+            self.later(member, self.timings.retain, self._retain)
+            return
+        if member.counts_until_proceed:
+            member.counts_until_proceed = False
+            self.reconcile(member.group)
         self._shut_down(member)
+
+    def _retain(self, member: Member) -> None:
+        """When a member enters a retained state, the group "launches a replacement" (user guide, manage-retained-instances)."""
+        member.counts_until_proceed = False
+        self.move(member, "Terminating:Retained")
+        self.reconcile(member.group)
 
     def _shut_down(self, member: Member) -> None:
         """EC2 terminates it; `_instance_changed` takes it out of the group when that is done."""
@@ -352,6 +421,7 @@ class AutoScaling:
     def _gone(self, member: Member) -> None:
         group = member.group
         member.stop_waiting()
+        member.counts_until_proceed = False
         self.move(member, "Terminated")
         self.drop(member)
         if member.activity is not None:

@@ -59,6 +59,10 @@ class Hooks:
             if hook.auto_scaling_group_name == group.name and hook.lifecycle_transition == transition
         ]
 
+    def hold_terminations(self, group: Group) -> bool:
+        """Checks whether a termination in the group waits for a hook."""
+        return bool(self._of(group, TERMINATING))
+
     def wait_for(self, member: Member, transition: str, state: str, then: Callable[[Member, bool], None]) -> None:
         """Starts all hooks of a transition. Calls `then(member, abandoned)` when all are complete or one is abandoned."""
         member.proceed = then
@@ -108,7 +112,7 @@ class Hooks:
             "EC2InstanceId": member.instance_id,
             "LifecycleTransition": wait.hook.lifecycle_transition,
             "Origin": "AutoScalingGroup" if terminating else "EC2",
-            "Destination": "WarmPool" if member.for_warm_pool else "EC2" if terminating else "AutoScalingGroup",
+            "Destination": member.destination if terminating else "AutoScalingGroup",
         }
         if wait.hook.notification_metadata:
             detail["NotificationMetadata"] = wait.hook.notification_metadata

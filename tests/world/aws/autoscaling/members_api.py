@@ -16,6 +16,9 @@ from world.aws.autoscaling.zones import choose_victim
 # in Pending:Wait (infrahouse/infrahouse-toolkit#223).
 PROTECTABLE = ("InService", "EnteringStandby", "Standby")
 
+# "in the InService or Standby state, or in a retained state" (user guide, detach or attach instances).
+DETACHABLE = ("InService", "Standby", "Terminating:Retained")
+
 #: The operations that `MembersApi` answers.
 OPERATIONS = (
     "enter_standby",
@@ -50,6 +53,7 @@ class MembersApi:
             )
             activities.append(dict(activity))
             member.activity = activity
+            member.decremented = decrement
             group.desired_capacity -= decrement
             member.unreplaced = not decrement and at_maximum and not self._groups.unknowns.enter_standby_at_max_launches
             self._groups.move(member, "EnteringStandby")
@@ -80,7 +84,8 @@ class MembersApi:
         for member in members:
             before = group.desired_capacity
             group.desired_capacity += 1
-            member.unreplaced, member.returned = False, self._groups.unknowns.exit_standby_trims
+            member.unreplaced = False
+            member.returned = self._groups.unknowns.exit_standby_trims and not member.decremented
             activity = self._groups.activities.begin(
                 group,
                 f"Moving EC2 instance out of Standby: {member.instance_id}",
@@ -116,7 +121,7 @@ class MembersApi:
             self._groups.later(member, self._groups.timings.exit_standby, self._groups.put_into_service)
 
     def detach_instances(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        group, members = self._members(parameters, ("InService", "Standby"))
+        group, members = self._members(parameters, DETACHABLE)
         decrement = bool(parameters["ShouldDecrementDesiredCapacity"])
         if decrement:
             self._check_minimum(group, len(members), "detach")
@@ -175,15 +180,18 @@ class MembersApi:
         group.desired_capacity -= decrement
         extra = state in ON_STANDBY and not decrement and self._groups.unknowns.terminate_from_standby_launches_extra
         member.unreplaced = False
-        activity = self._groups.terminate(member, cause, replace=True, run_hooks=state != "Terminating:Retained")
+        # A retained member waits for the hooks once more (row 12 of docs/aws-evidence.md).
+        activity = self._groups.terminate(member, cause, replace=True, counts=not decrement)
         if extra:
             self._groups.launch_surplus(group)
         return {"Activity": dict(activity)}
 
     def set_instance_protection(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        _, members = self._members(parameters, PROTECTABLE)
+        group, members = self._members(parameters, PROTECTABLE)
         for member in members:
             member.protected_from_scale_in = bool(parameters["ProtectedFromScaleIn"])
+        # A group that was too large, and had no member to choose, may have one now.
+        self._groups.reconcile(group)
         return {}
 
     def set_instance_health(self, parameters: dict[str, Any]) -> None:

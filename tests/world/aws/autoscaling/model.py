@@ -24,10 +24,12 @@ Group = FakeAutoScalingGroup
 LAUNCHING = "autoscaling:EC2_INSTANCE_LAUNCHING"
 TERMINATING = "autoscaling:EC2_INSTANCE_TERMINATING"
 
+# A member whose root volume an instance refresh replaces stays in its group (user guide, replace-root-volume).
+REPLACING_ROOT = ("ReplacingRootVolume", "ReplacingRootVolume:Wait", "ReplacingRootVolume:Proceed", "RootVolumeReplaced")
 # The states that count towards the desired capacity. Standby does not ("instances in Standby don't count toward the
 # desired capacity": the group's desired is decremented, or another instance launched). Members that terminate or detach do
-# not count either.
-COUNTED = ("Pending", "Pending:Wait", "Pending:Proceed", "InService")
+# not count either, except as `Unknowns.terminating_wait_counts` says.
+COUNTED = ("Pending", "Pending:Wait", "Pending:Proceed", "InService", *REPLACING_ROOT)
 ON_STANDBY = ("EnteringStandby", "Standby")
 
 
@@ -40,6 +42,10 @@ class Timings:
     enter_standby: float = 10
     exit_standby: float = 15
     detach: float = 10
+    # The time in Terminating:Proceed before Terminating:Retained.
+    retain: float = 10
+    # The time in which EC2 replaces a root volume.
+    root_volume: float = 60
     # "waits 300 seconds by default": the deregistration delay of a target group; only where a load balancer is
     # attached.
     deregistration: float = 300
@@ -53,15 +59,16 @@ class Timings:
 class Unknowns:
     """Behaviour that only a real account can show. The defaults follow the documentation, or its plainest reading.
 
-    Scenarios reverse each of them, one at a time (scenarios/test_unknowns.py). docs/untested-on-aws.md lists which
-    call to try first.
+    `make readings` runs the scenarios with the mark `reading` under each value of each switch that the mark names.
+    docs/untested-on-aws.md lists which call to try first.
     """
 
     # TerminateInstanceInAutoScalingGroup without decrement on a Standby member launches one more than desired, then
     # trims.
     terminate_from_standby_launches_extra: bool = False
-    # After ExitStandby the group goes back to the capacity it had before and terminates a member of its own choice.
-    exit_standby_trims: bool = False
+    # After ExitStandby the group goes back to the capacity it had before and terminates a member of its own choice: it
+    # "detects that you have more instances than you need" (user guide, as-enter-exit-standby). Not after a decrement.
+    exit_standby_trims: bool = True
     # EnterStandby without decrement launches a replacement also where desired is at the maximum.
     enter_standby_at_max_launches: bool = True
     # DetachInstances on a Standby member without decrement "may cause other instances to terminate unexpectedly".
@@ -70,6 +77,11 @@ class Unknowns:
     detach_from_standby_launches_extra: bool = False
     # Standby members count for the balance of zones, so that nothing is moved because of them.
     standby_counts_for_zone_balance: bool = False
+    # A member whose termination waits for a hook counts towards the desired capacity until the hook is over, so that its
+    # replacement comes only then.
+    terminating_wait_counts: bool = False
+    # Capacity Rebalancing also terminates a Spot member in Standby. Its replacement is there already.
+    capacity_rebalancing_ends_standby: bool = False
 
 
 @dataclass
@@ -86,6 +98,9 @@ class Launch:
     joins_cluster: bool = True
     # The zone of the launch, even if another zone is emptier: when a zone has no capacity, the group uses another one.
     zone: str | None = None
+    # The type of the launch in a group with a mixed instances policy. None means the first override: when it has no capacity,
+    # the group uses another one.
+    instance_type: str | None = None
 
 
 class Wait:
@@ -104,22 +119,24 @@ class Member(InstanceState):
     def __init__(self, instance: Instance, group: Group, launch: Launch, protected: bool):
         super().__init__(instance, lifecycle_state="Pending", protected_from_scale_in=protected, autoscaling_group=group)
         self.launch = launch
-        template = group.ec2_launch_template
         # moto would answer what the group's template is now.
-        self._launched_from = template and {
-            "LaunchTemplateId": template.id,
-            "LaunchTemplateName": template.name,
-            "Version": template_version(group),
-        }
+        self._launched_from = find_template(group, launch)
         self.waits: dict[str, Wait] = {}
         self.activity: dict[str, Any] | None = None
         # Launched beyond the desired capacity: not counted before it is in service.
         self.surplus = False
         # Went to Standby without a replacement being due.
         self.unreplaced = False
+        # Went to Standby with decrement, so that no replacement was launched.
+        self.decremented = False
         # Came back from Standby and is not to be chosen by the trim that this causes.
         self.returned = False
-        self.for_warm_pool = False
+        # Counts towards the desired capacity although it terminates.
+        self.counts_until_proceed = False
+        # The member that it replaces by Capacity Rebalancing.
+        self.rebalances: Member | None = None
+        # The end of its way through the termination hooks, as their events name it.
+        self.destination = "EC2"
         # The next step of its way, and what to do when all hooks are done: (member, abandoned).
         self.timer: Any = None
         self.proceed: Callable[[Member, bool], None] | None = None
@@ -168,10 +185,33 @@ def retains(group: Group) -> bool:
     return (policy.get("RetentionTriggers") or {}).get("TerminateHookAbandon") == "retain"
 
 
-def template_version(group: Group) -> str:
+def find_override(group: Group, launch: Launch) -> dict[str, Any]:
+    """Returns the override of the group's mixed instances policy from which it launches: the first one, as the allocation
+    strategy `prioritized` says, or that of the planned type. Empty if there is none."""
+    policy = group.mixed_instances_policy or {}
+    overrides = (policy.get("LaunchTemplate") or {}).get("Overrides") or []
+    wanted = [each for each in overrides if launch.instance_type in (None, each.get("InstanceType"))]
+    assert wanted or launch.instance_type is None, f"group {group.name} has no override with {launch.instance_type}"
+    return wanted[0] if wanted else {}
+
+
+def find_template(group: Group, launch: Launch) -> dict[str, str] | None:
+    """Returns the launch template of a launch with its version. An override can have a template of its own."""
+    own = find_override(group, launch).get("LaunchTemplateSpecification")
+    if own is None:
+        template, version = group.ec2_launch_template, group.launch_template_version
+    else:
+        by_id = own.get("LaunchTemplateId")
+        find = group.ec2_backend.get_launch_template if by_id else group.ec2_backend.get_launch_template_by_name
+        template, version = find(by_id or own["LaunchTemplateName"]), own.get("Version", "$Default")
+    if template is None:
+        return None
+    number = _number_of(template, str(version))
+    return {"LaunchTemplateId": template.id, "LaunchTemplateName": template.name, "Version": number}
+
+
+def _number_of(template: Any, wanted: str) -> str:
     """The number behind $Latest or $Default: moto would take the default version whatever the group says."""
-    wanted = str(group.launch_template_version)
-    template = group.ec2_launch_template
     if wanted == "$Latest":
         return str(template.latest_version_number)
     return str(template.default_version_number) if wanted == "$Default" else wanted

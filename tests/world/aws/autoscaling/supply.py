@@ -6,7 +6,7 @@ from typing import Any
 
 from moto.autoscaling.models import ASG_NAME_TAG
 
-from world.aws.autoscaling.model import Group, Launch, Member, template_version
+from world.aws.autoscaling.model import Group, Launch, Member, find_override, find_template
 from world.aws.ec2 import Ec2
 from world.aws.identity import REGION
 
@@ -49,25 +49,30 @@ class Supply:
 
     def take_warm(self, group: Group) -> Member | None:
         """The instance that is in the warm pool for the longest time, if there is one."""
-        pool = self._warm.get(group.name)
-        return pool.pop(0) if pool else None
+        pool = self._warm.get(group.name, [])
+        ready = next((member for member in pool if member.lifecycle_state == "Warmed:Stopped"), None)
+        if ready is not None:
+            pool.remove(ready)
+        return ready
 
     def all_warm(self) -> list[Member]:
         return [member for pool in self._warm.values() for member in pool]
 
     def run_instance(self, group: Group, launch: Launch, subnet: Any) -> Member:
         tags = {**group.get_propagated_tags(), ASG_NAME_TAG: group.name, **group.instance_tags}
-        template = (
-            {"LaunchTemplateId": group.ec2_launch_template.id, "Version": template_version(group)}
-            if group.ec2_launch_template
-            else None
-        )
+        override, template = find_override(group, launch), find_template(group, launch)
+        image = override.get("ImageId", group.image_id)
+        if template is not None:
+            version = self._ec2.backend.get_launch_template(template["LaunchTemplateId"]).get_version(template["Version"])
+            image = override.get("ImageId", version.image_id)
+            # EC2 takes the id or the name.
+            template = {key: template[key] for key in ("LaunchTemplateId", "Version")}
         reservation = self._ec2.backend.run_instances(
-            group.image_id,
+            image,
             1,
             group.user_data,
             group.security_groups,
-            instance_type=group.instance_type,
+            instance_type=override.get("InstanceType", group.instance_type),
             is_instance_type_default=False,
             tags={"instance": tags},
             launch_config=group.launch_config,
