@@ -188,7 +188,7 @@ variable "alarm_topics" {
 }
 
 variable "event_triggers" {
-  description = "EventBridge events that recycle the instance that they name. The keys are names of your choice. `event_pattern` is an object. `instance_id_path` is the path to the instance id, such as `$.detail.instance-id`, or to an ARN that ends in the id. Events about instances of other clusters are ignored. `recycle` has fields of an execution's input, which override `input_defaults`."
+  description = "EventBridge events that recycle the instances that they name. The keys are names of your choice. `event_pattern` is an object. `instance_id_path` is the path to the instance id, such as `$.detail.instance-id`, to an ARN that ends in the id, or to a list of these, such as `$.resources`. Events about instances of other clusters are ignored. `recycle` has fields of an execution's input, which override `input_defaults`."
   # This is no map type, because all values of a map have the same type, and event patterns differ.
   type     = any
   default  = {}
