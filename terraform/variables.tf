@@ -352,7 +352,7 @@ variable "architecture" {
 }
 
 variable "vpc" {
-  description = "Subnets for the functions, if the cluster's endpoint is private. From these subnets the functions must reach the endpoint at port 443, and the APIs of EKS, EC2, Auto Scaling and Elastic Load Balancing through NAT or interface endpoints. `security_group_ids` are your own security groups. Without them the module creates a security group in the cluster's VPC, which allows outgoing traffic to port 443, and adds an ingress rule for it to the cluster's security group."
+  description = "Subnets for the functions, if the cluster's endpoint is private. From these subnets the functions must reach the endpoint at port 443, and the APIs of EKS, EC2, Auto Scaling and Elastic Load Balancing through NAT or interface endpoints. `security_group_ids` are your own security groups. Without them the module creates a security group in the cluster's VPC, which allows outgoing traffic to port 443, and adds an ingress rule for it to the cluster's security group. Change or remove `vpc` only while no execution runs (docs/install.md)."
   type = object({
     subnet_ids         = list(string)
     security_group_ids = optional(list(string))
@@ -421,7 +421,7 @@ variable "permissions_boundary" {
 }
 
 variable "role_path" {
-  description = "IAM path of every role of the module."
+  description = "IAM path of every role of the module. The ConfigMap `aws-auth` grants nothing to a role by an ARN with a path, so such roles need access entries."
   type        = string
   default     = "/"
   nullable    = false
