@@ -739,6 +739,17 @@ def test_an_abandoned_hook_retains_the_instance_where_the_group_says_so(account,
     assert account.described["InstanceLifecyclePolicy"] == {"RetentionTriggers": {"TerminateHookAbandon": "retain"}}
 
 
+def test_a_group_whose_policy_is_retain_is_not_deleted_by_force_even_if_it_is_empty(account):
+    account.group(desired=0, minimum=0).retain()
+    client = account.client("autoscaling")
+    with pytest.raises(ClientError, match="retention trigger is set to retain"):
+        client.delete_auto_scaling_group(AutoScalingGroupName="workers", ForceDelete=True)
+    policy = {"RetentionTriggers": {"TerminateHookAbandon": "terminate"}}
+    client.update_auto_scaling_group(AutoScalingGroupName="workers", InstanceLifecyclePolicy=policy)
+    client.delete_auto_scaling_group(AutoScalingGroupName="workers", ForceDelete=True)
+    assert client.describe_auto_scaling_groups(AutoScalingGroupNames=["workers"])["AutoScalingGroups"] == []
+
+
 def test_continue_terminates_also_where_abandon_would_retain(account):
     account.group().hook().retain()
     first = account.ids[0]
