@@ -226,6 +226,12 @@ def test_errors_are_read_as_each_protocol_writes_them():
     assert all("has the error Throttled; allowed are" in each[0] for each in refusals)
 
 
+def test_sns_is_throttled_by_an_error_that_the_operation_has():
+    publish, phones = (Errors("sns", operation_of("sns", each)) for each in ("Publish", "ListPhoneNumbersOptedOut"))
+    assert list(publish.problems("Throttled", 429)) != [] and list(phones.problems("Throttled", 429)) == []
+    assert list(publish.problems(**refusal_of("sns:Publish", "throttled"))) == []
+
+
 MEMBER = "<member><InstanceId>i-1</InstanceId><AvailabilityZone>a</AvailabilityZone>{}</member>"
 REST = "<HealthStatus>Healthy</HealthStatus><ProtectedFromScaleIn>false</ProtectedFromScaleIn>"
 SIZES = "<MinSize>1</MinSize><MaxSize>2</MaxSize><DesiredCapacity>1</DesiredCapacity><DefaultCooldown>300</DefaultCooldown>"

@@ -88,7 +88,7 @@ class AwsServices:
         try:
             answer = getattr(client, xform_name(operation.name))(**request)
         except ClientError as error:
-            raise _named(service, operation, error) from error
+            raise named(service, operation, error) from error
         except BotoCoreError as error:
             raise StateError(f"{prefix_of(service)}.SdkClientException", str(error)) from error
         answer.pop("ResponseMetadata", None)
@@ -133,7 +133,8 @@ def prefix_of(service: str) -> str:
     return _ERROR_PREFIXES.get(service, service.capitalize())
 
 
-def _named(service: str, operation: OperationModel, error: ClientError) -> StateError:
+def named(service: str, operation: OperationModel, error: ClientError) -> StateError:
+    """The error of a call as Step Functions names it."""
     code = error.response["Error"].get("Code", "")
     message = error.response["Error"].get("Message", "")
     modelled = {}
