@@ -109,7 +109,7 @@ class Stage:
         return min((each.due for each in self._running), default=self._account.clock.now() + 15)
 
     def _look(self) -> None:
-        """Shows each group what AWS says of it. A strange answer ends only its question. If AWS refuses for long, all of them end."""
+        """Shows each group what AWS says of it. A strange answer ends its question. If AWS refuses for long, all end."""
         now = self._account.clock.now()
         try:
             described = self._describe_groups()
