@@ -32,8 +32,9 @@ locals {
   }]
 
   # For Tasks that publish. The waits are short: if a notification cannot be sent, the execution continues without it.
+  # SnsException stands for the errors that SNS's model does not name, such as Throttling of a publish.
   publish_retry = [{
-    ErrorEquals     = ["States.Timeout", "Sns.SdkClientException", "Sns.InternalErrorException", "Sns.ThrottledException"]
+    ErrorEquals     = ["States.Timeout", "Sns.SdkClientException", "Sns.InternalErrorException", "Sns.ThrottledException", "Sns.SnsException"]
     IntervalSeconds = 2
     BackoffRate     = 2
     MaxDelaySeconds = 10

@@ -188,7 +188,7 @@ variable "alarm_topics" {
 }
 
 variable "event_triggers" {
-  description = "EventBridge events that recycle the instance that they name. The keys are names of your choice. `event_pattern` is an object. `instance_id_path` is the path to the instance id, such as `$.detail.instance-id`, or to an ARN that ends in the id. Events about instances of other clusters are ignored. `recycle` has fields of an execution's input, which override `input_defaults`."
+  description = "EventBridge events that recycle the instances that they name. The keys are names of your choice. `event_pattern` is an object. `instance_id_path` is the path to the instance id, such as `$.detail.instance-id`, to an ARN that ends in the id, or to a list of these, such as `$.resources`. Events about instances of other clusters are ignored. `recycle` has fields of an execution's input, which override `input_defaults`."
   # This is no map type, because all values of a map have the same type, and event patterns differ.
   type     = any
   default  = {}
@@ -352,7 +352,7 @@ variable "architecture" {
 }
 
 variable "vpc" {
-  description = "Subnets for the functions, if the cluster's endpoint is private. From these subnets the functions must reach the endpoint at port 443, and the APIs of EKS, EC2, Auto Scaling and Elastic Load Balancing through NAT or interface endpoints. `security_group_ids` are your own security groups. Without them the module creates a security group in the cluster's VPC, which allows outgoing traffic to port 443, and adds an ingress rule for it to the cluster's security group."
+  description = "Subnets for the functions, if the cluster's endpoint is private. From these subnets the functions must reach the endpoint at port 443, and the APIs of EKS, EC2, Auto Scaling and Elastic Load Balancing through NAT or interface endpoints. `security_group_ids` are your own security groups. Without them the module creates a security group in the cluster's VPC, which allows outgoing traffic to port 443, and adds an ingress rule for it to the cluster's security group. Change or remove `vpc` only while no execution runs (docs/install.md)."
   type = object({
     subnet_ids         = list(string)
     security_group_ids = optional(list(string))
@@ -421,7 +421,7 @@ variable "permissions_boundary" {
 }
 
 variable "role_path" {
-  description = "IAM path of every role of the module."
+  description = "IAM path of every role of the module. The ConfigMap `aws-auth` grants nothing to a role by an ARN with a path, so such roles need access entries."
   type        = string
   default     = "/"
   nullable    = false

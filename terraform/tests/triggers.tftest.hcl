@@ -27,7 +27,7 @@ run "alarms_events_and_spot_are_rules_that_start_rotations" {
     }
     event_triggers = {
       sick = { event_pattern = { source = ["my.monitoring"], detail = { severe = [true] } }, instance_id_path = "$.detail.machine" }
-      old  = { event_pattern = { source = ["mine"] }, instance_id_path = "$.resources[0]", recycle = { override = ["last_target"] } }
+      old  = { event_pattern = { source = ["mine"] }, instance_id_path = "$.resources", recycle = { override = ["last_target"] } }
     }
     spot = true
   }

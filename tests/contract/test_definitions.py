@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from contract.scripts import rendered
 from prepare import ROOT, install_cfn_lint, install_linter
-from world.base.beyond_models import common_errors
+from world.base.beyond_models import common_errors, refusal_of
 from world.base.shapes import Errors
 from world.stepfunctions.asl import integration_of
-from world.stepfunctions.sdk_integrations import BOTO_NAMES, prefix_of
+from world.stepfunctions.sdk_integrations import BOTO_NAMES, named, prefix_of
 from world.stepfunctions.service_models import OF_LAMBDA, OPTIMIZED, PASCAL, operation_of
 
 MACHINES = ["recycle-node", "rotate-nodes", "sweep"]
@@ -178,6 +179,14 @@ def of_the_module(retry: str) -> list[str]:
 def test_the_errors_of_each_service_that_the_module_repeats_a_publish_for_are_snss():
     known = {f"Sns.{each}" for each in errors_of("sns", "Publish")}
     assert [each for each in of_the_module("publish_retry") if not each.startswith("States.") and each not in known] == []
+
+
+@pytest.mark.parametrize("kind", ["throttled", "5xx"])
+def test_a_publish_is_repeated_after_an_error_that_may_pass(kind):
+    how = refusal_of("sns:Publish", kind)
+    answer = {"Error": {"Code": how["code"], "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": how["status"]}}
+    error = named("sns", operation_of("sns", "Publish"), ClientError(answer, "Publish"))
+    assert error.error in of_the_module("publish_retry")
 
 
 def test_an_error_that_a_service_does_not_have_is_found():

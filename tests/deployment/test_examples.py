@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from prepare import host_architecture
+from terraform_rights import unlisted
 from world.aws.identity import REGION
 from world.deployment import CLUSTER, ZIPS, environment
 from world.process.folders import temporary_folder
@@ -69,9 +70,11 @@ def test_an_example_is_applied_planned_empty_and_destroyed(world, example):
     folder = copy_of_project(temporary_folder("terraform")) / "examples" / example
     terraform, variables = Terraform(folder, environment(world.aws.endpoint)), {**given(), **MORE[example](world)}
     terraform.init()
+    calls_before = len(world.aws.calls)
     terraform.apply(**variables)
     assert terraform.plan_is_empty(**variables)
     terraform.destroy(**variables)
+    assert unlisted(call.action for call in world.aws.calls[calls_before:]) == set()
     assert world.aws.client("lambda").list_functions()["Functions"] == []
     assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
     assert world.aws.client("iam").list_roles()["Roles"] == []

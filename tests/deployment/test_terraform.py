@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from prepare import LAMBDAS, ROOT, STEPS
+from terraform_rights import unlisted
 from world.deployment import ALARM_TOPIC, HOOKED, variables
 from world.process.terraform import Terraform, TerraformFailed
 from world.scenario.groups import TEMPLATE
@@ -21,9 +22,20 @@ def world() -> Iterator[World]:
     world.stop()
 
 
+#: The calls of the first apply, and those of the world, which makes the groups that get a hook.
+CALLED: set[str] = set()
+OF_THE_WORLD = {"autoscaling:CreateAutoScalingGroup", "ec2:CreateLaunchTemplate"}
+
+
 @pytest.fixture(scope="module")
 def applied(world: World) -> Terraform:
-    return world.deployment.apply()
+    applied = world.deployment.apply()
+    CALLED.update(call.action for call in world.aws.calls)
+    return applied
+
+
+def test_the_page_lists_the_permissions_for_every_call_of_an_apply(applied):
+    assert unlisted(CALLED) == OF_THE_WORLD
 
 
 def test_a_second_plan_is_empty(applied):
@@ -146,7 +158,9 @@ def as_list(value: str | list[str]) -> list[str]:
 
 def test_destroy_describes_the_nodes_and_leaves_nothing(world, applied, hooked_groups):
     rotations = len(world.executions("rotate-nodes"))
+    calls_before = len(world.aws.calls)
     said = applied.destroy(**variables())
+    assert unlisted(call.action for call in world.aws.calls[calls_before:]) == set()
     assert len(world.executions("rotate-nodes")) == rotations
     assert "(local-exec): Executions that still run stop here, and their nodes are not restored" in said
     assert said.index("(local-exec)") < said.index('aws_lambda_function.this["restore-node"]: Destroying')

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from probe.account import Account
 from probe.cleanup import RUNNING, CleanUp
 from probe.group import Group, NotAnswered
 from probe.question import Play, Question, Value
-from probe.resources import Resources
+from probe.resources import Impossible, Resources
 from probe.state import State
 
 #: Seconds between two counts of the instances of removed groups.
 COUNT = 30.0
 #: Seconds without a running question after which the waiting ones are given up: instances that do not end take their room.
 MOST_IDLE = 1_200.0
+#: Seconds in which AWS may refuse to describe the groups before their questions are given up.
+MOST_BLIND = 300.0
 
 
 @dataclass
@@ -46,6 +49,8 @@ class Stage:
         #: Instances that belonged to no running question at the last count.
         self._strays: set[str] = set()
         self._counted = 0.0
+        #: The time of the first of the descriptions that AWS has refused in a row.
+        self._blind_since: float | None = None
 
     def run(self, questions: list[Question]) -> None:
         """Plays the questions that the state does not answer yet, the longest first."""
@@ -64,7 +69,9 @@ class Stage:
                 self._step(running)
             if (self._leaving or self._going) and now >= self._counted + COUNT:
                 self._counted = now
-                self._count_leaving()
+                # A refused count is made again. Without one for long, `_give_up` ends the waiting questions.
+                with contextlib.suppress(ClientError, BotoCoreError):
+                    self._count_leaving()
 
     def _admit(self, waiting: list[Question]) -> None:
         for question in list(waiting):
@@ -72,31 +79,61 @@ class Stage:
             if busy and busy + question.instances > self._most:
                 continue
             waiting.remove(question)
-            group = self._resources.group(question)
+            created = len(self._state.created)
+            try:
+                group = self._resources.group(question)
+            except Impossible:
+                raise
+            except Exception as error:
+                self._not_begun(question, f"its group could not be created: {in_words(error)}")
+                # AWS may have created it nevertheless.
+                self._remove_groups([name for kind, name in self._state.created[created:] if kind == "group"], question)
+                continue
             self._say(f"{question.name}: begins, in {group.name}")
             self._running.append(Running(question, group, question.play(group), self._account.clock.now()))
 
     def _give_up(self, waiting: list[Question]) -> None:
         problem = f"no room: {self._leaving} instances of other questions did not end within {MOST_IDLE / 60:.0f} minutes"
         for question in waiting:
-            no_group = Group(self._account, "", question.setup)
-            self._state.note_finding(question.name, describe(question, no_group, None, problem))
-            self._say(f"{question.name}: {problem}")
+            self._not_begun(question, problem)
         waiting.clear()
+
+    def _not_begun(self, question: Question, problem: str) -> None:
+        """A question that has no group is a finding, too. The other questions go on."""
+        no_group = Group(self._account, "", question.setup)
+        self._state.note_finding(question.name, describe(question, no_group, None, problem))
+        self._say(f"{question.name}: {problem}")
 
     def _next_check(self) -> float:
         """Returns the time. If groups that go are all there is, their instances are looked for again after a while."""
         return min((each.due for each in self._running), default=self._account.clock.now() + 15)
 
     def _look(self) -> None:
-        names = [each.group.name for each in self._running]
-        if names:
-            pages = self._account.client("autoscaling").get_paginator("describe_auto_scaling_groups")
-            found = pages.paginate(AutoScalingGroupNames=names)
-            described = {group["AutoScalingGroupName"]: group for page in found for group in page["AutoScalingGroups"]}
-            for each in self._running:
-                if each.group.name in described:
+        """Shows each group what AWS says of it. A strange answer ends its question. If AWS refuses for long, all end."""
+        now = self._account.clock.now()
+        try:
+            described = self._describe_groups()
+        except (ClientError, BotoCoreError) as error:
+            self._blind_since = now if self._blind_since is None else self._blind_since
+            if now >= self._blind_since + MOST_BLIND:
+                for each in list(self._running):
+                    self._conclude(each, None, f"its group was not described for {MOST_BLIND / 60:.0f} minutes: {error}")
+            return
+        self._blind_since = None
+        for each in list(self._running):
+            if each.group.name in described:
+                try:
                     each.group.see(described[each.group.name])
+                except Exception as error:
+                    self._conclude(each, None, in_words(error))
+
+    def _describe_groups(self) -> dict[str, dict[str, Any]]:
+        names = [each.group.name for each in self._running]
+        if not names:
+            return {}
+        pages = self._account.client("autoscaling").get_paginator("describe_auto_scaling_groups")
+        found = pages.paginate(AutoScalingGroupNames=names)
+        return {group["AutoScalingGroupName"]: group for page in found for group in page["AutoScalingGroups"]}
 
     def _step(self, running: Running) -> None:
         """A question that fails ends alone, whatever it fails with."""
@@ -106,23 +143,29 @@ class Stage:
             return
         except StopIteration as end:
             value = end.value
-        except (NotAnswered, ClientError) as error:
-            problem = str(error)
         except Exception as error:
-            problem = repr(error)
+            problem = in_words(error)
         self._conclude(running, value, problem)
 
     def _conclude(self, running: Running, value: Value | None, problem: str | None) -> None:
         self._running.remove(running)
-        finding = describe(running.question, running.group, value, problem)
+        try:
+            finding = describe(running.question, running.group, value, problem)
+        except (ClientError, BotoCoreError) as error:
+            problem = f"its activities were not described: {error}"
+            finding = describe(running.question, running.group, None, problem)
         self._state.note_finding(running.question.name, finding)
         self._say(f"{running.question.name}: {problem or finding['found']}")
-        self._leaving += running.question.instances
-        self._going.append(running.group.name)
-        self._cleanup.remove("group", running.group.name)
+        self._remove_groups([running.group.name], running.question)
         # Detached members do not end with their group.
         for instance in sorted({seen.instance for seen in running.group.history}):
             self._cleanup.remove("instance", instance)
+
+    def _remove_groups(self, names: list[str], question: Question) -> None:
+        for name in names:
+            self._leaving += question.instances
+            self._going.append(name)
+            self._cleanup.remove("group", name)
 
     def _count_leaving(self) -> None:
         """EC2 counts an instance in the quota until it has terminated. Groups and instances that did not go are removed again."""
@@ -145,6 +188,11 @@ class Stage:
         seen = {seen.instance for each in self._running for seen in each.group.history}
         tags = {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
         return instance["InstanceId"] in seen or tags.get("aws:autoscaling:groupName") in groups
+
+
+def in_words(error: Exception) -> str:
+    """The answer of AWS, or the defect of a question."""
+    return str(error) if isinstance(error, NotAnswered | ClientError | BotoCoreError) else repr(error)
 
 
 def describe(question: Question, group: Group, value: Value | None, problem: str | None) -> dict[str, Any]:

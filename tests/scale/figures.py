@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from scale.bound import OwnTimes
-from scale.quotas import QUOTAS, SMALL_REGIONS, Use, use_of
+from scale.quotas import QUOTAS, SMALL_REGIONS, Use, drawing_action, use_of
 from world.stepfunctions.engine import HISTORY_LIMIT, PAYLOAD_LIMIT
 from world.stepfunctions.executions import Execution as EngineExecution
 from world.world import World
@@ -115,7 +115,7 @@ def uses_of(world: World, executions: Iterable[EngineExecution]) -> list[Use]:
     for call in world.aws.calls:
         # A call, a state machine or a rule starts an execution. All of them are counted below.
         if call.action != "states:StartExecution":
-            moments[call.action].append(call.at)
+            moments[drawing_action(call.action, call.parameters)].append(call.at)
     start = world.clock.start
     for execution in executions:
         if execution.map_run_arn is None:

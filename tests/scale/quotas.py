@@ -11,8 +11,9 @@ a real account the calls are spread over the seconds that functions take. The qu
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 STEP_FUNCTIONS = "https://docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html"
 EC2 = "https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html"
@@ -21,6 +22,16 @@ LAMBDA_SCALING = "https://docs.aws.amazon.com/lambda/latest/dg/scaling-behavior.
 SNS = "https://docs.aws.amazon.com/general/latest/gr/sns.html"
 EKS = "https://docs.aws.amazon.com/general/latest/gr/eks.html"
 AUTO_SCALING = "https://docs.aws.amazon.com/autoscaling/ec2/APIReference/Welcome.html"
+
+#: A call of DescribeInstances with neither a filter nor pages, as `drawing_action` names it.
+UNFILTERED = "ec2:DescribeInstances unfiltered"
+
+
+def drawing_action(action: str, parameters: Mapping[str, Any]) -> str:
+    """Returns the name by which a call draws from a bucket: its action, except where the parameters decide the bucket."""
+    if action == "ec2:DescribeInstances" and not {"Filters", "MaxResults", "NextToken"} & {*parameters}:
+        return UNFILTERED
+    return action
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,7 @@ class Quota:
     exceeding them is not a failure."""
 
     def draws(self, action: str) -> bool:
-        """Checks whether a call of this action, named as in a policy, takes from this bucket."""
+        """Checks whether a call that `drawing_action` names so takes from this bucket."""
         return any(fnmatch.fnmatchcase(action, pattern) for pattern in self.actions)
 
 
@@ -50,8 +61,10 @@ QUOTAS = (
     # Functions take less than a second, so no more of them run at once than begin in a second. The page says 1,000 at once
     # for an account in a region (new accounts have less), and `LAMBDA_SCALING` 1,000 more in each ten seconds for a function.
     Quota("Lambda concurrency", ("lambda:Invoke",), 1000, 1000, LAMBDA),
-    # Every Describe with ids, filters or pages has its own bucket. All Describe calls of recycle-eks have them.
-    Quota("EC2 DescribeInstances", ("ec2:DescribeInstances",), 100, 20, EC2),
+    # Each action of EC2 has a bucket of its own. DescribeInstances has a smaller one for calls with neither a filter nor pages.
+    # A call by ids has neither.
+    Quota("EC2 DescribeInstances by ids", (UNFILTERED,), 50, 10, EC2),
+    Quota("EC2 DescribeInstances with a filter", ("ec2:DescribeInstances",), 100, 20, EC2),
     Quota("EC2 DescribeLaunchTemplateVersions", ("ec2:DescribeLaunchTemplateVersions",), 100, 20, EC2),
     Quota("EC2 DescribeImages", ("ec2:DescribeImages",), 100, 20, EC2),
     Quota("EC2 CreateTags", ("ec2:CreateTags",), 100, 10, EC2),

@@ -10,6 +10,7 @@ from world.aws.identity import ACCOUNT, PARTITION, REGION
 from world.deployment import CLUSTER
 
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+LEASE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/recycle-eks/rolebindings"
 
 
 @pytest.fixture
@@ -129,6 +130,20 @@ def test_a_group_that_may_not_do_enough_is_named(healthy, cli, group, call):
     finally:
         healthy.kubernetes.apply(healthy.deployment.outputs["rbac_manifest"])
     assert [text for _, check, _, text in found if check == "permissions"][0].startswith(f"the group {group} may not {call}")
+
+
+def test_a_namespace_without_its_roles_is_named_with_the_command(healthy, cli):
+    """A namespace that was deleted takes its Roles along."""
+    for group in ("recycle-eks-read", "recycle-eks-write", "recycle-eks-lease"):
+        healthy.kubernetes.must("DELETE", f"{LEASE_BINDINGS}/{group}")
+    try:
+        printed = cli("doctor", "--output", "json", pace=0)
+    finally:
+        healthy.kubernetes.apply(healthy.deployment.outputs["rbac_manifest"])
+    (namespace,) = [finding for finding in printed.document["findings"] if finding["check"] == "namespace"]
+    assert "the namespace or its Roles are missing" in namespace["found"]
+    assert namespace["remedy"] == "terraform output -raw rbac_manifest | kubectl apply -f -"
+    assert printed.code == 6
 
 
 def test_an_api_server_that_is_away_is_found(healthy, cli):

@@ -98,7 +98,10 @@ def test_the_clock_alone_restores_a_node_if_every_event_is_lost(world, node):
     assert node.group.states[node.instance_id] == "InService"
 
 
-def test_a_stopped_execution_is_swept_at_once_and_reported_once(world, node):
+@pytest.mark.parametrize("has_fraction", [False, True])
+def test_a_stopped_execution_is_swept_at_once_and_reported_once(world, node, has_fraction):
+    """The sweep reads the end of the execution, whose form no source shows."""
+    world.services.full_seconds_have_fraction = has_fraction
     world.let_sweep()
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=3)

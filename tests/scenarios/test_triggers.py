@@ -115,6 +115,17 @@ def test_any_event_that_names_an_instance_recycles_it_with_the_fields_of_its_tri
     assert recycling.finishes().outcome == "recycled"
 
 
+def test_an_event_with_a_list_of_instances_recycles_each_of_them(world, workers):
+    """AWS Health lists all instances that EC2 retires in `resources`, as ids or ARNs."""
+    first, second = (node.instance_id for node in workers.nodes)
+    arn = f"arn:aws:ec2:eu-west-1:123456789012:instance/{second}"
+    put_event(world, "my.monitoring", "Node is sick", {"machine": [first, arn]})
+    end = rotation(world)
+    assert (end.status, end.outcome) == ("SUCCEEDED", "started")
+    assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"] * 2
+    assert not {first, second} & set(workers.states)
+
+
 def test_an_event_without_an_instance_is_refused_by_name(world, workers):
     put_event(world, "my.monitoring", "Node is sick", {"host": "web-1"})
     wait(world, "2m")

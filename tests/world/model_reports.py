@@ -3,6 +3,8 @@
 A test that makes such a request on purpose says so: `@pytest.mark.not_in_the_models("the error Nonsense")`, with a part of each
 sentence. It fails if no such sentence comes.
 
+A request may end after its test, as the function that made it may run on. Then it fails the session, and no other test.
+
 The end of a session sums up all sentences that failed tests, each with the number of tests.
 """
 
@@ -17,6 +19,8 @@ from world.base.shapes import VIOLATIONS
 
 #: The name under which a report has the sentences of its test, also in the report of another process.
 PROPERTY = "not in the models"
+#: The sentences about requests that ended after their test, by that test; in the controller of pytest-xdist of all workers.
+LATE: dict[str, list[str]] = {}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    VIOLATIONS.begin(item.nodeid)
     return (yield from _watched(item, None))
 
 
@@ -71,8 +76,26 @@ def told(found: dict[str, int]) -> str:
     return "\n".join(["Not as AWS's models (botocore) have it:", *lines])
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    VIOLATIONS.begin("")
+    LATE.update(VIOLATIONS.take_late())
+    if LATE and hasattr(session.config, "workeroutput"):
+        session.config.workeroutput[PROPERTY] = LATE
+    elif LATE and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker of pytest-xdist has ended."""
+    LATE.update(getattr(node, "workeroutput", {}).get(PROPERTY, {}))
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     told_by: dict[str, set[str]] = {}
+    for test, sentences in LATE.items():
+        for sentence in sentences:
+            told_by.setdefault(sentence, set()).add(test)
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         for name, sentence in getattr(report, "user_properties", []):
             if name == PROPERTY:

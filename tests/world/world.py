@@ -171,6 +171,7 @@ class World:
         self.events.silent = "*-sweep-*"
         self.aws.reset()
         self.host.reset()
+        self.services.full_seconds_have_fraction = False
         self.kubernetes.reset()
         self.groups.clear()
         self.machines.reset()

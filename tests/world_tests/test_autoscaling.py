@@ -842,11 +842,15 @@ def test_a_retained_member_never_counts(account):
     assert account.state_list == ["InService", "InService", "Terminating:Wait"]
 
 
-def test_a_group_that_retains_instances_cannot_be_deleted_by_force_even_if_it_is_empty(account):
+def test_a_group_whose_policy_is_retain_is_not_deleted_by_force_even_if_it_is_empty(account):
     account.group(desired=0, minimum=0).retain()
-    delete = account.client("autoscaling").delete_auto_scaling_group
-    assert "retention trigger" in refusal(delete, AutoScalingGroupName="workers", ForceDelete=True)
-    delete(AutoScalingGroupName="workers")
+    client = account.client("autoscaling")
+    with pytest.raises(ClientError, match="retention trigger is set to retain"):
+        client.delete_auto_scaling_group(AutoScalingGroupName="workers", ForceDelete=True)
+    policy = {"RetentionTriggers": {"TerminateHookAbandon": "terminate"}}
+    client.update_auto_scaling_group(AutoScalingGroupName="workers", InstanceLifecyclePolicy=policy)
+    client.delete_auto_scaling_group(AutoScalingGroupName="workers", ForceDelete=True)
+    assert client.describe_auto_scaling_groups(AutoScalingGroupNames=["workers"])["AutoScalingGroups"] == []
 
 
 def test_a_root_volume_is_replaced_after_the_termination_hook_with_another_destination(account):

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,7 +24,7 @@ from world.aws.server import Answer, error_answer
 from world.aws.wire_formats import parsed_xml
 from world.base.beyond_models import refusal_of
 from world.base.clock import Clock
-from world.base.shapes import VIOLATIONS, Errors
+from world.base.shapes import VIOLATIONS, Errors, Violations
 from world.model_reports import told, unexpected
 from world.stepfunctions.service_models import check_arguments, check_error, check_result, operation_of
 
@@ -219,6 +224,12 @@ def test_errors_are_read_as_each_protocol_writes_them():
     ]
     assert [len(each) for each in refusals] == [1, 1, 1]
     assert all("has the error Throttled; allowed are" in each[0] for each in refusals)
+
+
+def test_sns_is_throttled_by_an_error_that_the_operation_has():
+    publish, phones = (Errors("sns", operation_of("sns", each)) for each in ("Publish", "ListPhoneNumbersOptedOut"))
+    assert list(publish.problems("Throttled", 429)) != [] and list(phones.problems("Throttled", 429)) == []
+    assert list(publish.problems(**refusal_of("sns:Publish", "throttled"))) == []
 
 
 MEMBER = "<member><InstanceId>i-1</InstanceId><AvailabilityZone>a</AvailabilityZone>{}</member>"
@@ -455,3 +466,60 @@ def test_a_world_tells_each_violation_of_a_test(aws):
         "Not as AWS's models (botocore) have it:\n  sns Publish: the answer has the error Nonsense; allowed"
     )
     assert told(taken).endswith("(2 times)")
+
+
+def test_a_sentence_about_a_request_counts_for_the_test_in_which_the_request_began():
+    violations = Violations()
+    violations.begin("first")
+    begun_in = violations.test
+    violations.add(["not taken."], begun_in)
+    violations.begin("second")
+    violations.add(["late."], begun_in)
+    violations.add(["now."], violations.test)
+    violations.add(["of no request."])
+    assert violations.take() == {"now.": 1, "of no request.": 1}
+    assert violations.take_late() == {"first": ["late.", "not taken."]}
+    assert violations.take_late() == {}
+
+
+def test_a_request_that_ends_after_its_test_does_not_fail_the_next_test(aws, monkeypatch):
+    has_begun, next_test_runs = threading.Event(), threading.Event()
+
+    def holds(*call: Any) -> None:
+        has_begun.set()
+        next_test_runs.wait(30)
+
+    def publishes() -> None:
+        with pytest.raises(Exception, match="Nonsense"):
+            aws.client("sns").publish(TopicArn="arn:aws:sns:eu-west-1:123456789012:t", Message="m")
+
+    monkeypatch.setattr(VIOLATIONS, "test", "the test before")
+    aws.faults.refuse("sns:Publish", code="Nonsense")
+    aws.faults.witnesses.append(holds)
+    function = threading.Thread(target=publishes)
+    function.start()
+    assert has_begun.wait(30)
+    monkeypatch.setattr(VIOLATIONS, "test", "this test")
+    next_test_runs.set()
+    function.join(30)
+    aws.faults.witnesses.remove(holds)
+
+    assert found() == []
+    late = VIOLATIONS.take_late()
+    assert list(late) == ["the test before"] and "Nonsense" in late["the test before"][0]
+
+
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["one process", "workers"])
+def test_a_session_fails_if_a_request_violated_the_models_after_its_test(tmp_path, workers):
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    file = tmp_path / "test_late.py"
+    file.write_text(
+        "from world.base.shapes import VIOLATIONS\n"
+        "def test_first(): pass\n"
+        "def test_second(): VIOLATIONS.add(['sns Publish: wrong.'], 'test_late.py::test_first')\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "world.model_reports", "-p", "no:cacheprovider", *workers, file]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "1 test: sns Publish: wrong." in done.stdout and "2 passed" in done.stdout

@@ -16,6 +16,7 @@ from probe import plan
 from probe.__main__ import end_by_signals, main
 from probe.account import Account
 from probe.cleanup import CleanUp
+from probe.group import Group
 from probe.plan import announcement
 from probe.question import QUESTIONS
 from probe.rebalance import Rebalance
@@ -309,6 +310,46 @@ def test_a_question_that_fails_ends_alone(probe, monkeypatch):
     replace_play(monkeypatch, fails)
     assert probe(*ONLY_SHORT) == 1
     assert values(probe.findings()) == {SHORT[0]: "ZeroDivisionError('a defect')", SHORT[1]: True}
+
+
+@pytest.mark.parametrize("operation", ["CreateAutoScalingGroup", "PutLifecycleHook"])
+def test_a_question_whose_group_cannot_be_created_ends_alone_and_leaves_no_group(probe, region, operation):
+    """The first question has a hook, and the group is there when AWS refuses the hook."""
+    questions = ("terminate-a-retained-member", SHORT[1])
+    refused = {"where": lambda call: "terminate-a-retained-member" in call["AutoScalingGroupName"], "times": None}
+    region.aws.faults.refuse(f"autoscaling:{operation}", **refusal_of(f"autoscaling:{operation}", "refused"), **refused)
+    assert probe("--only", questions[0], "--only", questions[1]) == 1
+    found = probe.findings()
+    assert "its group could not be created: An error occurred (AccessDenied)" in found[questions[0]]["problem"]
+    assert values(found)[questions[1]] is True
+    assert probe.is_clean()
+    region.aws.faults.clear()
+    assert probe("--only", questions[0]) == 0
+
+
+@pytest.mark.parametrize(("until", "is_answered"), [("3m", True), ("20m", False)])
+def test_the_questions_go_on_after_a_short_outage_and_end_after_a_long_one(probe, region, until, is_answered):
+    """Auto Scaling describes no groups by name. The list by tag, by which they are removed, has no names.
+    The client would repeat the call after an error that may pass."""
+    refused = refusal_of("autoscaling:DescribeAutoScalingGroups", "refused")
+    named = {"where": lambda call: "AutoScalingGroupNames" in call, "since": 30, "until": until}
+    region.aws.faults.refuse("autoscaling:DescribeAutoScalingGroups", **refused, **named)
+    assert probe(*ONLY_SHORT) == (0 if is_answered else 1)
+    for finding in probe.findings().values():
+        assert (finding["value"] is True) if is_answered else "was not described for 5 minutes" in finding["problem"]
+    assert probe.is_clean()
+
+
+def test_a_group_that_is_described_without_its_members_ends_its_question_alone(probe, monkeypatch):
+    see, broken = Group.see, []
+
+    def sees(group, described):
+        broken[:] = broken or [group.name]
+        see(group, {} if group.name in broken else described)
+
+    monkeypatch.setattr(Group, "see", sees)
+    assert probe(*ONLY_SHORT) == 1
+    assert sorted(map(str, values(probe.findings()).values())) == ["KeyError('DesiredCapacity')", "True"]
 
 
 def test_an_instance_that_did_not_end_with_its_question_is_terminated_again(probe, region, monkeypatch):

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from scale.bound import OwnTimes, least_makespan
-from scale.quotas import QUOTAS, Quota, use_of
+from scale.quotas import QUOTAS, Quota, drawing_action, use_of
 from scale.report import duration
 
 BUCKET = Quota("calls", ("service:Call*",), size=3, refill=2, source="a page")
@@ -39,6 +39,20 @@ def test_every_call_of_auto_scaling_draws_from_one_bucket_and_those_of_ec2_each_
     assert buckets("autoscaling:EnterStandby") == buckets("autoscaling:DescribeAutoScalingGroups") == ["Auto Scaling, all calls"]
     assert buckets("ec2:CreateTags") == ["EC2 CreateTags"]
     assert buckets("kubernetes:GET nodes") == []
+
+
+@pytest.mark.parametrize(
+    "parameters, bucket",
+    [
+        ({"InstanceIds": ["i-1"]}, (50, 10)),
+        ({}, (50, 10)),
+        ({"Filters": [{"Name": "instance-id", "Values": ["i-1"]}]}, (100, 20)),
+        ({"Filters": [], "NextToken": "two"}, (100, 20)),
+    ],
+)
+def test_a_call_by_ids_draws_from_the_smaller_bucket_and_one_with_a_filter_from_the_larger(parameters, bucket) -> None:
+    drawing = drawing_action("ec2:DescribeInstances", parameters)
+    assert [(quota.size, quota.refill) for quota in QUOTAS if quota.draws(drawing)] == [bucket]
 
 
 NODE = OwnTimes(replaced=1, slot=2, alone=10)

@@ -20,10 +20,10 @@ module "recycle_eks" {
     }
   }
 
-  # AWS Health names the instances that EC2 will retire, days ahead.
+  # AWS Health names the instances that EC2 will retire, days ahead. One event may name several.
   event_triggers = {
     retirement = {
-      instance_id_path = "$.resources[0]"
+      instance_id_path = "$.resources"
       event_pattern = {
         source      = ["aws.health"]
         detail-type = ["AWS Health Event"]

@@ -46,6 +46,7 @@ from world.aws.requests import (
 from world.aws.server import Answer, AwsServer, error_answer
 from world.base.clock import Clock
 from world.base.faults import INVOKE, Caller, Fault, Plan, carry_out
+from world.base.shapes import VIOLATIONS
 
 # Services whose whole content belongs to one scenario. Everything else is what Terraform deployed and stays.
 SCENARIO_BACKENDS = ("ec2", "autoscaling", "elb", "elbv2")
@@ -225,7 +226,7 @@ class Aws:
 
     def _serve(self, environ: dict[str, Any], body: bytes) -> Answer | None:
         """Returns the answer. None closes the connection without an answer."""
-        call = self._identify(environ, body)
+        test, call = VIOLATIONS.test, self._identify(environ, body)
         fault = None if call.action == INVOKE else self.faults.consult(call.action, call.function, call.parameters)
         if call.caller is not None:
             call.caller.wait(self.latency(call.action))
@@ -235,7 +236,7 @@ class Aws:
             perform=lambda: self._perform(environ, body, call),
             refusal=lambda refused: self._refuse(call, refused),
         )
-        self.models.check(call, environ, body, answer)
+        self.models.check(call, environ, body, answer, test)
         return answer
 
     def _perform(self, environ: dict[str, Any], body: bytes, call: Identified) -> Answer:

@@ -54,8 +54,11 @@ class Models:
         self._of: dict[str, dict[str, Known]] = {}
         self._kinds: dict[Any, tuple[str, ...]] = {}
 
-    def check(self, call: Identified, environ: dict[str, Any], body: bytes, answer: Reply | None) -> None:
-        """Compares a request and its answer, if it got one. An answer to a request that is itself wrong is compared, too."""
+    def check(
+        self, call: Identified, environ: dict[str, Any], body: bytes, answer: Reply | None, test: str | None = None
+    ) -> None:
+        """Compares a request and its answer, if it got one. An answer to a request that is itself wrong is compared, too.
+        `test`: see `Violations.add`."""
         if call.protocol == "rest-xml":
             return
         operation = call.action.partition(":")[2]
@@ -63,13 +66,13 @@ class Models:
             operation = named_in(environ, body) or operation
         known = self._known(call.service, operation)
         if known is None:
-            VIOLATIONS.add([f"{call.service} has no operation {operation} in botocore's model."])
+            VIOLATIONS.add([f"{call.service} has no operation {operation} in botocore's model."], test)
             return
         found = self._request(known, call.protocol, environ, body)
         if answer is not None:
             found = [*found, *self._answer(known, call.protocol, answer)]
         if found:
-            VIOLATIONS.add(found)
+            VIOLATIONS.add(found, test)
 
     def _known(self, service: str, operation: str) -> Known | None:
         of = self._of.setdefault(service, {})

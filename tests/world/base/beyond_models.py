@@ -84,19 +84,13 @@ EC2: dict[str, set[int]] = {
     "UnsupportedOperation": {400},
 }
 
-#: SNS's model lists Throttled for few operations, but describes it for all: "the rate at which requests have been submitted for
-#: this action exceeds the limit for your Amazon Web Services account".
-SNS: dict[str, set[int]] = {"Throttled": {429}}
-
-QUERY_SERVICES = ("autoscaling", "cloudwatch", "elb", "elbv2", "iam", "sqs", "sts")
+QUERY_SERVICES = ("autoscaling", "cloudwatch", "elb", "elbv2", "iam", "sns", "sqs", "sts")
 
 
 def common_errors(service: str) -> dict[str, set[int]]:
     """The errors of every operation of a service, with the statuses that each may have."""
     if service == "ec2":
         return EC2
-    if service == "sns":
-        return {**COMMON, **QUERY, **SNS}
     return {**COMMON, **QUERY} if service in QUERY_SERVICES else COMMON
 
 
@@ -116,7 +110,8 @@ _REFUSALS: dict[str, tuple[tuple[str, int], tuple[str, int], tuple[str, int]]] =
     "ec2": (("RequestLimitExceeded", 503), ("InternalError", 500), ("UnauthorizedOperation", 403)),
     "eks": (("ThrottlingException", 429), ("InternalFailure", 500), ("AccessDeniedException", 403)),
     "kubernetes": (("TooManyRequests", 429), ("InternalError", 500), ("Forbidden", 403)),
-    "sns": (("Throttled", 429), ("InternalError", 500), ("AuthorizationError", 403)),
+    # SNS's model has Throttled for operations on phone numbers only. The others, such as Publish, have the error of all services.
+    "sns": (("Throttling", 400), ("InternalError", 500), ("AuthorizationError", 403)),
     "states": (("ThrottlingException", 400), ("InternalFailure", 500), ("AccessDeniedException", 400)),
 }
 _OF_QUERY = (("Throttling", 400), ("InternalFailure", 500), ("AccessDenied", 403))

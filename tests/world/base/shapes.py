@@ -30,17 +30,37 @@ class Violations:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: dict[str, int] = {}
+        self._late: dict[str, set[str]] = {}
+        #: The name of the test that runs. A request remembers it when it begins.
+        self.test = ""
 
-    def add(self, sentences: Iterable[str]) -> None:
+    def begin(self, test: str) -> None:
+        """Another test begins, or none. Sentences that were not taken are those of the test before."""
+        with self._lock:
+            if self._found:
+                self._late.setdefault(self.test, set()).update(self._found)
+            self._found, self.test = {}, test
+
+    def add(self, sentences: Iterable[str], test: str | None = None) -> None:
+        """`test`: the test in which the request began, if it may be another one than the test that runs."""
         with self._lock:
             for sentence in sentences:
-                self._found[sentence] = self._found.get(sentence, 0) + 1
+                if test is None or test == self.test:
+                    self._found[sentence] = self._found.get(sentence, 0) + 1
+                else:
+                    self._late.setdefault(test, set()).add(sentence)
 
     def take(self) -> dict[str, int]:
         """Returns what was found since the last `take`."""
         with self._lock:
             found, self._found = self._found, {}
         return found
+
+    def take_late(self) -> dict[str, list[str]]:
+        """Returns the sentences about requests that ended after their test, by that test."""
+        with self._lock:
+            late, self._late = self._late, {}
+        return {test: sorted(sentences) for test, sentences in late.items()}
 
 
 VIOLATIONS = Violations()

@@ -116,7 +116,7 @@ async fn move_end(installation: &Installation, output: &Output, instance: &str, 
         Some(_) | None => "",
     };
     output.say(format!(
-        "the drain of {instance} ends {at}{cut}; its execution applies this at its next check, within 15 minutes, or within an hour if drain_timeout is 30 days"
+        "the drain of {instance} ends {at}{cut}; its execution applies this at its next check, within 15 minutes, or within two hours if the drain may last for weeks"
     ))?;
     output.document(&moved)?;
     Ok(Exit::Done)

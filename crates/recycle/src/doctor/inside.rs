@@ -1,11 +1,15 @@
 //! Checks what the functions see: the cluster, its nodes and their tags.
 
 use crate::base::ids::InstanceId;
-use crate::base::permissions::AccessGroup;
+use crate::base::names::NAMESPACE;
+use crate::base::permissions::{AccessGroup, PERMISSIONS, Permission};
 use crate::cluster::cluster_tag::{cluster_tag, tag_instances};
 use crate::doctor::facts::{Inside, Installation, Nodes, Seen};
 use crate::doctor::finding::{Check, Finding, MOST_IN_COMMAND, count, name_some};
 use crate::doctor::functions::SAME_RELEASE;
+
+/// The command that creates the namespace, and everything that the groups may do in the cluster.
+const APPLY_MANIFEST: &str = "terraform output -raw rbac_manifest | kubectl apply -f -";
 
 pub(crate) fn examine_inside(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
     Check::only("serve-operator").judge_all(inside, |inside| {
@@ -15,6 +19,7 @@ pub(crate) fn examine_inside(seen: &Installation, inside: &Seen<Inside>) -> Vec<
                 examine_api_server(inside),
                 examine_permissions(inside),
             ],
+            examine_namespace(inside).into_iter().collect(),
             examine_endpoints(inside),
             Check::only("Nodes").judge_all(&inside.nodes, examine_nodes),
             examine_tags(seen, inside.untagged.as_ref()).into_iter().collect(),
@@ -56,10 +61,23 @@ fn examine_permissions(inside: &Inside) -> Finding {
             let groups = AccessGroup::ALL.map(AccessGroup::name).join(", ");
             return check.ok(format!("the groups {groups} may make every call that is used"));
         }
-        check.problem(
-            missing.join("; "),
-            "terraform output -raw rbac_manifest | kubectl apply -f -",
-        )
+        check.problem(missing.join("; "), APPLY_MANIFEST)
+    })
+}
+
+/// Checks for the namespace of the Leases. Without it there are no Roles in it, so the groups may use no Lease.
+/// None if the groups may use Leases, or if their permissions are unknown.
+fn examine_namespace(inside: &Inside) -> Option<Finding> {
+    let missing = inside.missing_permissions.as_ref().found()?;
+    let is_missing =
+        |permission: &Permission| missing.iter().any(|text| text.contains(&permission.to_string()));
+    let mut on_leases = PERMISSIONS
+        .iter()
+        .filter(|permission| permission.namespace.is_some());
+    on_leases.all(is_missing).then(|| {
+        let found =
+            format!("the groups may use no Lease in {NAMESPACE}: the namespace or its Roles are missing");
+        Check::only("namespace").problem(found, APPLY_MANIFEST)
     })
 }
 

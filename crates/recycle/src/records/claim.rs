@@ -269,8 +269,7 @@ pub fn check_claim(
             let why = if superseded { " and is more urgent" } else { "" };
             format!("{} holds the claim{why}", claim.fence)
         }
-        None => "there is no claim; the next sweep restores the node, or reports what an operator has to do"
-            .to_owned(),
+        None => format!("there is no claim; {}", describe_sweep(urgency)),
         Some(StoredClaim::Newer(schema)) => {
             format!("a newer version of recycle-eks (schema {schema}) holds the claim")
         }
@@ -281,6 +280,18 @@ pub fn check_claim(
         holder,
         superseded,
     })
+}
+
+/// Describes what the next sweep does about a node without a claim. It restores no node that its group is terminating.
+fn describe_sweep(urgency: Urgency) -> &'static str {
+    match urgency {
+        Urgency::Hook => {
+            "the next sweep starts another execution, as long as the lifecycle hook holds the node"
+        }
+        Urgency::Planned | Urgency::Spot | Urgency::Interruption => {
+            "the next sweep restores the node, or reports what an operator has to do"
+        }
+    }
 }
 
 #[cfg(test)]
@@ -576,6 +587,12 @@ mod tests {
                 Urgency::Planned,
                 Failure::ClaimLost,
                 "there is no claim; the next sweep restores the node, or reports what an operator has to do",
+            ),
+            (
+                None,
+                Urgency::Hook,
+                Failure::ClaimLost,
+                "there is no claim; the next sweep starts another execution, as long as the lifecycle hook holds the node",
             ),
             (
                 Some(known(other_fence())),

@@ -2,7 +2,10 @@
 //!
 //! [`crate::rotation::terms`] reads the terms.
 
+use std::fmt;
+
 use jiff::Timestamp;
+use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
@@ -89,7 +92,7 @@ pub struct Rotation {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selection {
-    /// Instances by id, or by an ARN that ends in the id.
+    /// Instances by id, or by an ARN that ends in the id. An item may also be a list of these, which a path of an event yields.
     InstanceIds(#[serde(deserialize_with = "read_instances")] Vec<InstanceId>),
     /// The node that the alarm in `event` points to.
     Alarm(AlarmTerms),
@@ -148,10 +151,42 @@ fn default_cooldown() -> u32 {
 }
 
 fn read_instances<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<InstanceId>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
+    let items = Vec::<Item>::deserialize(deserializer)?;
     let read = |text: &String| text.rsplit('/').next().unwrap_or_default().parse();
-    let ids: Result<_, InvalidId> = texts.iter().map(read).collect();
-    ids.map_err(serde::de::Error::custom)
+    let ids: Result<_, InvalidId> = items.iter().flat_map(|Item(texts)| texts).map(read).collect();
+    ids.map_err(de::Error::custom)
+}
+
+/// An item of `instance_ids`: one text, or a list of texts.
+/// The trigger puts the value at its path into a list. At `$.resources` of an event of AWS Health that value is a list itself.
+struct Item(Vec<String>);
+
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ItemVisitor)
+    }
+}
+
+struct ItemVisitor;
+
+impl<'de> Visitor<'de> for ItemVisitor {
+    type Value = Item;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an instance id or a list of instance ids")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Item, E> {
+        Ok(Item(vec![text.to_owned()]))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Item, A::Error> {
+        let mut texts = Vec::new();
+        while let Some(text) = items.next_element()? {
+            texts.push(text);
+        }
+        Ok(Item(texts))
+    }
 }
 
 pub fn parse_rotation(input: &Value) -> Result<Rotation, InvalidInput> {

@@ -99,7 +99,7 @@ class GroupsApi:
                 "You cannot delete an AutoScalingGroup while there are instances or pending "
                 "Spot instance request(s) still in the group.",
             )
-        # Refused also for an empty group (row 35 of docs/aws-evidence.md).
+        # An account of 2026 refused it for an empty group, too (row 35 of docs/aws-evidence.md).
         if force and retains(group):
             raise ValidationError(
                 "You can't force delete this Auto Scaling group because the TerminateHookAbandon retention trigger "

@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::names::LIFECYCLE_HOOK;
-use crate::base::permissions::groups_of;
+use crate::base::permissions::{PERMISSIONS, Permission, describe_missing, groups_of};
 use crate::cluster::node::NodeList;
 use crate::cluster::node::{NodeFacts, UnreadableNode};
 use crate::doctor::access::ASKER;
@@ -621,6 +621,28 @@ fn a_cluster_without_a_tagged_group_has_nothing_to_recycle() {
             "no group has the tag kubernetes.io/cluster/prod",
         ),
     );
+}
+
+#[test]
+fn a_missing_namespace_is_named_with_the_command_that_creates_it() {
+    let on_leases: Vec<Permission> = PERMISSIONS
+        .iter()
+        .filter(|permission| permission.namespace.is_some())
+        .copied()
+        .collect();
+    let remedies = |missing: &[Permission]| -> Vec<Option<String>> {
+        let inside = Inside {
+            missing_permissions: Seen::Found(describe_missing(missing)),
+            ..inside()
+        };
+        let found = wrong(&healthy(), inside).into_iter();
+        let of_namespace = found.filter(|finding| finding.check == "namespace");
+        of_namespace.map(|finding| finding.remedy).collect()
+    };
+    let command = "terraform output -raw rbac_manifest | kubectl apply -f -".to_owned();
+    assert_eq!(remedies(PERMISSIONS), [Some(command.clone())]);
+    assert_eq!(remedies(&on_leases), [Some(command)]);
+    assert!(remedies(&on_leases[1..]).is_empty());
 }
 
 #[test]

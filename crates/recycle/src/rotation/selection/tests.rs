@@ -76,6 +76,21 @@ fn ids(choice: &Choice) -> Vec<&str> {
     choice.chosen.iter().map(InstanceId::as_str).collect()
 }
 
+/// An event of AWS Health lists all instances that EC2 retires.
+#[test]
+fn a_path_that_leads_to_a_list_selects_each_instance_of_the_list() {
+    let arn = |id: &str| format!("arn:aws:ec2:eu-west-1:123456789012:instance/{id}");
+    for (name, ids) in [
+        ("a list of ids", json!([[OLD, NEW]])),
+        ("a list of ARNs", json!([[arn(OLD), arn(NEW)]])),
+        ("one id and a list", json!([OLD, [NEW]])),
+    ] {
+        let input = json!({"trigger": "event", "selection": {"instance_ids": ids}});
+        let expected = Selection::InstanceIds(vec![OLD.parse().unwrap(), NEW.parse().unwrap()]);
+        assert_eq!(parse_rotation(&input).unwrap().selection, expected, "{name}");
+    }
+}
+
 #[test]
 fn a_rotation_is_read_strictly_and_refused_by_name() {
     let good = |selection: Value| json!({"trigger": "manual", "selection": selection});
@@ -127,8 +142,20 @@ fn a_rotation_is_read_strictly_and_refused_by_name() {
         ),
         (good(json!({"instance_ids": ["web-1"]})), "is \"web-1\""),
         (
-            good(json!({"instance_ids": [[OLD]]})),
-            "selection: instance_ids.0: invalid type: sequence",
+            good(json!({"instance_ids": [[[OLD]]]})),
+            "selection: instance_ids.0.0: invalid type: sequence",
+        ),
+        (
+            good(json!({"instance_ids": [{"id": OLD}]})),
+            "selection: instance_ids.0: invalid type: map, expected an instance id or a list of instance ids",
+        ),
+        (
+            good(json!({"instance_ids": [[]]})),
+            "selection: instance_ids is empty",
+        ),
+        (
+            good(json!({"instance_ids": [vec![OLD; MOST_STARTS + 1]]})),
+            "selection: instance_ids has more than 40 instances",
         ),
         (
             good(json!({"alarm": {"pick": "newest"}})),
