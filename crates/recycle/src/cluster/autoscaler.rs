@@ -63,7 +63,10 @@ pub enum ScaleDown {
 #[must_use]
 pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> ScaleDown {
     let is_kept = record.kept || find_value_beside(node).is_some();
-    let_go(is_kept && says_disabled(node), find_value_before(node, record).as_ref())
+    let_go(
+        is_kept && says_disabled(node),
+        find_value_before(node, record).as_ref(),
+    )
 }
 
 /// Returns the value that recycle-eks wrote beside the old node's annotation: the value before, empty if there was none.
