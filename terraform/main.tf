@@ -79,6 +79,9 @@ locals {
   # seconds in this order, such as "1d12h". The functions read the same grammar, and also check the range.
   duration = "([0-9]+|\"[0-9]+(d([0-9]+h)?([0-9]+m)?([0-9]+s)?|h([0-9]+m)?([0-9]+s)?|m([0-9]+s)?|s)?\")"
 
+  # The units of a duration, in seconds. Without a unit it is a number of seconds.
+  unit_seconds = { d = 86400, h = 3600, m = 60, s = 1 }
+
   # The terms of a rotation (docs/rotations.md): the form of the value as JSON, and the words for it in an error message.
   rotation_terms = {
     at_once                 = { form = "^([1-9][0-9]*|\"([1-9][0-9]?|100)%\")$", words = "a whole number from 1, or a percentage such as \"25%\"" }

@@ -248,6 +248,16 @@ variable "schedules" {
   }
 
   validation {
+    condition     = alltrue([for schedule in values(var.schedules) : try(sum([for part in regexall("([0-9]+)([dhms]?)", tostring(schedule.wait_between_nodes)) : tonumber(part[0]) * lookup(local.unit_seconds, part[1], 1)]) <= 86400, true)])
+    error_message = "schedules: wait_between_nodes must be at most a day."
+  }
+
+  validation {
+    condition     = alltrue([for schedule in values(var.schedules) : !can(regex("^(0+[dhms]?)+$", tostring(schedule.start_no_new_node_after)))])
+    error_message = "schedules: start_no_new_node_after must be at least 1s; leave it out if the rotation has no end."
+  }
+
+  validation {
     condition     = alltrue([for schedule in values(var.schedules) : try(contains(["outdated", "instance_ids"], one(keys(schedule.selection))), false)])
     error_message = "schedules: selection must have either outdated or instance_ids."
   }
@@ -293,6 +303,16 @@ variable "rotate_on_change" {
   validation {
     condition     = alltrue([for change in values(var.rotate_on_change) : try(tonumber(change.at_once), 1) <= var.max_surge_per_group])
     error_message = "rotate_on_change: at_once must not be more than max_surge_per_group, which is ${var.max_surge_per_group}."
+  }
+
+  validation {
+    condition     = alltrue([for change in values(var.rotate_on_change) : try(sum([for part in regexall("([0-9]+)([dhms]?)", tostring(change.wait_between_nodes)) : tonumber(part[0]) * lookup(local.unit_seconds, part[1], 1)]) <= 86400, true)])
+    error_message = "rotate_on_change: wait_between_nodes must be at most a day."
+  }
+
+  validation {
+    condition     = alltrue([for change in values(var.rotate_on_change) : !can(regex("^(0+[dhms]?)+$", tostring(change.start_no_new_node_after)))])
+    error_message = "rotate_on_change: start_no_new_node_after must be at least 1s; leave it out if the rotation has no end."
   }
 
   validation {

@@ -162,6 +162,7 @@ run "a_schedule_starts_rotations_with_its_own_role" {
         schedule_expression     = "rate(1 day)"
         selection               = { outdated = { groups = ["a", "b"], older_than = "14d" } }
         at_once                 = "25%"
+        wait_between_nodes      = "23h60m"
         start_no_new_node_after = "4h"
       }
     }
@@ -333,6 +334,28 @@ run "refuses_a_topic_twice_and_more_nodes_at_once_than_the_module_allows" {
   }
 
   expect_failures = [var.alarm_topics, var.schedules]
+}
+
+run "refuses_a_pause_of_more_than_a_day_and_an_end_after_no_time" {
+  command = plan
+
+  variables {
+    schedules        = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, wait_between_nodes = "1d1s" } }
+    rotate_on_change = { workers = { value = 1, selection = { outdated = { ami = true } }, start_no_new_node_after = 0 } }
+  }
+
+  expect_failures = [var.schedules, var.rotate_on_change]
+}
+
+run "refuses_an_end_after_no_time_and_a_pause_of_more_than_a_day" {
+  command = plan
+
+  variables {
+    schedules        = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, start_no_new_node_after = "0h0m" } }
+    rotate_on_change = { workers = { value = 1, selection = { outdated = { ami = true } }, wait_between_nodes = 86401 } }
+  }
+
+  expect_failures = [var.schedules, var.rotate_on_change]
 }
 
 run "refuses_a_term_with_an_invalid_value" {

@@ -10,6 +10,7 @@ from prepare import STEPS
 from world.base.clock import Clock
 from world.stepfunctions.engine import Engine
 from world.stepfunctions.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
+from world.stepfunctions.texts import iso
 
 NODE, OTHER = INPUT["instance_id"], "i-0fedcba9876543210"
 
@@ -135,9 +136,9 @@ def test_a_node_of_a_group_is_marked_started_waited_for_and_unmarked():
     }  # fmt: skip
     assert walked.inputs == {f"manual-{NODE}-12345678": {"instance_id": NODE, "cluster_name": "world", "evict": "none"}}
     of_marks = [request for request in walked.script.requests if "marking" in request or "unmarking" in request]
-    rotation = walked.execution.arn
+    rotation, began_at = walked.execution.arn, iso(walked.execution.start)
     assert [request.get("marking", request.get("unmarking")) for request in of_marks] == [
-        {"cluster_name": "world", "rotation": rotation, "mark": "soft", "nodes": [NODE], "ended": []},
+        {"cluster_name": "world", "rotation": rotation, "began_at": began_at, "mark": "soft", "nodes": [NODE], "ended": []},
         {"cluster_name": "world", "rotations": [rotation], "nodes": [NODE]},
     ]
 

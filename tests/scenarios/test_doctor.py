@@ -132,6 +132,14 @@ def test_a_group_that_may_not_do_enough_is_named(healthy, cli, group, call):
     assert [text for _, check, _, text in found if check == "permissions"][0].startswith(f"the group {group} may not {call}")
 
 
+def test_the_instance_of_a_node_in_no_group_does_not_count_as_a_member(healthy, cli):
+    stranger = healthy.instance_without_group()
+    healthy.kubernetes.add_node("stranger", f"aws:///eu-west-1a/{stranger.id}")
+    findings = cli("doctor", "--output", "json", pace=0).document["findings"]
+    (ec2,) = [finding for finding in findings if (finding["check"], finding["of"]) == ("endpoint", "EC2")]
+    assert ec2["found"] == "answers: it knows 2 of their members"
+
+
 def test_a_namespace_without_its_roles_is_named_with_the_command(healthy, cli):
     """A namespace that was deleted takes its Roles along."""
     for group in ("recycle-eks-read", "recycle-eks-write", "recycle-eks-lease"):

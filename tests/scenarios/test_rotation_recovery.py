@@ -105,8 +105,10 @@ def test_a_mark_without_a_known_rotation_stops_neither_the_sweep_nor_a_rotation(
     theirs = "arn:aws:states:eu-west-1:123456789012:execution:elses-rotate-nodes:one"
     ours = world.rotate(dry_run=True)
     ours.finishes()
-    for node, arn in zip(workers.nodes, (theirs, ours.arn.rsplit(":", 1)[0] + ":gone"), strict=False):
-        node.annotate("recycle-eks/outdated", arn)
+    # Nodes write their annotations themselves. So one mark of a rotation that has just begun is not enough.
+    gone = ours.arn.rsplit(":", 1)[0] + ":gone 2027-01-01T00:00:00Z"
+    for node, mark in zip(workers.nodes, (theirs, gone), strict=False):
+        node.annotate("recycle-eks/outdated", mark)
     world.faults.refuse("states:DescribeExecution", code="AccessDeniedException", times=None)
     assert world.sweep().finishes().status == "SUCCEEDED"
     world.faults.clear()
@@ -114,6 +116,26 @@ def test_a_mark_without_a_known_rotation_stops_neither_the_sweep_nor_a_rotation(
     marks = [node.annotations.get("recycle-eks/outdated") for node in world.kubernetes.nodes()]
     assert [mark for mark in marks if mark] == [theirs]
     assert only(world.rotate(at_once=1).finishes())["recycled"] == 3
+
+
+def test_a_rotation_that_step_functions_does_not_know_yet_keeps_its_marks_for_ten_minutes(world):
+    """DescribeExecution is eventually consistent."""
+    workers = workers_of(world)
+    known = world.rotate(dry_run=True)
+    known.finishes()
+    mark = known.arn.rsplit(":", 1)[0] + ":unknown 2027-01-01T00:00:00Z"
+    for node in workers.nodes[:2]:
+        node.annotate("recycle-eks/outdated", mark)
+
+    def marks():
+        return [node.annotations["recycle-eks/outdated"] for node in workers.nodes if "recycle-eks/outdated" in node.annotations]
+
+    assert world.sweep().finishes().status == "SUCCEEDED"
+    assert marks() == [mark] * 2
+    assert "works on it" in only(world.rotate(at_once=1).finishes())["why"][0]
+    world.run("11m")
+    assert world.sweep().finishes().status == "SUCCEEDED"
+    assert marks() == []
 
 
 def of_template(world, group):

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt as _, TryStreamExt as _, future};
 use recycle::base::names::OUTDATED_ANNOTATION;
 use recycle::cluster::node::{NodeFacts, Taint};
-use recycle::rotation::marks::{add_mark, marked_by, without_mark};
+use recycle::rotation::marks::{add_mark, marked_by, without_mark, write_mark};
 use recycle::rotation::terms::{Marking, Unmarking};
 
 use crate::{Error, NodeChange, amend_node, list_nodes};
@@ -20,6 +20,7 @@ const CHANGING: Duration = Duration::from_secs(35);
 /// A node that is not reached in time goes without a mark.
 pub async fn mark_nodes(client: &kube::Client, marking: &Marking) -> Result<usize, Error> {
     let rotation = &marking.rotation;
+    let mark = write_mark(rotation, marking.began_at);
     let nodes = list_nodes(client).await?.readable;
     let is_selected = |node: &NodeFacts| {
         let id = node.instance.as_ref();
@@ -27,7 +28,7 @@ pub async fn mark_nodes(client: &kube::Client, marking: &Marking) -> Result<usiz
     };
     change_all(client, nodes.into_iter().filter(is_selected).collect(), |node| {
         let taints = add_mark(node, rotation, marking.mark, &marking.ended)?;
-        let change = NodeChange::new().annotate(OUTDATED_ANNOTATION, rotation.as_str());
+        let change = NodeChange::new().annotate(OUTDATED_ANNOTATION, mark.as_str());
         Some(with_taints(node, change, taints))
     })
     .await

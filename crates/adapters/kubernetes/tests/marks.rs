@@ -45,7 +45,7 @@ async fn the_selected_nodes_are_marked_and_keep_their_other_taints() {
         node(1, Some(ME)),
     );
     let marking: Marking = serde_json::from_value(
-        json!({"cluster_name": "world", "rotation": ME, "mark": "soft", "nodes": ids(&[1, 3])}),
+        json!({"cluster_name": "world", "rotation": ME, "began_at": "2027-01-01T00:00:00Z", "mark": "soft", "nodes": ids(&[1, 3])}),
     )
     .unwrap();
     // The third Node keeps the mark of the other rotation, but is counted.
@@ -53,7 +53,10 @@ async fn the_selected_nodes_are_marked_and_keep_their_other_taints() {
     let calls = kube.calls();
     assert_eq!(calls.len(), 2);
     let body = &calls[1].body;
-    assert_eq!(body["metadata"]["annotations"]["recycle-eks/outdated"], ME);
+    assert_eq!(
+        body["metadata"]["annotations"]["recycle-eks/outdated"],
+        format!("{ME} 2027-01-01T00:00:00Z")
+    );
     assert_eq!(body["metadata"]["resourceVersion"], "7");
     assert_eq!(body["spec"]["taints"].as_array().unwrap().len(), 2);
 }

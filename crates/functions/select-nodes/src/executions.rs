@@ -9,6 +9,7 @@ use aws_sdk_sfn::types::{ExecutionListItem, ExecutionStatus};
 use ec2::Error;
 use jiff::Timestamp;
 use recycle::base::ids::ExecutionArn;
+use recycle::rotation::marks::{Marks, may_run};
 use serde_json::Value;
 
 #[cfg(test)]
@@ -96,10 +97,15 @@ impl Executions {
         }
     }
 
-    /// Checks whether the execution still runs, or waits for its redrive.
-    pub(crate) async fn is_running(&self, execution: &ExecutionArn) -> Result<bool, Error> {
-        let status = self.find_status(execution).await?;
-        Ok(matches!(status.as_deref(), Some("RUNNING" | "PENDING_REDRIVE")))
+    /// Checks whether the rotation with these marks still runs, or waits for its redrive.
+    pub(crate) async fn is_running(
+        &self,
+        rotation: &ExecutionArn,
+        marks: &Marks,
+        now: Timestamp,
+    ) -> Result<bool, Error> {
+        let status = self.find_status(rotation).await?;
+        Ok(may_run(status.as_deref(), marks, now))
     }
 }
 

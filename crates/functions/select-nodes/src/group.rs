@@ -81,7 +81,7 @@ impl SelectNodes {
         if let Some(why) = self.find_newer(&ids, &known, &templates).await? {
             return Ok(answer_ended(Ended::stopping(Stop::KubeletTooNew, why)));
         }
-        let (running, ended_rotations) = self.sort_rotations(part, &ids, known.nodes).await?;
+        let (running, ended_rotations) = self.sort_rotations(part, &ids, &known).await?;
         if let Some(other) = running.filter(|_| !terms.dry_run) {
             return Ok(answer_ended(Ended::left(format!("{other} works on it"))));
         }
@@ -149,16 +149,17 @@ impl SelectNodes {
         &self,
         part: &Part,
         members: &[InstanceId],
-        nodes: &[NodeFacts],
+        known: &OutdatedFacts<'_>,
     ) -> Result<(Option<ExecutionArn>, BTreeSet<ExecutionArn>), Error> {
-        let of_group = nodes.iter().filter(|node| is_one_of(node, members));
+        let of_group = known.nodes.iter().filter(|node| is_one_of(node, members));
         let of_group: Vec<NodeFacts> = of_group.cloned().collect();
         let mut ended = BTreeSet::new();
         // Marks of another state machine keep no rotation from anything, because only its own account knows whether it runs.
         let is_other =
             |arn: &ExecutionArn| *arn != part.execution && machine_of(arn) == machine_of(&part.execution);
-        for rotation in find_rotations(&of_group).into_iter().filter(is_other) {
-            if self.executions.is_running(&rotation).await? {
+        let rotations = find_rotations(&of_group).into_iter();
+        for (rotation, marks) in rotations.filter(|(arn, _)| is_other(arn)) {
+            if self.executions.is_running(&rotation, &marks, known.now).await? {
                 return Ok((Some(rotation), ended));
             }
             ended.insert(rotation);

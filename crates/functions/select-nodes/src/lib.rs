@@ -17,6 +17,7 @@ use aws_config::SdkConfig;
 use ec2::groups::Groups;
 use ec2::instances::Instances;
 use eks_auth::Access;
+use jiff::Timestamp;
 use recycle::answer::envelope::{Answer, SelectBody};
 use recycle::base::failure::with_causes;
 use recycle::base::ids::{ClusterName, ExecutionArn, InstanceId};
@@ -87,7 +88,7 @@ impl SelectNodes {
         let leftovers = find_leftovers(readable, leases, &instances, &foreign);
         let held = self.groups.find_held(cluster).await?;
         let machine = rotations_beside(&request.context.execution.id);
-        let (ended_rotations, unknown) = self.find_ended_rotations(&machine, readable).await;
+        let (ended_rotations, unknown) = self.find_ended_rotations(&machine, readable, now).await;
         let count = leftovers.union(&held).count();
         let mut reason =
             format!("recycle-eks has left something on or for {count} instances, or its hook holds them");
@@ -116,12 +117,13 @@ impl SelectNodes {
         &self,
         machine: &str,
         nodes: &[NodeFacts],
+        now: Timestamp,
     ) -> (BTreeSet<ExecutionArn>, Option<String>) {
         let (mut ended, mut unknown) = (BTreeSet::new(), None);
         let rotations = find_rotations(nodes).into_iter();
-        let of_machine = rotations.filter(|rotation| machine_of(rotation) == machine);
-        for rotation in of_machine.take(MOST_ROTATIONS) {
-            match self.executions.is_running(&rotation).await {
+        let of_machine = rotations.filter(|(rotation, _)| machine_of(rotation) == machine);
+        for (rotation, marks) in of_machine.take(MOST_ROTATIONS) {
+            match self.executions.is_running(&rotation, &marks, now).await {
                 Ok(true) => {}
                 Ok(false) => {
                     ended.insert(rotation);

@@ -28,15 +28,16 @@ impl ServeOperator {
             self.examine_groups(cluster),
         );
         let untagged = there.as_ref().map(|there| find_untagged(there, cluster));
+        let instances = there
+            .as_ref()
+            .map(|there| u32::try_from(there.len()).unwrap_or(u32::MAX));
         let there = self.add_instances_of_nodes(there, &members, &nodes).await;
         Inside {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             api_server,
             missing_permissions,
             groups: fleets.map(|fleets| fleets.iter().map(|fleet| fleet.name.to_string()).collect()),
-            instances: there
-                .as_ref()
-                .map(|there| u32::try_from(there.len()).unwrap_or(u32::MAX)),
+            instances,
             untagged: Some(untagged),
             step_functions,
             nodes: nodes.and_then(|nodes| {

@@ -52,7 +52,7 @@ pub const REQUEST_TAINT: &str = "recycle-eks/request";
 /// Taint key, effect `PreferNoSchedule` or `NoSchedule`: a rotation is about to recycle the node, and new pods should go elsewhere.
 pub const OUTDATED_TAINT: &str = "recycle-eks/outdated";
 
-/// Node annotation that goes with [`OUTDATED_TAINT`]: the ARN of the rotation that set it.
+/// Node annotation that goes with [`OUTDATED_TAINT`]: the ARN of the rotation that set it, and the time at which it began.
 pub const OUTDATED_ANNOTATION: &str = "recycle-eks/outdated";
 
 /// Node label on a replacement: the instance id of the node that it stands in for. A result, not a leftover.

@@ -64,8 +64,7 @@ pub struct Inside {
     pub missing_permissions: Seen<Vec<String>>,
     /// Names of the cluster's groups, from Auto Scaling.
     pub groups: Seen<Vec<String>>,
-    /// Number of instances that EC2 knows and has not terminated.
-    /// They are the members of these groups, and the instances of Nodes in no group.
+    /// Number of members of these groups that EC2 knows and has not terminated.
     pub instances: Seen<u32>,
     pub nodes: Seen<Nodes>,
     /// Members of these groups without the cluster's tag. None if the function's version does not check this.

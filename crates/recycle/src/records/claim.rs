@@ -159,6 +159,12 @@ impl Claim {
 /// step, so it is at most minutes older than its claim.
 const UNKNOWN_YET: i64 = 600;
 
+/// Checks whether an execution of this time may still be unknown to Step Functions, although it runs.
+#[must_use]
+pub fn has_just_begun(at: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(at).as_secs().abs() < UNKNOWN_YET
+}
+
 /// Decides what an execution does about the claim that it found. `owner` is the answer of Step Functions, if it was asked.
 #[must_use]
 pub fn decide_claim(
@@ -194,8 +200,7 @@ pub fn decide_claim(
     let Some(owner) = owner.filter(|owner| owner.execution == claim.fence.execution) else {
         return ClaimDecision::AskOwner(claim.fence.execution.clone());
     };
-    let is_unknown_yet =
-        is_forgotten(&owner.status) && now.duration_since(claim.claimed_at).as_secs().abs() < UNKNOWN_YET;
+    let is_unknown_yet = is_forgotten(&owner.status) && has_just_begun(claim.claimed_at, now);
     if has_ended(&owner.status) && !is_unknown_yet {
         return ClaimDecision::Resume(claim.clone());
     }

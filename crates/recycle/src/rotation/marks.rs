@@ -1,10 +1,13 @@
 //! Decides the marks of the nodes that a rotation is about to recycle: a taint, and an annotation that names the rotation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
 
 use crate::base::ids::ExecutionArn;
 use crate::base::names::{OUTDATED_ANNOTATION, OUTDATED_TAINT};
 use crate::cluster::node::{NodeFacts, Taint};
+use crate::records::claim::has_just_begun;
 use crate::rotation::terms::Mark;
 
 /// Checks whether a taint is a rotation's mark. A taint with a value serves another purpose of an operator.
@@ -12,18 +15,60 @@ fn is_mark(taint: &Taint) -> bool {
     taint.key == OUTDATED_TAINT && taint.value.is_none()
 }
 
-/// Returns the annotation that names the rotation whose mark is on the node. None if the node has no mark.
+/// Returns the value of the annotation of a mark: the rotation, and the time at which it began.
+#[must_use]
+pub fn write_mark(rotation: &ExecutionArn, began_at: Option<Timestamp>) -> String {
+    match began_at {
+        Some(began_at) => format!("{rotation} {began_at}"),
+        None => rotation.to_string(),
+    }
+}
+
+/// Returns the first word of the annotation of a mark, which names the rotation, and the rest. None if the node has no mark.
 /// A rotation writes its ARN. Another tool wrote any other value.
+fn read_mark(node: &NodeFacts) -> Option<(&str, &str)> {
+    let value = node.annotations.get(OUTDATED_ANNOTATION)?.as_str();
+    Some(value.split_once(' ').unwrap_or((value, "")))
+}
+
+/// Returns the name of the rotation whose mark is on the node. None if the node has no mark.
 #[must_use]
 pub fn marked_by(node: &NodeFacts) -> Option<&str> {
-    node.annotations.get(OUTDATED_ANNOTATION).map(String::as_str)
+    read_mark(node).map(|(owner, _)| owner)
+}
+
+/// The marks of one rotation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Number of nodes that have its mark.
+    pub nodes: usize,
+    /// Time at which it began, by one of the marks.
+    pub began_at: Option<Timestamp>,
 }
 
 /// Returns the rotations that have marked a node.
 #[must_use]
-pub fn find_rotations(nodes: &[NodeFacts]) -> BTreeSet<ExecutionArn> {
-    let owners = nodes.iter().filter_map(marked_by);
-    owners.filter_map(|owner| owner.parse().ok()).collect()
+pub fn find_rotations(nodes: &[NodeFacts]) -> BTreeMap<ExecutionArn, Marks> {
+    let mut found: BTreeMap<ExecutionArn, Marks> = BTreeMap::new();
+    for (owner, rest) in nodes.iter().filter_map(read_mark) {
+        if let Ok(rotation) = owner.parse() {
+            let marks = found.entry(rotation).or_default();
+            marks.nodes += 1;
+            marks.began_at = marks.began_at.or_else(|| rest.parse().ok());
+        }
+    }
+    found
+}
+
+/// Decides whether a rotation with marks may still run. `status` is None if Step Functions does not know the execution.
+/// DescribeExecution is eventually consistent, so a rotation that began a moment ago may be unknown.
+/// A kubelet can write the annotation of its own Node. So one mark alone keeps no rotation out of a group.
+#[must_use]
+pub fn may_run(status: Option<&str>, marks: &Marks, now: Timestamp) -> bool {
+    match status {
+        Some(status) => matches!(status, "RUNNING" | "PENDING_REDRIVE"),
+        None => marks.nodes > 1 && marks.began_at.is_some_and(|at| has_just_begun(at, now)),
+    }
 }
 
 /// Returns the part of an execution's ARN that all executions of its machine have in common.
@@ -76,7 +121,7 @@ pub fn without_mark(node: &NodeFacts) -> Vec<Taint> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{ARN, node, taint};
+    use crate::fixtures::{ARN, at, node, taint};
 
     fn arn(name: &str) -> ExecutionArn {
         ARN.replace("run-1", name).parse().unwrap()
@@ -164,9 +209,52 @@ mod tests {
             ..taint(OUTDATED_TAINT, "NoSchedule")
         }];
         assert_eq!(without_mark(&found), found.taints);
+        let marks = Marks {
+            nodes: 1,
+            began_at: None,
+        };
         assert_eq!(
             find_rotations(&[marked(ARN, None), marked("me", None), node("b")]),
-            [ARN.parse().unwrap()].into()
+            [(ARN.parse().unwrap(), marks)].into()
         );
+    }
+
+    #[test]
+    fn a_mark_names_its_rotation_and_the_time_at_which_it_began() {
+        let rotation = arn("me");
+        let mark = write_mark(&rotation, Some(at(60)));
+        let nodes = [
+            marked(rotation.as_str(), None),
+            marked(&mark, None),
+            marked(&format!("{rotation} soon"), None),
+        ];
+        assert!(
+            nodes
+                .iter()
+                .all(|node| marked_by(node) == Some(rotation.as_str()))
+        );
+        let marks = Marks {
+            nodes: 3,
+            began_at: Some(at(60)),
+        };
+        assert_eq!(find_rotations(&nodes), [(rotation.clone(), marks)].into());
+        assert_eq!(write_mark(&rotation, None), rotation.as_str());
+    }
+
+    #[test]
+    fn an_unknown_rotation_counts_as_running_for_ten_minutes_after_its_start() {
+        for (name, status, nodes, began_at, expected) in [
+            ("running", Some("RUNNING"), 1, None, true),
+            ("waits for its redrive", Some("PENDING_REDRIVE"), 1, None, true),
+            ("failed", Some("FAILED"), 2, Some(at(0)), false),
+            ("unknown at first", None, 2, Some(at(1)), true),
+            ("unknown for ten minutes", None, 2, Some(at(0)), false),
+            ("unknown, with a time far ahead", None, 2, Some(at(1_200)), false),
+            ("unknown, by the mark of one node", None, 1, Some(at(1)), false),
+            ("unknown, without a time", None, 2, None, false),
+        ] {
+            let marks = Marks { nodes, began_at };
+            assert_eq!(may_run(status, &marks, at(600)), expected, "{name}");
+        }
     }
 }

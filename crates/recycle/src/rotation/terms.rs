@@ -261,6 +261,8 @@ pub struct Part {
 pub struct Marking {
     pub cluster_name: ClusterName,
     pub rotation: ExecutionArn,
+    /// Time at which the rotation began. The mark contains it.
+    pub began_at: Option<Timestamp>,
     pub mark: Mark,
     pub nodes: Vec<InstanceId>,
     /// Rotations that have ended, whose marks are taken over.

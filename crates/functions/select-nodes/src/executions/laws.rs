@@ -15,7 +15,8 @@ fn whole_execution() -> Value {
 
 fn is_running(answer: &Value) -> Result<bool, Error> {
     let aws = ScriptedAws::new().on("DescribeExecution", &answer.to_string());
-    block_on(Executions::new(&aws.config()).is_running(&ROTATION.parse().unwrap()))
+    let (rotation, marks) = (ROTATION.parse().unwrap(), Marks::default());
+    block_on(Executions::new(&aws.config()).is_running(&rotation, &marks, Timestamp::UNIX_EPOCH))
 }
 
 /// Checks whether the failed execution of this page is counted.
