@@ -254,20 +254,29 @@ class AutoScaling:
         """Launches what is missing, terminates what is too much."""
         if group.name not in self.backend.autoscaling_groups:
             return
-        counted = [m for m in group.instance_states if (m.lifecycle_state in COUNTED and not m.surplus) or m.counts_until_proceed]
-        unreplaced = sum(m.unreplaced for m in group.instance_states)
-        missing = group.desired_capacity - len(counted) - unreplaced
+        missing = self._count_missing(group)
         if missing > 0 and not is_suspended(group, "Launch"):
             for _ in range(missing):
                 if self.launch(group) is None:
                     break
-        elif missing < 0 and not is_suspended(group, "Terminate"):
-            for _ in range(-missing):
-                victim = choose_victim(group, self.zones_of(group))
-                if victim is None:
-                    break
-                self.terminate(victim, "instance was selected for termination", replace=False)
+        self.trim(group)
         self._watch_balance(group)
+
+    def _count_missing(self, group: Group) -> int:
+        """Returns how many members it lacks; less than zero if it has too many."""
+        counted = [m for m in group.instance_states if (m.lifecycle_state in COUNTED and not m.surplus) or m.counts_until_proceed]
+        unreplaced = sum(m.unreplaced for m in group.instance_states)
+        return group.desired_capacity - len(counted) - unreplaced
+
+    def trim(self, group: Group) -> None:
+        """Terminates what is too much, as far as the members may be chosen."""
+        if is_suspended(group, "Terminate"):
+            return
+        for _ in range(-self._count_missing(group)):
+            victim = choose_victim(group, self.zones_of(group))
+            if victim is None:
+                break
+            self.terminate(victim, "instance was selected for termination", replace=False)
 
     def _watch_balance(self, group: Group) -> None:
         """AZRebalance: launches in the emptiest zone first, then terminates in the fullest (user guide, "Rebalancing
