@@ -238,8 +238,10 @@ class AutoScaling:
                 self._end_rebalanced(member)
 
     def _end_rebalanced(self, member: Member) -> None:
+        """Its replacement is in service, so it does not count while it waits for a hook."""
         member.unreplaced = False
-        self.terminate(member, "an instance was taken out of service in response to a rebalance recommendation", replace=True)
+        cause = "an instance was taken out of service in response to a rebalance recommendation"
+        self.terminate(member, cause, replace=True, counts=False)
 
     def _reset(self) -> None:
         """The backend is empty already; brings back what was deployed."""
@@ -382,13 +384,14 @@ class AutoScaling:
     def terminate(self, member: Member, cause: str, replace: bool, counts: bool = True) -> dict[str, Any]:
         """Starts a termination: out of the balancers first, then the hooks, then the instance.
 
-        `counts` is False if the desired capacity went down for it.
+        `counts` is False if the desired capacity went down for it, or its replacement is there already.
         """
         group = member.group
         member.stop_waiting()
         was_counted = member.lifecycle_state in COUNTED and not member.surplus
         waits = self.unknowns.terminating_wait_counts and self.hooks.hold_terminations(group)
         member.counts_until_proceed = waits and replace and counts and was_counted
+        member.destination = "EC2"
         member.activity = self.activities.begin(group, f"Terminating EC2 instance: {member.instance_id}", cause, member)
         self.move(member, "Terminating")
         delay = deregister_targets(member, self.timings.deregistration)
