@@ -93,3 +93,18 @@ def test_dispose_stop_leaves_a_stopped_instance_in_standby_and_a_node_that_says_
     assert node.has_taint("recycle-eks/stopped") and node.unschedulable
     tags = world.instance(node.instance_id).tags
     assert "recycle-eks:stopped" in tags and "recycle-eks:claim" not in tags
+
+
+def test_the_nodes_of_a_mixed_group_are_recycled_and_rotated_by_the_template_of_its_policy(world):
+    workers = world.group("workers", size=2, maximum=4, instance_types=["m7i.2xlarge", "m7i.4xlarge"])
+    workers.next_launch(instance_type="m7i.4xlarge")
+    assert world.recycle(workers.nodes[0]).finishes().outcome == "recycled"
+    types = [workers.machine(instance).instance_type for instance in workers.instances]
+    assert sorted(types) == ["m7i.2xlarge", "m7i.4xlarge"]
+    assert world.rotate().finishes().outcome == "nothing_selected"
+
+    workers.gets_a_new_template()
+    end = world.rotate().finishes()
+
+    assert end.outcome == "rotated" and [each["recycled"] for each in end.output["groups"]] == [2], end.output
+    assert sorted(workers.states.values()) == ["InService"] * 2

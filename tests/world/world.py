@@ -249,21 +249,25 @@ class World:
         labels: Mapping[str, str] | None = None,
         retains: bool = False,
         kubelet: str = KUBELET,
+        instance_types: Sequence[str] = (),
     ) -> Group:
-        """An Auto Scaling group whose members are in service and, if it is this cluster's, Ready nodes."""
+        """An Auto Scaling group whose members are in service and, if it is this cluster's, Ready nodes. With `instance_types` it
+        has a mixed instances policy with these overrides, and no launch template at the top level."""
         group = Group(self.aws, self.autoscaling, name, cluster, dict(labels or {}), kubelet)
         self.groups[name] = group
         self.autoscaling.plan_launches(name, *[Arrival(seconds=0)] * size)
         ec2, autoscaling = self.aws.client("ec2"), self.aws.client("autoscaling")
         template = ec2.create_launch_template(LaunchTemplateName=name, LaunchTemplateData=TEMPLATE)["LaunchTemplate"]
+        source: dict[str, Any] = {"LaunchTemplateId": template["LaunchTemplateId"], "Version": "$Latest"}
+        mixed = {"LaunchTemplateSpecification": source, "Overrides": [{"InstanceType": each} for each in instance_types]}
         autoscaling.create_auto_scaling_group(
             AutoScalingGroupName=name,
             MinSize=minimum,
             MaxSize=maximum,
             DesiredCapacity=size,
             AvailabilityZones=list(zones),
-            LaunchTemplate={"LaunchTemplateId": template["LaunchTemplateId"], "Version": "$Latest"},
             Tags=[{"Key": f"kubernetes.io/cluster/{cluster}", "Value": "owned", "PropagateAtLaunch": True}],
+            **({"MixedInstancesPolicy": {"LaunchTemplate": mixed}} if instance_types else {"LaunchTemplate": source}),
             **({"InstanceLifecyclePolicy": {"RetentionTriggers": {"TerminateHookAbandon": "retain"}}} if retains else {}),
         )
         self.clock.run(limit=self.clock.elapsed())

@@ -1103,6 +1103,17 @@ def test_capacity_rebalancing_launches_before_it_terminates(account):
     assert kinds.count("EC2 Instance Rebalance Recommendation") == 2
 
 
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_rebalanced_member_that_waits_for_its_hook_costs_no_other_member(account, counts):
+    account.group(CapacityRebalance=True).hook()
+    account.autoscaling.unknowns.terminating_wait_counts = counts
+    first, second = account.ids
+    account.autoscaling.recommend_rebalance(first)
+    account.later(300)
+    assert account.states[first] == "Terminating:Wait" and second in account.ids
+    assert account.state_list == ["InService", "InService", "Terminating:Wait"]
+
+
 def test_without_capacity_rebalancing_a_recommendation_changes_nothing(account):
     account.group()
     account.autoscaling.recommend_rebalance(account.ids[0])

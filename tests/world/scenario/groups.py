@@ -97,6 +97,7 @@ class Group:
         taint_lasts: str | float = 0,
         allocatable: Mapping[str, str] | None = None,
         zone: str | None = None,
+        instance_type: str | None = None,
     ) -> None:
         """Plans the next launch. `fails` is the message of AWS; then all further launches also fail."""
         arrival = Arrival(
@@ -108,6 +109,7 @@ class Group:
             taint_lasts=seconds(taint_lasts),
             allocatable=allocatable,
             zone=zone,
+            instance_type=instance_type,
         )
         self._autoscaling.plan_launches(self.name, *[arrival] * (1000 if fails else 1))
 

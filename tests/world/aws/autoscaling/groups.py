@@ -238,8 +238,10 @@ class AutoScaling:
                 self._end_rebalanced(member)
 
     def _end_rebalanced(self, member: Member) -> None:
+        """Its replacement is in service, so it does not count while it waits for a hook."""
         member.unreplaced = False
-        self.terminate(member, "an instance was taken out of service in response to a rebalance recommendation", replace=True)
+        cause = "an instance was taken out of service in response to a rebalance recommendation"
+        self.terminate(member, cause, replace=True, counts=False)
 
     def _reset(self) -> None:
         """The backend is empty already; brings back what was deployed."""
@@ -254,20 +256,29 @@ class AutoScaling:
         """Launches what is missing, terminates what is too much."""
         if group.name not in self.backend.autoscaling_groups:
             return
-        counted = [m for m in group.instance_states if (m.lifecycle_state in COUNTED and not m.surplus) or m.counts_until_proceed]
-        unreplaced = sum(m.unreplaced for m in group.instance_states)
-        missing = group.desired_capacity - len(counted) - unreplaced
+        missing = self._count_missing(group)
         if missing > 0 and not is_suspended(group, "Launch"):
             for _ in range(missing):
                 if self.launch(group) is None:
                     break
-        elif missing < 0 and not is_suspended(group, "Terminate"):
-            for _ in range(-missing):
-                victim = choose_victim(group, self.zones_of(group))
-                if victim is None:
-                    break
-                self.terminate(victim, "instance was selected for termination", replace=False)
+        self.trim(group)
         self._watch_balance(group)
+
+    def _count_missing(self, group: Group) -> int:
+        """Returns how many members it lacks; less than zero if it has too many."""
+        counted = [m for m in group.instance_states if (m.lifecycle_state in COUNTED and not m.surplus) or m.counts_until_proceed]
+        unreplaced = sum(m.unreplaced for m in group.instance_states)
+        return group.desired_capacity - len(counted) - unreplaced
+
+    def trim(self, group: Group) -> None:
+        """Terminates what is too much, as far as the members may be chosen."""
+        if is_suspended(group, "Terminate"):
+            return
+        for _ in range(-self._count_missing(group)):
+            victim = choose_victim(group, self.zones_of(group))
+            if victim is None:
+                break
+            self.terminate(victim, "instance was selected for termination", replace=False)
 
     def _watch_balance(self, group: Group) -> None:
         """AZRebalance: launches in the emptiest zone first, then terminates in the fullest (user guide, "Rebalancing
@@ -373,13 +384,14 @@ class AutoScaling:
     def terminate(self, member: Member, cause: str, replace: bool, counts: bool = True) -> dict[str, Any]:
         """Starts a termination: out of the balancers first, then the hooks, then the instance.
 
-        `counts` is False if the desired capacity went down for it.
+        `counts` is False if the desired capacity went down for it, or its replacement is there already.
         """
         group = member.group
         member.stop_waiting()
         was_counted = member.lifecycle_state in COUNTED and not member.surplus
         waits = self.unknowns.terminating_wait_counts and self.hooks.hold_terminations(group)
         member.counts_until_proceed = waits and replace and counts and was_counted
+        member.destination = "EC2"
         member.activity = self.activities.begin(group, f"Terminating EC2 instance: {member.instance_id}", cause, member)
         self.move(member, "Terminating")
         delay = deregister_targets(member, self.timings.deregistration)

@@ -191,7 +191,7 @@ class MembersApi:
         for member in members:
             member.protected_from_scale_in = bool(parameters["ProtectedFromScaleIn"])
         # A group that was too large, and had no member to choose, may have one now.
-        self._groups.reconcile(group)
+        self._groups.trim(group)
         return {}
 
     def set_instance_health(self, parameters: dict[str, Any]) -> None:
