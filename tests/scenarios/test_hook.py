@@ -68,9 +68,9 @@ def test_any_termination_of_a_member_waits(world, name):
     world.run("20m")
     assert len(workers.states) == (2 if world.unknowns.terminating_wait_counts else 3)
     (end,) = ended(world)
-    world.run(world.clock.elapsed() + 300)
 
     assert end.outcome == "recycled" and job.phase == "Succeeded"
+    world.run(world.clock.elapsed() + 300)
     assert sorted(workers.states.values()) == ["InService"] * 2
     assert not world.calls("autoscaling:TerminateInstanceInAutoScalingGroup")
 
