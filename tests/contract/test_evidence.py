@@ -34,7 +34,11 @@ def test_every_file_and_test_that_a_row_names_is_there():
 def test_the_sums_are_those_of_the_rows():
     counted = Counter(row[4].strip("*") for row in rows())
     said = dict(re.findall(r"^\| (\w+) \| [^|]+ \| (\d+) \|$", PAGE.read_text(), re.MULTILINE))
-    assert {verdict: int(number) for verdict, number in said.items()} == {**dict.fromkeys(VERDICTS, 0), **counted, "all": counted.total()}
+    assert {verdict: int(number) for verdict, number in said.items()} == {
+        **dict.fromkeys(VERDICTS, 0),
+        **counted,
+        "all": counted.total(),
+    }
 
 
 def test_each_open_and_each_contradicted_row_is_in_the_list_at_the_top():

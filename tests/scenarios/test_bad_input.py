@@ -1,7 +1,5 @@
 """Each field wrong in each way: one clear sentence that names it, and no write call."""
 
-import pytest
-
 GOOD = {"instance_id": "i-0123456789abcdef0", "cluster_name": "world"}
 
 #: (what is wrong, the input, words that the sentence must have)
@@ -34,60 +32,42 @@ WRONG = [
     ("dry run", {**GOOD, "dry_run": "yes"}, ["dry_run", "true", "yes"]),
     ("override not a list", {**GOOD, "override": "scale_in_protection"}, ["override"]),
     ("override unknown", {**GOOD, "override": ["everything"]}, ["override", "scale_in_protection", "everything"]),
-    ("hook with dispose", {**GOOD, "hook": {"name": "drain"}, "dispose": "stop"}, ["hook"]),
-    ("after with stop", {**GOOD, "replacement": "after", "dispose": "stop"}, ["replacement", "dispose"]),
+    ("hook with stop", {**GOOD, "hook": {"name": "drain"}, "dispose": "stop"}, ["hook"]),
+    ("hook with detach", {**GOOD, "hook": {}, "dispose": "detach"}, ["hook"]),
+    ("after with stop", {**GOOD, "replacement": "after", "dispose": "stop"}, ["replacement", 'allows only dispose "terminate"']),
+    ("after with detach", {**GOOD, "replacement": "after", "dispose": "detach"}, ['allows only dispose "terminate"']),
     ("a list", [GOOD], ["object"]),
     ("a text", "i-0123456789abcdef0", ["object"]),
 ]
 
 
-@pytest.mark.parametrize(("given", "words"), [(g, w) for _, g, w in WRONG], ids=[what for what, _, _ in WRONG])
-def test_bad_input_gets_one_clear_sentence_and_touches_nothing(world, given, words):
-    end = world.recycle(given).finishes()
+def test_bad_input_gets_one_clear_sentence_and_touches_nothing(world):
+    for what, given, words in WRONG:
+        end = world.recycle(given).finishes()
 
-    assert (end.status, end.error) == ("FAILED", "InvalidInput")
-    for word in words:
-        assert word in end.cause, end.cause
-    assert end.cause.splitlines()[1:] == ["The node is untouched."]
-    assert not world.writes()
-
-
-def test_an_unknown_instance_is_refused(world):
-    end = world.recycle(GOOD).finishes()
-
-    assert (end.status, end.error) == ("FAILED", "PreflightRefused")
-    assert GOOD["instance_id"] in end.cause
-    assert not world.writes()
+        assert (end.status, end.error) == ("FAILED", "InvalidInput"), what
+        for word in words:
+            assert word in end.cause, (what, end.cause)
+        assert end.cause.splitlines()[1:] == ["The node is untouched."], what
+        assert not world.writes(), what
 
 
-def test_an_instance_in_no_group_is_refused(world):
-    instance = world.instance_without_group()
-
-    end = world.recycle({"instance_id": instance.id, "cluster_name": "world"}).finishes()
-
-    assert (end.status, end.error) == ("FAILED", "PreflightRefused")
-    assert "group" in end.cause
-    assert not world.writes()
-
-
-def test_an_instance_of_another_cluster_is_refused(world):
-    node = world.group("elsewhere", size=1, minimum=1, maximum=2, cluster="production").instances[0]
-
-    end = world.recycle({"instance_id": node, "cluster_name": "world"}).finishes()
-
-    assert (end.status, end.error) == ("FAILED", "PreflightRefused")
-    assert "production" in end.cause
-    assert not world.writes()
-
-
-def test_an_instance_that_is_gone_ends_already_gone(world):
+def test_an_instance_that_is_not_to_be_recycled_is_refused_or_already_gone(world):
     workers = world.group("workers", size=2, minimum=1, maximum=3)
-    node = workers.nodes[0]
-    workers.terminate(node)
+    gone = workers.nodes[0]
+    workers.terminate(gone)
     world.run("10m")
+    elsewhere = world.group("elsewhere", size=1, minimum=1, maximum=2, cluster="production").instances[0]
+    refused = {
+        "is unknown": (GOOD["instance_id"], GOOD["instance_id"], ""),
+        "is in no group": (world.instance_without_group().id, "group", ""),
+        "is of another cluster": (elsewhere, "production", "another_cluster: "),
+    }
     world.forget_calls()
 
-    end = world.recycle(node).finishes()
-
-    assert end.outcome == "already_gone"
+    for what, (instance, word, beginning) in refused.items():
+        end = world.recycle({"instance_id": instance, "cluster_name": "world"}).finishes()
+        assert (end.status, end.error) == ("FAILED", "PreflightRefused"), what
+        assert word in end.cause and end.cause.startswith(beginning), (what, end.cause)
+    assert world.recycle(gone).finishes().outcome == "already_gone"
     assert not world.writes()

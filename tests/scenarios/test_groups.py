@@ -1,25 +1,24 @@
 """Groups of every shape, and replacements that are slow, missing or not usable."""
 
-import pytest
 
+def test_a_group_of_any_size_is_as_large_afterwards(world):
+    # Minimum, desired and maximum.
+    sizes = {"fixed": (3, 3, 3), "at-max": (1, 3, 3), "room": (1, 3, 6), "one-node": (1, 1, 1)}
+    groups = {
+        name: world.group(name, size=size, minimum=minimum, maximum=maximum, labels={"pool": name})
+        for name, (minimum, size, maximum) in sizes.items()
+    }
+    nodes = {name: group.nodes[0] for name, group in groups.items()}
+    webs = {name: node.deployment(f"web-{name}", replicas=2, node_selector={"pool": name}) for name, node in nodes.items()}
 
-@pytest.mark.parametrize(
-    ("minimum", "size", "maximum"),
-    [(3, 3, 3), (1, 3, 3), (1, 3, 6), (1, 1, 1)],
-    ids=["min=desired=max", "at max", "room", "one node"],
-)
-def test_a_group_of_any_size_is_as_large_afterwards(world, minimum, size, maximum):
-    workers = world.group("workers", size=size, minimum=minimum, maximum=maximum)
-    node = workers.nodes[0]
-    web = node.deployment("web", replicas=2)
+    executions = {name: world.recycle(node) for name, node in nodes.items()}
 
-    end = world.recycle(node).finishes()
-
-    assert end.outcome == "recycled"
-    assert workers.sizes == (minimum, size, maximum)
-    assert sorted(workers.states.values()) == ["InService"] * size
-    assert node.instance_id not in workers.states
-    assert len(web.running_pods()) == 2
+    for name, group in groups.items():
+        assert executions[name].finishes().outcome == "recycled", name
+        assert group.sizes == sizes[name], name
+        assert sorted(group.states.values()) == ["InService"] * sizes[name][1], name
+        assert nodes[name].instance_id not in group.states, name
+        assert len(webs[name].running_pods()) == 2, name
 
 
 def test_a_group_of_three_zones_is_recycled(world):
@@ -32,64 +31,26 @@ def test_a_group_of_three_zones_is_recycled(world):
     assert sorted(workers.states.values()) == ["InService"] * 3
 
 
-def test_a_slow_replacement_is_waited_for_and_nothing_is_tainted_before(world):
-    workers = world.group("workers", size=2, minimum=1, maximum=3)
-    node = workers.nodes[0]
-    workers.next_launch(takes="10m")
-    execution = world.recycle(node)
+def test_a_usable_replacement_is_waited_for_and_nothing_is_tainted_before(world):
+    slow, tainted, stopped = (world.group(name, size=2, minimum=1, maximum=3) for name in ("slow", "tainted", "stopped"))
+    nodes = [group.nodes[0] for group in (slow, tainted, stopped)]
+    slow.next_launch(takes="10m")
+    tainted.next_launch(startup_taint="node.cilium.io/agent-not-ready", taint_lasts="5m")
+    executions = [world.recycle(nodes[0]), world.recycle(nodes[1]), world.recycle(nodes[2], dispose="stop")]
 
+    # A slow replacement is waited for, and a startup taint on the replacement is waited out.
     world.run("9m")
-    assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
-    end = execution.finishes()
+    assert not nodes[0].unschedulable and not nodes[0].has_taint("recycle-eks/draining")
+    ends = [execution.finishes() for execution in executions]
+    assert [end.outcome for end in ends] == ["recycled"] * 3
+    assert executions[0].entered("TaintNode")[0] >= 600
+    assert executions[1].entered("TaintNode")[0] >= tainted.newest.ready_at + 300
 
-    assert end.outcome == "recycled"
-    assert execution.entered("TaintNode")[0] >= 600
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [{"fails": "Insufficient capacity"}, {"never_registers": True}, {"never_ready": True}],
-    ids=lambda failure: next(iter(failure)),
-)
-def test_without_a_usable_replacement_no_pod_is_touched(world, failure):
-    workers = world.group("workers", size=2, minimum=1, maximum=3)
-    node = workers.nodes[0]
-    job = node.job("train", labels={"app": "train"})
-    workers.next_launch(**failure)
-
-    execution = world.recycle(node, label_selector="app=train")
-    end = execution.finishes()
-
-    assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut")
-    assert 840 <= execution.entered("RestoreNode")[0] <= 840 + 60
-    assert job.phase == "Running"
-    assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
-    assert not world.calls("kubernetes:POST pods/eviction")
-    assert workers.sizes == (1, 2, 3) and workers.states[node.instance_id] == "InService"
-
-
-def test_a_startup_taint_on_the_replacement_is_waited_out(world):
-    workers = world.group("workers", size=2, minimum=1, maximum=3)
-    node = workers.nodes[0]
-    workers.next_launch(startup_taint="node.cilium.io/agent-not-ready", taint_lasts="5m")
-    execution = world.recycle(node)
-
-    end = execution.finishes()
-
-    assert end.outcome == "recycled"
-    assert execution.entered("TaintNode")[0] >= workers.newest.ready_at + 300
-
-
-def test_dispose_stop_leaves_a_stopped_instance_in_standby_and_a_node_that_says_so(world):
-    workers = world.group("workers", size=2, minimum=1, maximum=3)
-    node = workers.nodes[0]
-
-    end = world.recycle(node, dispose="stop").finishes()
-
-    assert end.outcome == "recycled"
+    # `dispose: stop` leaves a stopped instance in Standby, and a node that says so.
+    node = nodes[2]
     assert world.instance(node.instance_id).state == "stopped"
-    assert workers.states[node.instance_id] == "Standby"
-    assert list(workers.states.values()).count("InService") == 2
+    assert stopped.states[node.instance_id] == "Standby"
+    assert list(stopped.states.values()).count("InService") == 2
     assert node.has_taint("recycle-eks/stopped") and node.unschedulable
     tags = world.instance(node.instance_id).tags
     assert "recycle-eks:stopped" in tags and "recycle-eks:claim" not in tags
@@ -108,3 +69,27 @@ def test_the_nodes_of_a_mixed_group_are_recycled_and_rotated_by_the_template_of_
 
     assert end.outcome == "rotated" and [each["recycled"] for each in end.output["groups"]] == [2], end.output
     assert sorted(workers.states.values()) == ["InService"] * 2
+
+
+def test_without_a_usable_replacement_no_pod_is_touched(world):
+    failures = {
+        "fails": {"fails": "Insufficient capacity"},
+        "absent": {"never_registers": True},
+        "unready": {"never_ready": True},
+    }
+    groups = [world.group(name, size=2, minimum=1, maximum=3) for name in failures]
+    nodes = [group.nodes[0] for group in groups]
+    jobs = [node.job(f"train-{node.group.name}", labels={"app": "train"}) for node in nodes]
+    for group in groups:
+        group.next_launch(**failures[group.name])
+
+    executions = [world.recycle(node, label_selector="app=train") for node in nodes]
+    ends = [execution.finishes() for execution in executions]
+
+    for group, node, job, execution, end in zip(groups, nodes, jobs, executions, ends, strict=True):
+        assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut"), group
+        assert 840 <= execution.entered("RestoreNode")[0] <= 840 + 60, group
+        assert job.phase == "Running", group
+        assert not node.unschedulable and not node.has_taint("recycle-eks/draining"), group
+        assert group.sizes == (1, 2, 3) and group.states[node.instance_id] == "InService", group
+    assert not world.calls("kubernetes:POST pods/eviction")

@@ -7,25 +7,31 @@ EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction"}
 
 
 @pytest.mark.reading("terminating_wait_counts")
-@pytest.mark.parametrize("what", ["refreshes_its_instances", "lets_members_live"])
-def test_each_node_waits_for_its_own_job(world, what):
-    workers = world.group("retained", size=2, minimum=2, maximum=4, retains=True)
-    old = workers.nodes
-    jobs = [node.job(f"train-{number}", annotations=WAITS) for number, node in enumerate(old)]
-    for minutes, job in zip((75, 80), jobs, strict=True):
-        world.at(f"{minutes}m", job.finishes)
+def test_each_node_waits_for_its_own_job(world):
+    causes = {
+        "retained": lambda group: group.refreshes_its_instances(),
+        "held": lambda group: group.lets_members_live("10m"),
+    }
+    groups = {name: world.group(name, size=2, minimum=2, maximum=4, retains=True) for name in causes}
+    old = {name: group.nodes for name, group in groups.items()}
+    jobs = [node.job(f"train-{node.instance_id}", annotations=WAITS) for nodes in old.values() for node in nodes]
+    for number, job in enumerate(jobs):
+        world.at(("75m", "80m")[number % 2], job.finishes)
 
-    getattr(workers, what)(*(["10m"] if what == "lets_members_live" else []))
+    for name, group in groups.items():
+        causes[name](group)
     world.run("72m")
     if not world.unknowns.terminating_wait_counts:
-        assert all(workers.states[node.instance_id] == "Terminating:Wait" for node in old)
-        assert sorted(workers.states.values()).count("InService") == 2, "replaced at once"
+        for name, group in groups.items():
+            assert all(group.states[node.instance_id] == "Terminating:Wait" for node in old[name]), name
+            assert sorted(group.states.values()).count("InService") == 2, f"{name}: replaced at once"
     world.run("3h")
 
-    assert [each.finishes().outcome for each in world.executions()] == ["recycled"] * 2
+    assert [each.finishes().outcome for each in world.executions()] == ["recycled"] * 4
     assert not [job for job in jobs if job.exists and job.phase != "Succeeded"]
-    assert sorted(workers.states.values()) == ["InService"] * 2
-    assert not {node.instance_id for node in old} & set(workers.states)
+    for name, group in groups.items():
+        assert sorted(group.states.values()) == ["InService"] * 2, name
+        assert not {node.instance_id for node in old[name]} & set(group.states), name
 
 
 @pytest.mark.parametrize("respects_budgets", [False, True])

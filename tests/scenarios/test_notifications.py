@@ -16,10 +16,11 @@ def node(world):
     return world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
 
 
-def test_a_recycled_node_has_two_notifications(world, node):
+def test_an_email_is_text_and_a_filter_finds_severity_event_group_and_cluster(world, node):
     execution = world.recycle(node)
     end = execution.finishes()
 
+    # A recycled node has two notifications.
     started, finished = world.all_notifications
     assert (started["event"], finished["event"]) == ("started", "finished")
     assert finished["outcome"] == "recycled" and started["outcome"] is None
@@ -29,16 +30,16 @@ def test_a_recycled_node_has_two_notifications(world, node):
         assert (sent["node"], sent["instance_id"], sent["execution"]) == (node.name, node.instance_id, execution.arn)
         assert sent["since"] == "2027-01-01T00:00:00Z"
 
-
-def test_an_email_is_text_and_a_filter_finds_severity_event_group_and_cluster(world, node):
-    world.recycle(node).finishes()
-
     first = world.events.notifications[0]
     lines = first.email.splitlines()
     assert lines[0] == first.subject == f"recycle-eks: {node.instance_id} is being recycled, cluster world"
     assert lines[-1] == f"kubectl describe node {node.name}"
     values = {name: attribute["Value"] for name, attribute in first.attributes.items()}
     assert values == {"severity": "info", "event": "started", "group": "workers", "cluster": "world"}
+
+    # The message is JSON in one line.
+    for sent in world.events.notifications:
+        assert "\n" not in sent.message and json.loads(sent.message)["schema"] == 1
 
 
 def test_a_blocked_drain_is_reported_after_five_minutes_and_then_daily(world, node):
@@ -58,59 +59,61 @@ def test_a_blocked_drain_is_reported_after_five_minutes_and_then_daily(world, no
     assert all(DAY <= later - earlier < DAY + 1_000 for earlier, later in zip(moments, moments[1:], strict=False))
 
 
-def test_a_restored_node_is_reported_with_the_first_error(world, node):
-    node.job("train", labels={"app": "train"})
-
-    end = world.recycle(node, label_selector="app=train", drain_timeout=600).finishes()
-
-    sent = world.all_notifications[-1]
-    assert (sent["event"], sent["severity"], sent["outcome"]) == ("restored", "warning", "DrainTimedOut")
-    assert "train" in sent["reason"] and sent["reason"] == end.cause
-
-
-def test_a_node_left_in_standby_is_reported_with_the_manual_commands(world):
-    node = world.group("workers", size=2, minimum=2, maximum=2).nodes[0]
-    node.job("train", labels={"app": "train"})
-
-    end = world.recycle(node, label_selector="app=train", drain_timeout=600).finishes()
-
-    sent = world.all_notifications[-1]
-    assert (sent["event"], sent["severity"], sent["outcome"]) == ("left_in_standby", "critical", end.error)
-    assert sent["what_to_do"][0].endswith(":") and "exit-standby" in " ".join(sent["what_to_do"])
-    assert end.cause.endswith("\n".join(sent["what_to_do"]))
-
-
-def test_a_refused_node_is_reported_as_a_failure(world, node):
+def test_a_node_that_is_not_recycled_is_reported_with_its_error_and_what_to_do(world, node):
+    # A node that is refused.
     node.group.protect(node)
     world.recycle(node).finishes()
     world.recycle({"instance_id": "nonsense"}).finishes()
-
     refused, invalid = world.all_notifications
     assert (refused["event"], refused["outcome"], refused["group"]) == ("failed", "PreflightRefused", "unknown")
     assert (invalid["outcome"], invalid["cluster"], invalid["instance_id"]) == ("InvalidInput", None, None)
 
-
-def test_a_rule_reports_an_aborted_execution(world, node):
-    node.job("train", labels={"app": "train"})
-    execution = world.recycle(node, label_selector="app=train")
-    world.run("30m")
+    nodes = {
+        name: world.group(name, size=2, minimum=minimum, maximum=maximum).nodes[0]
+        for name, minimum, maximum in (("restored", 1, 3), ("full", 2, 2), ("aborted", 1, 3))
+    }
+    for name, each in nodes.items():
+        each.job(f"train-{name}", labels={"app": "train"})
+    executions = [world.recycle(nodes[name], label_selector="app=train", drain_timeout=600) for name in ("restored", "full")]
+    restored, full = (each.finishes() for each in executions)
+    execution = world.recycle(nodes["aborted"], label_selector="app=train")
+    world.run(world.clock.elapsed() + 600)
     execution.stop()
-    world.run("31m")
+    world.run(world.clock.elapsed() + 60)
 
+    def last_of(name):
+        return [sent for sent in world.all_notifications if sent["instance_id"] == nodes[name].instance_id][-1]
+
+    # A restored node, with the first error.
+    sent = last_of("restored")
+    assert (sent["event"], sent["severity"], sent["outcome"]) == ("restored", "warning", "DrainTimedOut")
+    assert "train" in sent["reason"] and sent["reason"] == restored.cause
+
+    # A node that is left in Standby, with the commands.
+    sent = last_of("full")
+    assert (sent["event"], sent["severity"], sent["outcome"]) == ("left_in_standby", "critical", full.error)
+    assert sent["what_to_do"][0].endswith(":") and "exit-standby" in " ".join(sent["what_to_do"])
+    assert full.cause.endswith("\n".join(sent["what_to_do"]))
+
+    # An aborted execution, by a rule.
     sent = world.all_notifications[-1]
     assert (sent["event"], sent["outcome"], sent["severity"]) == ("failed", "ABORTED", "warning")
     assert execution.arn in sent["what_to_do"][1]
     assert set(sent) == set(world.all_notifications[0])
 
 
-@pytest.mark.parametrize("code", ["AuthorizationError", "InternalError"])
-def test_a_topic_that_refuses_neither_fails_nor_holds_up_a_node(world, node, code):
-    world.faults.refuse("sns:Publish", code=code, status=403 if code == "AuthorizationError" else 500, times=None)
+def test_a_topic_that_refuses_neither_fails_nor_holds_up_a_node(world, node):
+    nodes = [node, world.group("others", size=2, minimum=1, maximum=3).nodes[0]]
+    for each, (code, status) in zip(nodes, (("AuthorizationError", 403), ("InternalError", 500)), strict=True):
+        world.faults.refuse("sns:Publish", code=code, status=status, times=None)
+        began = world.clock.elapsed()
 
-    end = world.recycle(node).finishes()
+        end = world.recycle(each).finishes()
 
-    assert end.outcome == "recycled" and not world.all_notifications
-    assert end.at < 3_600
+        assert end.outcome == "recycled" and not world.all_notifications, code
+        assert end.at - began < 3_600, code
+        assert world.faults.not_struck() == [], code
+        world.faults.clear()
 
 
 def test_metrics_are_in_the_functions_logs_by_cluster_and_outcome(world, node):
@@ -124,11 +127,8 @@ def test_metrics_are_in_the_functions_logs_by_cluster_and_outcome(world, node):
     assert counted["ClaimedNodes", None] == 0 == counted["OverdueClaims", None]
     assert "node" not in {dimension for each in world.metrics for dimension in each.dimensions}
 
-
-def test_cloudwatch_has_the_metrics(world, node):
-    world.recycle(node).finishes()
+    # CloudWatch has them.
     world.metrics_into_cloudwatch()
-
     (row,) = world.aws.client("cloudwatch").get_metric_statistics(
         Namespace="recycle-eks",
         MetricName="Executions",
@@ -139,9 +139,3 @@ def test_cloudwatch_has_the_metrics(world, node):
         Statistics=["Sum"],
     )["Datapoints"]
     assert row["Sum"] == 1
-
-
-def test_the_message_is_json_in_one_line(world, node):
-    world.recycle(node).finishes()
-    for sent in world.events.notifications:
-        assert "\n" not in sent.message and json.loads(sent.message)["schema"] == 1

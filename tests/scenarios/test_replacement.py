@@ -17,22 +17,18 @@ def replacement_of(world, node, group):
     return found[0]
 
 
-@pytest.mark.parametrize("takes", ["30s", "5m"])
-def test_a_startup_taint_is_waited_out(world, workers, takes):
-    node = workers.nodes[0]
-    workers.next_launch(startup_taint="node.cilium.io/agent-not-ready", taint_lasts=takes)
-    execution = world.recycle(node)
+def test_a_startup_taint_is_waited_out_and_one_that_stays_is_named_by_the_failure(world):
+    executions = {}
+    for takes in ("30s", "5m", "2d"):
+        group = world.group(f"for-{takes}", size=2, minimum=1, maximum=6)
+        group.next_launch(startup_taint="node.cilium.io/agent-not-ready", taint_lasts=takes)
+        executions[takes] = (group, world.recycle(group.nodes[0]))
 
-    assert execution.finishes().outcome == "recycled"
-    assert execution.entered("TaintNode")[0] >= workers.newest.ready_at + world.seconds(takes)
-
-
-def test_a_startup_taint_that_stays_is_named_by_the_failure(world, workers):
-    node = workers.nodes[0]
-    workers.next_launch(startup_taint="node.cilium.io/agent-not-ready", taint_lasts="2d")
-
-    end = world.recycle(node).finishes()
-
+    for takes in ("30s", "5m"):
+        group, execution = executions[takes]
+        assert execution.finishes().outcome == "recycled", takes
+        assert execution.entered("TaintNode")[0] >= group.newest.ready_at + world.seconds(takes), takes
+    end = executions["2d"][1].finishes()
     assert end.error == "ReplacementTimedOut"
     assert "still has the taint node.cilium.io/agent-not-ready:NoSchedule" in end.cause
 
@@ -52,42 +48,43 @@ def test_an_extended_resource_of_the_old_node_is_waited_for(world):
     assert execution.entered("TaintNode")[0] >= 360
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_two_executions_and_a_scale_up_at_once_take_no_node_twice(world, seed):
-    world.reset(seed=seed)
-    workers = world.group("workers", size=3, minimum=1, maximum=8)
-    world.host.variables["recycle-eks-claim-node"] = {"MAX_PARALLEL_PER_GROUP": "2"}
-    one, two = workers.nodes[:2]
-    executions = [world.recycle(node) for node in (one, two)]
-    world.run("10s")
-    world.aws.client("autoscaling").set_desired_capacity(AutoScalingGroupName="workers", DesiredCapacity=4)
+def test_two_executions_and_a_scale_up_at_once_take_no_node_twice(deployed_world):
+    world = deployed_world
+    for seed in range(3):
+        world.reset(seed=seed)
+        workers = world.group("workers", size=3, minimum=1, maximum=8)
+        world.host.variables["recycle-eks-claim-node"] = {"MAX_PARALLEL_PER_GROUP": "2"}
+        one, two = workers.nodes[:2]
+        executions = [world.recycle(node) for node in (one, two)]
+        world.run("10s")
+        world.aws.client("autoscaling").set_desired_capacity(AutoScalingGroupName="workers", DesiredCapacity=4)
 
-    ends = [execution.finishes() for execution in executions]
+        ends = [execution.finishes() for execution in executions]
 
-    assert [end.outcome for end in ends] == ["recycled"] * 2
-    assert replacement_of(world, one, workers).instance_id != replacement_of(world, two, workers).instance_id
-    assert workers.sizes == (1, 4, 8) and sorted(workers.states.values()) == ["InService"] * 4
+        assert [end.outcome for end in ends] == ["recycled"] * 2, seed
+        assert replacement_of(world, one, workers).instance_id != replacement_of(world, two, workers).instance_id, seed
+        assert workers.sizes == (1, 4, 8) and sorted(workers.states.values()) == ["InService"] * 4, seed
 
 
-def test_a_member_of_the_warm_pool_may_be_the_replacement(world, workers):
+def test_the_replacement_comes_from_the_warm_pool_or_from_a_launch_that_succeeds_at_last(world, workers):
     warm = world.autoscaling.warm("workers")
+    others = world.group("others", size=2, minimum=1, maximum=6)
+    world.autoscaling.out_of_capacity("others", times=3)
     node = workers.nodes[0]
+    execution, patient = world.recycle(node), world.recycle(others.nodes[0])
 
-    end = world.recycle(node).finishes()
+    # A reservation is written before the old node is tainted.
+    world.clock.run(until=lambda: bool(execution.entered("TaintNode")))
+    record = json.loads(node.records["recycle-eks/record"])
+    assert record["replacement"] == replacement_of(world, node, workers).instance_id == warm
 
+    end = execution.finishes()
     assert end.outcome == "recycled", end.cause
     assert replacement_of(world, node, workers).instance_id == warm
     assert sorted(workers.states.values()) == ["InService"] * 2
-
-
-def test_a_launch_that_fails_is_tried_again_by_the_group(world, workers):
-    node = workers.nodes[0]
-    world.autoscaling.out_of_capacity("workers", times=3)
-
-    execution = world.recycle(node)
-
-    assert execution.finishes().outcome == "recycled"
-    assert execution.entered("TaintNode")[0] >= 3 * 60
+    # A launch that fails is tried again by the group.
+    assert patient.finishes().outcome == "recycled"
+    assert patient.entered("TaintNode")[0] >= 3 * 60
 
 
 def test_at_the_maximum_where_nothing_is_launched_the_failure_says_so(world):
@@ -99,15 +96,6 @@ def test_at_the_maximum_where_nothing_is_launched_the_failure_says_so(world):
     assert end.error == "ReplacementTimedOut"
     assert "no instance was launched" in end.cause
     assert "group workers is at its maximum of 2, where AWS may launch no replacement" in end.cause
-
-
-def test_a_reservation_is_written_before_the_old_node_is_tainted(world, workers):
-    node = workers.nodes[0]
-    execution = world.recycle(node)
-    world.clock.run(until=lambda: bool(execution.entered("TaintNode")))
-
-    record = json.loads(node.records["recycle-eks/record"])
-    assert record["replacement"] == replacement_of(world, node, workers).instance_id
 
 
 def test_the_successor_of_another_member_is_not_enough(world):
@@ -124,55 +112,42 @@ def test_the_successor_of_another_member_is_not_enough(world):
     assert sorted(workers.states.values()) == ["InService"] * 3
 
 
-def loses_its_replacement(world, workers, **next_launch):
-    """An execution whose replacement dies at hour 1; its Job ends ten minutes later."""
-    node = workers.nodes[0]
-    job = node.job("train", labels={"app": "train"})
-    execution = world.recycle(node, label_selector="app=train")
+def test_a_replacement_that_dies_in_the_drain_is_awaited_again_before_the_end(world):
+    replaced, restored, lost = [world.group(name, size=2, minimum=1, maximum=6) for name in ("replaced", "restored", "lost")]
+    nodes = [group.nodes[0] for group in (replaced, restored, lost)]
+    jobs = [node.job(f"train-{node.group.name}", labels={"app": "train"}) for node in nodes]
+    executions = [world.recycle(node, label_selector="app=train") for node in nodes]
+    world.run("8m")
+    replaced.next_launch(takes="20m")
+    for group in (restored, lost):
+        group.next_launch(fails="Insufficient capacity")
+    for node in nodes:
+        replacement_of(world, node, node.group).is_terminated_in_the_console()
+    nodes[2].falls_silent()
+    for job in jobs[:2]:
+        world.at("18m", job.finishes)
 
-    def dies():
-        workers.next_launch(**next_launch)
-        replacement_of(world, node, workers).is_terminated_in_the_console()
+    # The node itself is lost, so it goes, although no replacement comes.
+    node, end = nodes[2], executions[2].finishes(within="1d")
+    assert end.error == "NodeLost"
+    assert world.instance(node.instance_id).state == "terminated"
 
-    world.at("1h", dies)
-    world.at("1h10m", job.finishes)
-    return node, execution
-
-
-def test_a_replacement_that_dies_in_the_drain_is_awaited_again_before_the_end(world, workers):
-    node, execution = loses_its_replacement(world, workers, takes="20m")
-
+    # Another replacement comes.
+    node, execution = nodes[0], executions[0]
     assert execution.finishes(within="1d").outcome == "recycled"
     (end,) = [end for end in world.ends if end.instance_id == node.instance_id]
-    assert end.at >= world.seconds("1h20m") and end.pods == ()
+    assert end.at >= world.seconds("28m") and end.pods == ()
     events = [event["reason"] for event in world.kubernetes.events(node.name)]
     assert "RecycleDisturbed" in events, events
     assert any(
         "its replacement can no longer be used, and 1 of 2 members are usable" in each["reason"]
         for each in execution.answers("DetachTerminate")
     )
-    assert sorted(workers.states.values()) == ["InService"] * 2
-    assert world.leftovers() == []
+    assert sorted(replaced.states.values()) == ["InService"] * 2
+    assert world.leftovers(replaced) == []
 
-
-def test_a_drained_node_is_restored_if_no_other_replacement_comes(world, workers):
-    node, execution = loses_its_replacement(world, workers, fails="Insufficient capacity")
-
-    end = execution.finishes(within="1d")
+    # None comes: the drained node is restored.
+    node, end = nodes[1], executions[1].finishes(within="1d")
     assert end.error == "ReplacementTimedOut" and "1 of 2 members are usable" in end.cause
-    assert workers.states[node.instance_id] == "InService" and not node.unschedulable
+    assert restored.states[node.instance_id] == "InService" and not node.unschedulable
     assert [each.instance_id for each in world.ends if each.instance_id == node.instance_id] == []
-
-
-def test_a_lost_node_goes_although_its_replacement_has_gone(world, workers):
-    node = workers.nodes[0]
-    node.job("train", labels={"app": "train"})
-    execution = world.recycle(node, label_selector="app=train")
-    world.run("10m")
-    workers.next_launch(fails="Insufficient capacity")
-    replacement_of(world, node, workers).is_terminated_in_the_console()
-    node.falls_silent()
-
-    end = execution.finishes(within="1d")
-    assert end.error == "NodeLost"
-    assert world.instance(node.instance_id).state == "terminated"

@@ -2,13 +2,10 @@
 
 import json
 
-import pytest
-
 from world.process.browser import look
 
 
-@pytest.fixture
-def finished(world):
+def test_a_report_has_the_history_of_the_execution_and_its_page_is_whole_in_every_window(world, cli, tmp_path):
     """A drain of forty minutes in which a budget blocks for a while."""
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     train = node.job("train-with-a-name-that-is-longer-than-a-phone-is-wide", labels={"app": "train"})
@@ -18,15 +15,10 @@ def finished(world):
     world.at("40m", train.finishes)
     execution = world.recycle(node, label_selector="app=train")
     assert execution.finishes().outcome == "recycled"
-    return node, execution
 
-
-def test_a_report_has_the_history_of_the_execution(world, cli, finished):
-    node, execution = finished
     printed = cli("report", execution.arn, "--output", "json", pace=0)
     assert printed.code == 0, printed.errors
     report = printed.document["node"]
-
     summary = report["summary"]
     assert (summary["outcome"], summary["execution"]) == ("recycled", execution.arn)
     assert (report["node"], report["instance"], report["group"]) == (node.name, node.instance_id, "workers")
@@ -41,9 +33,7 @@ def test_a_report_has_the_history_of_the_execution(world, cli, finished):
     assert "web" in blocked["what"][0] and blocked["until"] >= "2027-01-01T00:20:00Z"
     assert [each["event"] for each in report["notifications"]] == ["started", "blocked", "finished"]
 
-
-def test_the_page_is_whole_on_a_phone_and_on_a_desk_by_day_and_by_night(cli, finished, tmp_path):
-    node, execution = finished
+    # The page is whole on a phone and on a desk, by day and by night.
     page = tmp_path / "report.html"
     printed = cli("report", execution.arn.rpartition(":")[2], "--file", str(page), pace=0)
     assert (printed.code, printed.text) == (0, ""), printed.errors
@@ -110,24 +100,21 @@ def test_a_report_of_a_rotation_by_groups_has_the_nodes_of_every_group(world, cl
         assert all(node["node"] in seen["text"] for node in nodes) and "rotated" in seen["text"]
 
 
-def test_a_report_of_a_running_execution_has_its_history_so_far(world, cli):
-    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-    node.job("train", labels={"app": "train"})
-    execution = world.recycle(node, label_selector="app=train")
-    world.run("30m")
-    report = cli("report", execution.arn, "--output", "json", pace=0).document["node"]
-    assert report["summary"]["outcome"] == "running" and report["summary"]["ended_at"] is None
-    assert (report["stages"][-1]["what"], report["stages"][-1]["until"]) == ("drain", None)
-
-
-def test_an_argument_that_is_no_execution_is_refused_by_name(world, cli, tmp_path):
+def test_a_running_execution_is_reported_so_far_and_an_argument_that_is_none_is_refused_by_name(world, cli, tmp_path):
     for wanted in ("nobody", "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-sweep:one"):
         printed = cli("report", wanted, pace=0)
         assert printed.code == 2 and "EXECUTION must be" in printed.errors and wanted in printed.errors
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    node.job("train", labels={"app": "train"})
     execution = world.recycle(node, dry_run=True)
     execution.finishes()
     printed = cli("report", execution.arn, "--file", str(tmp_path / "nowhere" / "page.html"), pace=0)
     assert printed.code == 2 and "--file must be" in printed.errors
     plan = json.loads(cli("report", execution.arn, "--output", "json", pace=0).text)["node"]["plan"]
     assert any("Standby" in step for step in plan)
+
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("10m")
+    report = cli("report", execution.arn, "--output", "json", pace=0).document["node"]
+    assert report["summary"]["outcome"] == "running" and report["summary"]["ended_at"] is None
+    assert (report["stages"][-1]["what"], report["stages"][-1]["until"]) == ("drain", None)

@@ -2,31 +2,37 @@
 
 import json
 
-import pytest
 
-DAY = 86_400
-
-
-def workers_of(world, size=3, minimum=1, maximum=6):
-    workers = world.group("workers", size=size, minimum=minimum, maximum=maximum)
+def workers_of(world, name="workers", size=3):
+    workers = world.group(name, size=size, minimum=1, maximum=6)
     workers.gets_a_new_template()
     return workers
 
 
+def of(*groups):
+    """A rotation's selection: the outdated nodes of these groups only."""
+    return {"outdated": {"launch_template": True, "groups": [group.name for group in groups]}}
+
+
+def reports(end):
+    """The rotation's reports of its groups by their names, from its output or its error's cause."""
+    return {group["group"]: group for group in (end.output or json.loads(end.cause))["groups"]}
+
+
 def only(end):
     """The rotation's report of its only group."""
-    (group,) = (end.output or json.loads(end.cause))["groups"]
+    (group,) = reports(end).values()
     return group
 
 
-def started(world):
-    given = [json.loads(world.engine.execution(execution.arn).input_text) for execution in world.executions()]
-    return [each["instance_id"] for each in given]
+def executions(world, nodes=None):
+    """The executions of recycle-node of these nodes or of all, by the nodes, in the order in which they began."""
+    given = [(execution, json.loads(world.engine.execution(execution.arn).input_text)) for execution in world.executions()]
+    return {each["instance_id"]: execution for execution, each in given if nodes is None or each["instance_id"] in nodes}
 
 
-def pause(world, group, value="true"):
-    tag = {"ResourceId": group.name, "ResourceType": "auto-scaling-group", "Key": "recycle-eks:paused", "Value": value}
-    world.aws.client("autoscaling").create_or_update_tags(Tags=[{**tag, "PropagateAtLaunch": False}])
+def started(world, nodes=None):
+    return list(executions(world, nodes))
 
 
 def test_a_template_whose_nodes_never_join_costs_one_node_and_not_the_group(world):
@@ -41,67 +47,65 @@ def test_a_template_whose_nodes_never_join_costs_one_node_and_not_the_group(worl
     assert set(old[1:]) <= set(workers.instances)
 
 
-def test_a_paused_group_of_one_at_a_time_is_left_after_one_day_in_all(world):
-    workers = workers_of(world)
-    pause(world, workers)
-    end = world.rotate(at_once=1).finishes()
-    assert DAY < end.at < 1.5 * DAY
-    assert only(end)["left"] == 3 and not started(world)
+def test_a_start_that_is_refused_is_a_failure_of_that_node_and_aborts_no_other(world):
+    codes = {"internal": "InternalFailureException", "denied": "AccessDeniedException"}
+    groups = [workers_of(world, name) for name in codes]
+    second = {group.name: sorted(group.instances)[1] for group in groups}
+    moment, pair = workers_of(world, "moment", size=1), workers_of(world, "pair", size=2)
+    first_of_pair, second_of_pair = of_pair = sorted(pair.instances)
+
+    def refuse(node, code, times=None):
+        world.faults.refuse("states:startExecution*", code=code, times=times, where=lambda given: node in given["Name"])
+
+    for name, code in codes.items():
+        refuse(second[name], code)
+    refuse(moment.instances[0], "InternalFailureException", times=2)
+    refuse(first_of_pair, "AccessDeniedException")
+
+    rotations = [world.rotate(of(*groups, moment), at_once=1), world.rotate(of(pair), at_once=2)]
+    ends = [rotation.finishes() for rotation in rotations]
+
+    assert [end.error for end in ends] == ["RotationFailed"] * 2, ends
+    for group in groups:
+        result = reports(ends[0])[group.name]
+        assert result["failed"] == [{"node": second[group.name], "why": f"StepFunctions.{codes[group.name]}"}], group
+        assert result["recycled"] == 2 and second[group.name] in group.instances, group
+    # A start that fails for a moment is tried again.
+    assert (reports(ends[0])["moment"]["recycled"], reports(ends[0])["moment"]["failed"]) == (1, [])
+    # The second node waits half an hour if the first cannot be started.
+    assert only(ends[1])["failed"] == [{"node": first_of_pair, "why": "StepFunctions.AccessDeniedException"}]
+    assert started(world, of_pair) == [second_of_pair] and only(ends[1])["recycled"] == 1
+    assert 1800 <= executions(world)[second_of_pair].steps[0][0] < 3600
 
 
-def test_after_a_pause_that_was_lifted_too_late_for_the_first_the_others_are_recycled(world):
-    workers = workers_of(world)
-    pause(world, workers)
-    world.at(f"{DAY - 3600}s", lambda: pause(world, workers, "false"))
-    end = world.rotate(at_once=1).finishes()
-    assert end.outcome == "rotated" and only(end)["recycled"] == 3
-
-
-@pytest.mark.parametrize("code", ["InternalFailureException", "AccessDeniedException"])
-def test_a_start_that_is_refused_is_a_failure_of_that_node_and_aborts_no_other(world, code):
-    workers = workers_of(world)
-    second = sorted(workers.instances)[1]
-    world.faults.refuse("states:startExecution*", code=code, times=None, where=lambda given: second in given["Name"])
-    end = world.rotate(at_once=1).finishes()
-    assert end.error == "RotationFailed"
-    assert only(end)["failed"] == [{"node": second, "why": f"StepFunctions.{code}"}]
-    assert only(end)["recycled"] == 2 and second in workers.instances
-
-
-def test_a_start_that_fails_for_a_moment_is_tried_again(world):
+def test_a_group_whose_execution_broke_is_not_rotated_however_aws_lists_it(world):
     workers_of(world)
-    world.faults.refuse("states:startExecution*", code="InternalFailureException", times=2)
-    assert only(world.rotate(at_once=1).finishes())["recycled"] == 3
+    for listed in (True, False):
+        world.engine.map_lists_failed_children = listed
+        rotation = world.rotate(at_once=1)
+        world.run(world.clock.elapsed() + 60)
+        (child,) = [each for each in world.engine.executions.values() if each.map_run_arn and each.status == "RUNNING"]
+        world.engine.finish(child, "FAILED", error="States.Runtime", cause="history")
+        end = rotation.finishes()
+        assert (end.status, end.error) == ("FAILED", "RotationFailed"), listed
+        broken = {"group": "workers", "error": ["GroupBroken"], "why": ["its execution broke: see the Map Run"]}
+        assert only(end) == broken, listed
+        (notification,) = [each for each in world.all_notifications if each["execution"] == rotation.arn]
+        assert (notification["event"], notification["outcome"]) == ("failed", "RotationFailed"), listed
+        assert notification["reason"] == "workers: GroupBroken, its execution broke: see the Map Run", listed
+        assert notification["what_to_do"][1].endswith(rotation.arn), listed
 
 
-@pytest.mark.parametrize("listed", [True, False])
-def test_a_group_whose_execution_broke_is_not_rotated_however_aws_lists_it(world, listed):
-    workers_of(world)
-    world.engine.map_lists_failed_children = listed
-    rotation = world.rotate(at_once=1)
-    world.run("60s")
-    (child,) = [each for each in world.engine.executions.values() if each.map_run_arn]
-    world.engine.finish(child, "FAILED", error="States.Runtime", cause="history")
-    end = rotation.finishes()
-    assert (end.status, end.error) == ("FAILED", "RotationFailed")
-    assert only(end) == {"group": "workers", "error": ["GroupBroken"], "why": ["its execution broke: see the Map Run"]}
-    (notification,) = [each for each in world.all_notifications if each["execution"] == rotation.arn]
-    assert (notification["event"], notification["outcome"]) == ("failed", "RotationFailed")
-    assert notification["reason"] == "workers: GroupBroken, its execution broke: see the Map Run"
-    assert notification["what_to_do"][1].endswith(rotation.arn)
-
-
-def test_a_failed_admission_is_a_failure(world):
+def test_neither_a_failed_admission_nor_a_mark_without_a_known_rotation_stops_the_next_rotation(world):
     workers = workers_of(world)
+    # A failed admission is a failure.
     world.faults.invoke("select-nodes", nth=3, times=None)
     end = world.rotate(at_once=1).finishes()
     world.faults.clear()
     assert end.error == "RotationFailed" and not started(world)
     assert len(only(end)["failed"]) == len(workers.instances)
 
-
-def test_a_mark_without_a_known_rotation_stops_neither_the_sweep_nor_a_rotation(world):
-    workers = workers_of(world)
+    # A mark without a known rotation stops neither the sweep nor a rotation.
     theirs = "arn:aws:states:eu-west-1:123456789012:execution:elses-rotate-nodes:one"
     ours = world.rotate(dry_run=True)
     ours.finishes()
@@ -145,59 +149,41 @@ def of_template(world, group):
     return lambda given: found["LaunchTemplateId"] in json.dumps(given)
 
 
-def test_the_second_node_waits_half_an_hour_if_the_first_cannot_be_started(world):
-    workers = workers_of(world, size=2)
-    first, second = sorted(workers.instances)
-    world.faults.refuse(
-        "states:startExecution*", code="AccessDeniedException", times=None, where=lambda given: first in given["Name"]
-    )
-    end = world.rotate(at_once=2).finishes()
-    assert only(end)["failed"] == [{"node": first, "why": "StepFunctions.AccessDeniedException"}]
-    assert started(world) == [second] and only(end)["recycled"] == 1
-    assert 1800 <= world.executions()[0].steps[0][0] < 3600
-
-
-def test_a_template_that_cannot_be_read_leaves_that_group_and_is_named(world):
-    api, batch = (world.group(name, size=2, minimum=1, maximum=6) for name in ("api", "batch"))
-    for group in (api, batch):
-        group.gets_a_new_template()
-    asks_for_it = of_template(world, "batch")
-    world.faults.refuse(
-        "ec2:DescribeLaunchTemplateVersions", code="UnauthorizedOperation", status=403, times=None, where=asks_for_it
-    )
-    end = world.rotate().finishes()
-    assert (end.outcome, only(end)["group"], only(end)["recycled"]) == ("rotated", "api", 2)
-    assert "the launch template of batch cannot be read: " in end.output["reason"]
-    assert "2 nodes to recycle, in 1 of 2 groups" in end.output["reason"]
-
-
-def test_a_template_that_cannot_be_read_does_not_affect_a_rotation_without_it(world):
-    workers = workers_of(world)
-    first = min(workers.instances)
-    world.faults.refuse("ec2:DescribeLaunchTemplateVersions", code="UnauthorizedOperation", status=403, times=None)
-    assert only(world.rotate({"instance_ids": [first]}).finishes())["recycled"] == 1
-    end = world.rotate({"outdated": {"all": True}}).finishes()
-    assert end.outcome == "rotated" and only(end)["recycled"] == 3
-
-
-def test_a_template_that_can_no_longer_be_read_leaves_the_rest_of_the_group(world):
-    workers = workers_of(world)
-    order = sorted(workers.instances)
+def test_a_template_that_cannot_be_read_leaves_that_group_or_its_rest_and_is_named(world):
+    api, batch, late = (workers_of(world, name, size=2) for name in ("api", "batch", "late"))
+    order = sorted(late.instances)
+    unreadable = {"code": "UnauthorizedOperation", "status": 403, "times": None}
+    of_batch, of_late = of_template(world, "batch"), of_template(world, "late")
+    world.faults.refuse("ec2:DescribeLaunchTemplateVersions", **unreadable, where=of_batch)
     rotation = world.rotate(at_once=1)
     world.run("60s")
-    world.faults.refuse("ec2:DescribeLaunchTemplateVersions", code="UnauthorizedOperation", status=403, times=None)
+    world.faults.refuse("ec2:DescribeLaunchTemplateVersions", **unreadable, where=of_late)
+
     end = rotation.finishes()
-    assert end.outcome == "rotated" and started(world) == order[:1]
-    assert (only(end)["recycled"], only(end)["left"]) == (1, 2)
-    assert only(end)["why"][0].startswith("the launch template of workers cannot be read: ")
+
+    assert end.outcome == "rotated" and list(reports(end)) == ["api", "late"]
+    assert reports(end)["api"]["recycled"] == 2
+    assert "the launch template of batch cannot be read: " in end.output["reason"]
+    assert "4 nodes to recycle, in 2 of 3 groups" in end.output["reason"]
+    # A template that can no longer be read leaves the rest of its group.
+    assert started(world, order) == order[:1]
+    assert (reports(end)["late"]["recycled"], reports(end)["late"]["left"]) == (1, 1)
+    assert reports(end)["late"]["why"][0].startswith("the launch template of late cannot be read: ")
+
+    # It does not affect a rotation without it.
+    world.faults.clear()
+    world.faults.refuse("ec2:DescribeLaunchTemplateVersions", **unreadable)
+    assert only(world.rotate({"instance_ids": [min(batch.instances)]}).finishes())["recycled"] == 1
+    end = world.rotate({"outdated": {"all": True, "groups": ["batch"]}}).finishes()
+    assert end.outcome == "rotated" and only(end)["recycled"] == 2
 
 
 def test_the_canary_makes_no_calls_while_the_first_node_is_worked_on(world):
     for name in ("alpha", "beta", "gamma"):
-        world.group(name, size=5, minimum=1, maximum=10).gets_a_new_template()
+        workers_of(world, name)
     rotation = world.rotate(at_once=5)
     world.run("60s")
     looks = [entered for child in world.engine.executions.values() if child.map_run_arn for entered in child.events]
-    assert sum(event.get("stateEnteredEventDetails", {}).get("name") == "MayStart" for event in looks) == 2 * 15 - 3
+    assert sum(event.get("stateEnteredEventDetails", {}).get("name") == "MayStart" for event in looks) == 2 * 9 - 3
     assert [call.at for call in world.calls("states:DescribeExecution")] == []
     rotation.stop()

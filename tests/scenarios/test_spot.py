@@ -3,8 +3,6 @@ are tested with the other triggers; here they are started as those do it."""
 
 import datetime
 
-import pytest
-
 WAITS = {"recycle-eks/drain": "wait"}
 
 
@@ -38,61 +36,52 @@ def test_every_pod_gets_the_rest_of_two_minutes(world):
     assert sorted(workers.states.values()) == ["InService"] * 2
 
 
-def test_pods_that_do_not_end_in_time_are_named(world):
-    workers = world.group("workers", size=2, minimum=1, maximum=3)
-    node = workers.nodes[0]
-    web = node.deployment("web", replicas=1)
-    world.budget(web, min_available=1)
+def test_pods_that_do_not_end_in_time_are_named_and_their_node_is_restored_if_the_interruption_does_not_come(world):
+    groups = [world.group(name, size=2, minimum=1, maximum=3) for name in ("taken", "kept")]
+    taken, kept = [group.nodes[0] for group in groups]
+    for node in (taken, kept):
+        web = node.deployment(f"web-{node.group.name}", replicas=1)
+        world.budget(web, min_available=1)
 
-    end = interrupted(world, node).finishes()
-    world.run(world.clock.elapsed() + 900)
-
-    assert end.error == "NodeLost" and "web" in end.cause, end.cause
-    assert sorted(workers.states.values()) == ["InService"] * 2
-
-
-def test_a_node_that_could_not_be_emptied_is_restored_if_the_interruption_does_not_come(world):
-    workers = world.group("workers", size=2, minimum=1, maximum=3)
-    node = workers.nodes[0]
-    web = node.deployment("web", replicas=1)
-    world.budget(web, min_available=1)
-
-    node.becomes_spot()
-    end = world.recycle(node, urgency="spot", interrupted_at=iso(world.clock.now() + 120)).finishes()
+    lost = interrupted(world, taken)
+    kept.becomes_spot()
+    end = world.recycle(kept, urgency="spot", interrupted_at=iso(world.clock.now() + 120)).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end.cause
-    assert 720 <= end.at < 900 and not node.has_taint("recycle-eks/draining")
-    assert len(web.running_pods()) == 1 and workers.states[node.instance_id] == "InService"
+    assert 720 <= end.at < 900 and not kept.has_taint("recycle-eks/draining")
+    assert len(web.running_pods()) == 1 and kept.group.states[kept.instance_id] == "InService"
+    end = lost.finishes()
+    world.run(end.at + 900)
+    assert end.error == "NodeLost" and "web-taken" in end.cause, end.cause
+    assert sorted(taken.group.states.values()) == ["InService"] * 2
 
 
-@pytest.mark.parametrize("after", ["5m", "20s"])
-def test_an_interruption_takes_a_planned_drain_over_in_standby_or_before(world, after):
-    workers = world.group("workers", size=2, minimum=1, maximum=4)
-    node = workers.nodes[0]
-    node.job("train", annotations=WAITS, exits_after=10)
-    planned = world.recycle(node)
-    world.run(after)
+def test_an_interruption_takes_over_from_every_other_execution(world):
+    """In this order: soon after the start, in Standby, under the lifecycle hook, and after a recommendation."""
+    rows = {"20s": "workers", "5m": "standby", "6m": "held", "7m": "recommended"}
+    nodes = {after: world.group(name, size=2, minimum=1, maximum=4).nodes[0] for after, name in rows.items()}
+    for node in nodes.values():
+        # Not a Job's: its controller would make a new one ten real seconds later.
+        node.bare_pod(f"train-{node.group.name}", annotations=WAITS, exits_after=10)
+    nodes["7m"].becomes_spot()
+    earlier = {after: world.recycle(nodes[after]) for after in ("20s", "5m")}
+    earlier["7m"] = world.recycle(nodes["7m"], urgency="spot")
+    nodes["6m"].group.terminate(nodes["6m"])
 
-    end = interrupted(world, node).finishes()
+    interruptions = {}
+    for after, node in nodes.items():
+        world.run(after)
+        interruptions[after] = interrupted(world, node)
+    known = {each.arn for each in (*earlier.values(), *interruptions.values())}
+    (earlier["6m"],) = [each for each in world.executions() if each.arn not in known]
 
-    assert end.outcome == "recycled", end.cause
-    assert planned.finishes().outcome == "superseded"
+    for after, execution in interruptions.items():
+        end = execution.finishes()
+        assert end.outcome == "recycled", (after, end.cause)
+        assert earlier[after].finishes().outcome == "superseded", after
     world.run(world.clock.elapsed() + 600)
-    assert sorted(workers.states.values()) == ["InService"] * 2
-
-
-def test_an_interruption_takes_over_from_a_recommendation(world):
-    workers = world.group("workers", size=2, minimum=1, maximum=4)
-    node = workers.nodes[0]
-    node.job("train", annotations=WAITS, exits_after=10)
-    node.becomes_spot()
-    recommended = world.recycle(node, urgency="spot")
-    world.run("10m")
-
-    end = interrupted(world, node).finishes()
-
-    assert end.outcome == "recycled", end.cause
-    assert recommended.finishes().outcome == "superseded"
+    for after in ("20s", "5m"):
+        assert sorted(nodes[after].group.states.values()) == ["InService"] * 2, after
 
 
 def test_a_recommendation_is_an_ordinary_drain_that_does_not_queue(world):
@@ -109,16 +98,3 @@ def test_a_recommendation_is_an_ordinary_drain_that_does_not_queue(world):
 
     assert end.outcome == "recycled" and job.phase == "Succeeded"
     assert world.executions()[1].entered("WaitInQueue") == []
-
-
-def test_an_interruption_of_a_member_under_the_hook_completes_it_in_time(world):
-    workers = world.group("held", size=2, minimum=1, maximum=4)
-    node = workers.nodes[0]
-    node.job("train", annotations=WAITS, exits_after=10)
-    workers.terminate(node)
-    world.run("5m")
-
-    end = interrupted(world, node).finishes()
-
-    assert end.outcome == "recycled", end.cause
-    assert world.executions()[0].finishes().outcome == "superseded"

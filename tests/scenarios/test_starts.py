@@ -21,13 +21,17 @@ def outcomes(world, machine="rotate-nodes"):
     return [execution.finishes().outcome for execution in world.executions(machine)]
 
 
-def test_an_alarm_through_a_topic_recycles_its_node_once_however_often_it_comes(world, workers):
+ELSEWHERE = "arn:aws:cloudwatch:eu-west-2:123456789012:alarm:node-cpu"
+
+
+def test_an_alarm_through_a_topic_recycles_its_node_once_however_often_it_comes_and_other_messages_start_nothing(world, workers):
     node = workers.nodes[1]
     world.alarm("node-cpu", ALARM_TOPIC, InstanceId=node.instance_id)
     world.events.silent = "*alarm*"
     world.events.repeat("*start-rotation", seconds=90)
 
     world.turn_alarm("node-cpu", "ALARM")
+    sent = json.loads(world.events.notifications[-1].message)
     wait(world, "3m")
     world.turn_alarm("node-cpu", "OK")
     wait(world, "3m")
@@ -36,6 +40,23 @@ def test_an_alarm_through_a_topic_recycles_its_node_once_however_often_it_comes(
     assert outcomes(world) == ["started"]
     assert outcomes(world, "recycle-node") == ["recycled"]
     assert world.instance(node.instance_id).state == "terminated"
+
+    # Another alarm, a text, another object, and an alarm of another account or region than the topic start nothing.
+    begun = [each.arn for each in world.executions("rotate-nodes")]
+    world.events.silent = "*-sweep-*"
+    world.alarm("disk", ALARM_TOPIC, InstanceId=workers.nodes[0].instance_id)
+    world.turn_alarm("disk", "ALARM")
+    later = {**sent, "StateChangeTime": "2027-01-01T03:00:00.000+0000"}
+    forged = [json.dumps({**later, **elsewhere}) for elsewhere in ({"AWSAccountId": "210987654321"}, {"AlarmArn": ELSEWHERE})]
+    for message in ("hello", '{"AlarmName": "node-cpu"}', *forged):
+        world.aws.client("sns").publish(TopicArn=ALARM_TOPIC, Message=message)
+    wait(world, "10m")
+    assert [each.arn for each in world.executions("rotate-nodes")] == begun and len(begun) == 1
+    assert not world.queued("dead-letters")
+    # The message itself would start one.
+    world.aws.client("sns").publish(TopicArn=ALARM_TOPIC, Message=json.dumps(later))
+    wait(world, "1m")
+    assert len(world.executions("rotate-nodes")) == 2
 
 
 def test_an_alarm_that_comes_both_ways_begins_one_recycling(world, workers):
@@ -68,33 +89,6 @@ def test_an_alarm_through_a_topic_selects_the_oldest_of_a_group(world, workers):
         "evict": "none",
     }
     assert recycling.finishes().outcome == "recycled"
-
-
-@pytest.mark.parametrize("message", ["hello", '{"AlarmName": "node-cpu"}'])
-def test_other_messages_of_a_topic_start_nothing(world, workers, message):
-    world.alarm("disk", ALARM_TOPIC, InstanceId=workers.nodes[0].instance_id)
-    world.turn_alarm("disk", "ALARM")
-    world.aws.client("sns").publish(TopicArn=ALARM_TOPIC, Message=message)
-    wait(world, "10m")
-    assert not world.executions("rotate-nodes") and not world.queued("dead-letters")
-
-
-ELSEWHERE = "arn:aws:cloudwatch:eu-west-2:123456789012:alarm:node-cpu"
-
-
-@pytest.mark.parametrize("forged", [{"AWSAccountId": "210987654321"}, {"AlarmArn": ELSEWHERE}])
-def test_an_alarm_of_another_account_or_region_than_the_topic_starts_nothing(world, workers, forged):
-    world.alarm("node-cpu", ALARM_TOPIC, InstanceId=workers.nodes[0].instance_id)
-    world.events.silent = "*alarm*"
-    world.turn_alarm("node-cpu", "ALARM")
-    sent = json.loads(world.events.notifications[-1].message)
-    wait(world, "10m")
-    begun = world.executions("rotate-nodes")
-    published = {**sent, "StateChangeTime": "2027-01-01T03:00:00.000+0000", **forged}
-    world.aws.client("sns").publish(TopicArn=ALARM_TOPIC, Message=json.dumps(published))
-    wait(world, "10m")
-    now = [each.arn for each in world.executions("rotate-nodes")]
-    assert len(begun) == 1 and now == [each.arn for each in begun] and not world.queued("dead-letters")
 
 
 def test_an_alarm_that_cannot_start_a_rotation_is_tried_again_and_at_last_kept(world, workers):
@@ -136,9 +130,12 @@ def recycled(world):
     return sorted(json.loads(world.engine.execution(each.arn).input_text)["instance_id"] for each in world.executions())
 
 
-def test_a_schedule_rotates_nodes_of_another_template_version_at_its_time_in_its_zone(world, workers):
+def test_schedules_rotate_nodes_of_another_template_version_or_too_old_ones_at_their_times_in_their_zones(world, workers):
     old = sorted(node.instance_id for node in workers.nodes)
     new_version(world, EbsOptimized=True)
+    others = world.group("others", size=2, minimum=1, maximum=5)
+    too_old = sorted(node.instance_id for node in others.nodes)
+    world.at("1d", lambda: others.grow(3))
     world.let_schedules_run()
 
     world.run("2d2h29m")
@@ -151,6 +148,11 @@ def test_a_schedule_rotates_nodes_of_another_template_version_at_its_time_in_its
     given = [json.loads(world.engine.execution(each.arn).input_text)["drain_timeout"] for each in world.executions()]
     assert given == [7200, 7200]
     assert sorted(workers.states.values()) == ["InService"] * 2
+
+    # Nodes that are too old, and not the others.
+    world.run("3d8h")
+    assert rotations(world) == [2 * DAY + 2.5 * 3600, 3 * DAY + 3 * 3600]
+    assert recycled(world) == sorted([*old, *too_old])
 
 
 def test_a_schedule_rotates_nodes_of_another_image_once_however_often_it_is_delivered(world, workers):
@@ -168,15 +170,3 @@ def test_a_schedule_rotates_nodes_of_another_image_once_however_often_it_is_deli
     assert recycled(world) == old
     world.run("2d1h")
     assert outcomes(world)[2:] == ["nothing_selected"]
-
-
-def test_a_schedule_rotates_nodes_that_are_too_old_and_leaves_the_others(world, workers):
-    old = sorted(node.instance_id for node in workers.nodes)
-    scale_out = {"AutoScalingGroupName": "workers", "DesiredCapacity": 3}
-    world.at("1d", lambda: world.aws.client("autoscaling").set_desired_capacity(**scale_out))
-    world.let_schedules_run()
-
-    world.run("3d8h")
-
-    assert rotations(world) == [3 * DAY + 3 * 3600]
-    assert recycled(world) == old

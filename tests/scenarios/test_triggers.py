@@ -30,49 +30,75 @@ def inputs(world):
     return [json.loads(world.engine.execution(execution.arn).input_text) for execution in world.executions()]
 
 
-@pytest.mark.parametrize(
-    ("name", "of", "why"), [("node-cpu", "node", "is terminated"), ("busy", "group", "group workers is cooling down")]
-)
-def test_an_alarm_recycles_one_node_once_however_it_flaps(world, workers, name, of, why):
-    node = min(workers.nodes, key=lambda node: node.instance_id)
-    world.alarm(name, **{"InstanceId": node.instance_id} if of == "node" else {"AutoScalingGroupName": "workers"})
+def test_an_alarm_recycles_one_node_once_however_it_flaps(world, workers):
+    """One alarm names a node, and the other one a group, whose oldest node is recycled."""
+    others = world.group("others", size=2, minimum=1, maximum=5)
+    node, oldest = (min(group.nodes, key=lambda node: node.instance_id) for group in (workers, others))
+    world.alarm("node-cpu", InstanceId=node.instance_id)
+    world.alarm("busy", AutoScalingGroupName="others")
 
     for state in ("ALARM", "OK", "ALARM"):
-        world.turn_alarm(name, state)
+        for name in ("node-cpu", "busy"):
+            world.turn_alarm(name, state)
         wait(world, "5m")
 
-    first, second = (execution.finishes() for execution in world.executions("rotate-nodes"))
-    assert (first.outcome, second.outcome) == ("started", "nothing_selected")
-    assert why in second.output["reason"]
-    (recycling,) = world.executions()
-    assert recycling.finishes().outcome == "recycled"
-    assert json.loads(world.engine.execution(recycling.arn).input_text)["instance_id"] == node.instance_id
+    ends = [execution.finishes() for execution in world.executions("rotate-nodes")]
+    assert [end.outcome for end in ends] == ["started"] * 2 + ["nothing_selected"] * 2
+    reasons = [end.output["reason"] for end in ends[2:]]
+    for why in ("is terminated", "group others is cooling down"):
+        assert [why in reason for reason in reasons].count(True) == 1, reasons
+    recyclings = world.executions()
+    assert [execution.finishes().outcome for execution in recyclings] == ["recycled"] * 2
+    assert {each["instance_id"] for each in inputs(world)} == {node.instance_id, oldest.instance_id}
 
 
-@pytest.mark.parametrize(("name", "state"), [("busy", "running"), ("busy-stop", "stopped")])
-def test_a_spike_at_night_gets_a_new_node_and_keeps_the_old_one_for_the_investigation(world, workers, name, state):
-    oldest = min(workers.nodes, key=lambda node: node.instance_id)
-    job = oldest.job("train", labels={"app": "train"})
-    world.alarm(name, AutoScalingGroupName="workers")
-    world.at("30m", job.finishes)
+def test_a_spike_at_night_gets_a_new_node_and_keeps_the_old_one_for_the_investigation(world, workers):
+    """It is detached or, in the other group, stopped."""
+    others = world.group("others", size=2, minimum=1, maximum=5)
+    kept = {}
+    for name, group, state in (("busy", workers, "running"), ("busy-stop", others, "stopped")):
+        oldest = min(group.nodes, key=lambda node: node.instance_id)
+        job = oldest.job(f"train-{group.name}", labels={"app": "train"})
+        world.alarm(name, AutoScalingGroupName=group.name)
+        world.at("30m", job.finishes)
+        world.turn_alarm(name, "ALARM")
+        kept[oldest.instance_id] = group, job, state
 
-    world.turn_alarm(name, "ALARM")
+    world.clock.run(until=lambda: len(world.executions("rotate-nodes")) == 2, limit=world.clock.elapsed() + 60)
+    assert [execution.finishes().outcome for execution in world.executions("rotate-nodes")] == ["started"] * 2
+    ends = [execution.finishes() for execution in world.executions()]
+    assert [end.outcome for end in ends] == ["recycled"] * 2 and all(end.at > 1800 for end in ends)
+    assert {each["instance_id"] for each in inputs(world)} == kept.keys()
+    for instance, (group, job, state) in kept.items():
+        assert job.phase == "Succeeded", group
+        assert world.instance(instance).state == state, group
+        assert sorted(set(group.states.values()) - {"Standby"}) == ["InService"], group
 
-    assert rotation(world).outcome == "started"
-    (recycling,) = world.executions()
-    end = recycling.finishes()
-    assert end.outcome == "recycled" and end.at > 1800
-    assert job.phase == "Succeeded"
-    assert world.instance(oldest.instance_id).state == state
-    assert sorted(set(workers.states.values()) - {"Standby"}) == ["InService"]
 
-
-def test_an_alarm_that_names_a_group_and_no_node_is_refused_by_name(world, workers):
+def test_events_without_an_instance_of_the_cluster_are_refused_by_name_or_start_nothing(world, workers):
+    # An alarm that names a group and no instance.
     world.alarm("group-cpu", AutoScalingGroupName="workers")
     world.turn_alarm("group-cpu", "ALARM")
     end = rotation(world)
     assert (end.status, end.error) == ("FAILED", "InvalidInput")
-    assert "the alarm names group workers and no instance" in end.cause and not world.executions()
+    assert "the alarm names group workers and no instance" in end.cause
+
+    # An event without an instance.
+    put_event(world, "my.monitoring", "Node is sick", {"host": "web-1"})
+    wait(world, "2m")
+    end = world.executions("rotate-nodes")[1].finishes()
+    assert (end.status, end.error) == ("FAILED", "InvalidInput")
+    assert "instance_ids is empty" in end.cause
+
+    # Events about foreign instances.
+    stranger = world.instance_without_group()
+    for kind in ("EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"):
+        world.events.emit("aws.ec2", kind, {"instance-id": stranger.id})
+    wait(world, "2m")
+    ends = [execution.finishes() for execution in world.executions("rotate-nodes")[2:]]
+    assert [end.outcome for end in ends] == ["nothing_selected"] * 2
+    assert all("is not an instance of cluster world" in end.output["reason"] for end in ends)
+    assert not world.executions() and not world.writes()
 
 
 def test_a_spot_warning_starts_the_node_urgently_and_only_once(world, workers):
@@ -95,17 +121,6 @@ def test_a_spot_warning_starts_the_node_urgently_and_only_once(world, workers):
     }
 
 
-def test_events_about_foreign_instances_start_nothing(world, workers):
-    stranger = world.instance_without_group()
-    for kind in ("EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"):
-        world.events.emit("aws.ec2", kind, {"instance-id": stranger.id})
-    wait(world, "2m")
-    ends = [execution.finishes() for execution in world.executions("rotate-nodes")]
-    assert [end.outcome for end in ends] == ["nothing_selected"] * 2
-    assert all("is not an instance of cluster world" in end.output["reason"] for end in ends)
-    assert not world.executions() and not world.writes()
-
-
 def test_any_event_that_names_an_instance_recycles_it_with_the_fields_of_its_trigger(world, workers):
     node = workers.nodes[0]
     put_event(world, "my.monitoring", "Node is sick", {"machine": node.instance_id})
@@ -124,11 +139,3 @@ def test_an_event_with_a_list_of_instances_recycles_each_of_them(world, workers)
     assert (end.status, end.outcome) == ("SUCCEEDED", "started")
     assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"] * 2
     assert not {first, second} & set(workers.states)
-
-
-def test_an_event_without_an_instance_is_refused_by_name(world, workers):
-    put_event(world, "my.monitoring", "Node is sick", {"host": "web-1"})
-    wait(world, "2m")
-    end = rotation(world)
-    assert (end.status, end.error) == ("FAILED", "InvalidInput")
-    assert "instance_ids is empty" in end.cause
