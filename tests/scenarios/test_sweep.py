@@ -66,7 +66,7 @@ def test_a_node_stopped_in_any_state_is_clean_within_two_sweeps_and_its_redriven
         else:
             executions[state] = begin(world, node, **({"drain_timeout": 600} if state in RESTORING else {}))
         stop_at(world, executions[state], state)
-    # One that waits in the queue is stopped, too. The one before it goes on.
+    # An execution that waits in the queue is stopped, too. The execution before it goes on.
     first, queued = world.group("queue", size=2, minimum=1, maximum=4).nodes
     running, waiting = begin(world, first), world.recycle(queued)
     stop_at(world, waiting, "WaitInQueue", nth=2)
@@ -113,7 +113,7 @@ def test_a_stopped_execution_is_swept_at_once_and_reported_once_and_an_end_that_
     world.services.full_seconds_have_fraction = True
     world.let_sweep()
     nodes = [node_of(world, group) for group in ("stopped", "timed-out", "broken")]
-    # The one that breaks begins first, so that only its history reaches the limit.
+    # The execution that breaks begins first, so that only its history reaches the limit.
     broken = begin(world, nodes[2])
     world.run("5m")
     executions = stopped, timed_out, _ = begin(world, nodes[0]), begin(world, nodes[1]), broken
