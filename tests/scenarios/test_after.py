@@ -8,13 +8,13 @@ SIZES = {"m<d<M": (1, 2, 4), "m<d=M": (1, 2, 2), "m=d<M": (2, 2, 4), "m=d=M": (2
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
-def group_of(world, sizes: str):
+def group_of(world, sizes: str, name: str = "workers"):
     minimum, size, maximum = SIZES[sizes]
-    return world.group("workers", size=size, minimum=minimum, maximum=maximum)
+    return world.group(name, size=size, minimum=minimum, maximum=maximum)
 
 
-def with_job(world, node, until: str = "30m"):
-    job = node.job("train", labels={"app": "train"})
+def with_job(world, node, until: str = "10m"):
+    job = node.job(f"train-{node.group.name}", labels={"app": "train"})
     world.at(until, job.finishes)
     return job
 
@@ -24,34 +24,45 @@ def after(world, node, **fields):
 
 
 @pytest.mark.reading("enter_standby_at_max_launches", "standby_counts_for_zone_balance")
-@pytest.mark.parametrize("sizes", SIZES)
-def test_a_node_leaves_first_and_its_replacement_comes_after_it(world, sizes):
-    workers = group_of(world, sizes)
-    before = workers.sizes
-    node = workers.nodes[0]
-    others = [other.bare_pod("neighbour") for other in workers.nodes[1:]]
-    job = with_job(world, node)
+def test_a_node_leaves_first_and_its_replacement_comes_after_it(world):
+    groups = {sizes: group_of(world, sizes, f"workers-{n}") for n, sizes in enumerate(SIZES)}
+    before = {sizes: workers.sizes for sizes, workers in groups.items()}
+    nodes = {sizes: workers.nodes[0] for sizes, workers in groups.items()}
+    others = [other.bare_pod(f"neighbour-{w.name}") for w in groups.values() for other in w.nodes[1:]]
+    jobs = {sizes: with_job(world, node) for sizes, node in nodes.items()}
 
-    execution = after(world, node)
-    end = execution.finishes()
+    executions = {sizes: after(world, node) for sizes, node in nodes.items()}
+    ends = {sizes: execution.finishes() for sizes, execution in executions.items()}
 
-    assert end.outcome == "recycled", end.cause
     assert not world.calls("autoscaling:EnterStandby")
-    assert workers.sizes == before and sorted(workers.states.values()) == ["InService"] * before[1]
-    assert world.instance(node.instance_id).state == "terminated" and not node.exists
-    assert not job.exists or job.phase == "Succeeded"
     assert all(pod.phase == "Running" for pod in others)
-    newest = workers.newest
-    assert newest.annotations["recycle-eks/replacement-for"] == node.instance_id
-    assert newest.instance_id in end.output["reason"] and end.at >= newest.ready_at
-    last = len(execution.path) - execution.path[::-1].index("DetachTerminate")
-    assert execution.path.index("StandbyNode") > last
+    for sizes, workers in groups.items():
+        node, end, path = nodes[sizes], ends[sizes], executions[sizes].path
+        assert end.outcome == "recycled", (sizes, end.cause)
+        assert workers.sizes == before[sizes], sizes
+        assert sorted(workers.states.values()) == ["InService"] * before[sizes][1], sizes
+        assert world.instance(node.instance_id).state == "terminated" and not node.exists, sizes
+        assert not jobs[sizes].exists or jobs[sizes].phase == "Succeeded", sizes
+        newest = workers.newest
+        assert newest.annotations["recycle-eks/replacement-for"] == node.instance_id, sizes
+        assert newest.instance_id in end.output["reason"] and end.at >= newest.ready_at, sizes
+        last = len(path) - path[::-1].index("DetachTerminate")
+        assert path.index("StandbyNode") > last, sizes
 
 
 def test_nothing_is_tainted_or_launched_early_and_no_pod_is_touched_before_the_taint(world):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
     web = node.deployment("web", replicas=2)
+
+    # The dry run plans it so.
+    end = world.recycle(node, replacement="after", dry_run=True).finishes()
+    assert end.outcome == "planned" and world.writes() == []
+    steps = end.output["plan"]["steps"]
+    assert not any("Standby" in step for step in steps) and steps[-1].startswith(
+        "wait up to 14 minutes until the group's new member"
+    )
+    assert not any("Standby" in note for note in end.output["plan"]["notes"])
 
     end = after(world, node).finishes()
 
@@ -82,21 +93,14 @@ def test_a_group_with_a_full_reservation_is_recycled(world):
     assert new.ready_at > world.seconds("20m")
 
 
-def test_before_leaves_a_node_of_a_full_reservation_alone(world):
-    workers = world.group("gpu", size=1, minimum=1, maximum=1)
-    workers.reserve_capacity(1)
-
-    end = world.recycle(workers.nodes[0], replacement_timeout=120).finishes()
-
-    assert end.error == "LeftInStandby", end.cause
-    assert "no instance was launched in 120 seconds" in end.cause, end.cause
-
-
 def test_a_node_left_in_standby_goes_on_from_standby_also_with_after(world):
     workers = world.group("gpu", size=1, minimum=1, maximum=1)
     workers.reserve_capacity(1)
     node = workers.nodes[0]
-    assert world.recycle(node, replacement_timeout=120).finishes().error == "LeftInStandby"
+    # The path `before` leaves a node of a full reservation alone.
+    end = world.recycle(node, replacement_timeout=120).finishes()
+    assert end.error == "LeftInStandby", end.cause
+    assert "no instance was launched in 120 seconds" in end.cause, end.cause
     workers.reserve_capacity(2)
     world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="gpu", MaxSize=2)
 
@@ -106,29 +110,27 @@ def test_a_node_left_in_standby_goes_on_from_standby_also_with_after(world):
     assert list(workers.states.values()) == ["InService"] and not node.exists
 
 
-@pytest.mark.parametrize("what", ["startup taint", "no GPU yet"])
-def test_the_new_node_has_to_be_usable_and_like_the_old_one(world, what):
+def test_the_new_node_has_to_be_usable_and_like_the_old_one(world):
     gpu = {"nvidia.com/gpu": "1"}
-    workers = world.group("gpu", size=0, minimum=0, maximum=2)
-    workers.next_launch(allocatable=gpu)
-    world.aws.client("autoscaling").set_desired_capacity(AutoScalingGroupName="gpu", DesiredCapacity=1)
+    tainted, plain = [world.group(name, size=0, minimum=0, maximum=2) for name in ("tainted", "plain")]
+    for workers in (tainted, plain):
+        workers.next_launch(allocatable=gpu)
+        workers.grow(1)
     world.run("5m")
-    if what == "startup taint":
-        workers.next_launch(allocatable=gpu, startup_taint="node.cilium.io/agent-not-ready", taint_lasts="5m")
-    else:
-        workers.next_launch()
-        world.at("20m", lambda: workers.newest.kubernetes.report({"allocatable": gpu, "capacity": gpu}))
-    execution = after(world, workers.nodes[0])
-    end = execution.finishes()
+    tainted.next_launch(allocatable=gpu, startup_taint="node.cilium.io/agent-not-ready", taint_lasts="5m")
+    plain.next_launch()
+    world.at("20m", lambda: plain.newest.kubernetes.report({"allocatable": gpu, "capacity": gpu}))
+    rows = {
+        "still has the taint node.cilium.io/agent-not-ready": (tainted, after(world, tainted.nodes[0])),
+        "does not offer nvidia.com/gpu yet": (plain, after(world, plain.nodes[0])),
+    }
+    for missing, (workers, execution) in rows.items():
+        end = execution.finishes()
 
-    assert end.outcome == "recycled", end.cause
-    expected = world.seconds("20m") if what == "no GPU yet" else workers.newest.ready_at + 300
-    assert end.at >= expected
-    reasons = [answer["reason"] for answer in execution.answers("StandbyNode")]
-    missing = (
-        "does not offer nvidia.com/gpu yet" if what == "no GPU yet" else "still has the taint node.cilium.io/agent-not-ready"
-    )
-    assert any(missing in reason for reason in reasons), reasons
+        assert end.outcome == "recycled", (missing, end.cause)
+        assert end.at >= (world.seconds("20m") if workers is plain else workers.newest.ready_at + 300), missing
+        reasons = [answer["reason"] for answer in execution.answers("StandbyNode")]
+        assert any(missing in reason for reason in reasons), reasons
 
 
 def test_a_replacement_that_does_not_come_ends_failed_with_nothing_to_restore(world):
@@ -201,33 +203,36 @@ def test_each_node_waits_until_the_group_is_whole_again(world):
 def test_a_node_that_only_waits_for_its_pods_keeps_the_next_from_beginning(world):
     workers = world.group("workers", size=2, minimum=2, maximum=2)
     first, second = workers.nodes
-    with_job(world, first, until="40m")
+    with_job(world, first, until="12m")
     one = after(world, first)
-    world.run("10m")
+    world.run("4m")
     two = after(world, second)
 
-    world.run("30m")
+    world.run("10m")
     assert not second.unschedulable and first.unschedulable
     assert [execution.finishes().outcome for execution in (one, two)] == ["recycled", "recycled"]
 
 
-@pytest.mark.parametrize("state", ["WaitForPods", "WaitForDisposal", "WaitForReplacement"])
-def test_a_stopped_execution_leaves_no_marks(world, state):
-    workers = group_of(world, "m=d=M")
-    node = workers.nodes[0]
-    with_job(world, node, until="20m")
-    workers.next_launch(takes="10m")
+def test_a_stopped_execution_leaves_no_marks(world):
+    states = ("WaitForPods", "WaitForDisposal", "WaitForReplacement")
+    groups = {state: group_of(world, "m=d=M", f"in-{state}".lower()) for state in states}
+    executions = {}
+    for state, workers in groups.items():
+        with_job(world, workers.nodes[0], until="5m")
+        workers.next_launch(takes="10m")
+        executions[state] = after(world, workers.nodes[0])
     world.let_sweep()
-    execution = after(world, node)
-    world.clock.run(until=lambda: bool(execution.entered(state)), limit=world.seconds("1d"))
-    execution.stop()
+    for state, execution in executions.items():
+        world.clock.run(until=lambda each=execution, name=state: bool(each.entered(name)), limit=world.seconds("1d"))
+        execution.stop()
     world.run(world.clock.elapsed() + 7200)
 
-    assert workers.sizes == (2, 2, 2) and sorted(workers.states.values()) == ["InService"] * 2
-    for each in workers.nodes:
-        assert not each.unschedulable and not each.has_taint("recycle-eks/draining")
-        assert not [key for key in {**each.annotations, **each.labels} if key in ("recycle-eks/claim", "recycle-eks/record")]
-        assert not [key for key in world.instance(each.instance_id).tags if key.startswith("recycle-eks:")]
+    for state, workers in groups.items():
+        assert workers.sizes == (2, 2, 2) and sorted(workers.states.values()) == ["InService"] * 2, state
+        for each in workers.nodes:
+            assert not each.unschedulable and not each.has_taint("recycle-eks/draining"), state
+            assert not {"recycle-eks/claim", "recycle-eks/record"} & {*each.annotations, *each.labels}, state
+            assert not [key for key in world.instance(each.instance_id).tags if key.startswith("recycle-eks:")], state
 
 
 def test_the_next_execution_finishes_a_disposal_that_a_stopped_one_began(world):
@@ -243,25 +248,13 @@ def test_the_next_execution_finishes_a_disposal_that_a_stopped_one_began(world):
     assert workers.newest.annotations["recycle-eks/replacement-for"] == node.instance_id
 
 
-def test_a_dry_run_plans_the_replacement_after_the_disposal(world):
-    workers = group_of(world, "m=d=M")
-    end = world.recycle(workers.nodes[0], replacement="after", dry_run=True).finishes()
-
-    assert end.outcome == "planned" and world.writes() == []
-    steps = end.output["plan"]["steps"]
-    assert not any("Standby" in step for step in steps) and steps[-1].startswith(
-        "wait up to 14 minutes until the group's new member"
-    )
-    assert not any("Standby" in note for note in end.output["plan"]["notes"])
-
-
 # Crashes
 
 
 def build(world):
     workers = world.group("workers", size=2, minimum=2, maximum=2)
     node = workers.nodes[0]
-    with_job(world, node, until="20m")
+    with_job(world, node, until="5m")
     return workers, node, node.deployment("web", replicas=2)
 
 
@@ -277,17 +270,17 @@ def mutating_calls(deployed_world):
     return calls
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_function_killed_around_any_mutating_call_ends_the_same(world, mutating_calls, moment):
+def test_a_function_killed_around_any_mutating_call_ends_the_same(world, mutating_calls):
     endings = []
-    for function, action, nth in sample(mutating_calls, 2, first=moment == "after"):
+    for number, (function, action, nth) in enumerate(sample(mutating_calls, 2, first=len(mutating_calls) // 4)):
+        moment = ("before", "after")[number % 2]
         world.reset()
         workers, node, web = build(world)
         world.faults.kill(moment, action, function=function, nth=nth)
         end = after(world, node).finishes()
         endings.append(
             (
-                (function, action, nth),
+                (moment, function, action, nth),
                 end.outcome,
                 workers.sizes,
                 sorted(workers.states.values()),

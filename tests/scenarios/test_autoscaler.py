@@ -28,8 +28,9 @@ def test_neither_the_old_node_nor_its_replacement_is_removed_during_the_work(wor
     node.daemon_set("logs")
     job = node.job("train", labels={"app": "train"})
     autoscaler = world.cluster_autoscaler()
-    execution = world.recycle(node, label_selector="app=train", load_balancer_grace=1800)
-    world.run("40m")
+    # Longer than a node may be unneeded, before the end of the drain and after it.
+    execution = world.recycle(node, label_selector="app=train", load_balancer_grace=900)
+    world.run("20m")
     replacement = workers.newest
     assert node.annotations[DISABLED] == replacement.annotations[DISABLED] == "true"
     assert replacement.labels["recycle-eks/kept-for"] == node.instance_id
@@ -65,66 +66,70 @@ def test_a_stopped_instance_is_not_removed(world, workers):
     autoscaler = world.cluster_autoscaler()
 
     end = world.recycle(node, dispose="stop").finishes()
-    world.run(end.at + 7200)
+    world.run(end.at + 3600)
 
     assert end.outcome == "recycled" and node.instance_id not in autoscaler.removed
     assert (workers.states[node.instance_id], world.instance(node.instance_id).state) == ("Standby", "stopped")
 
 
-@pytest.mark.parametrize("before", [None, "false"])
-def test_a_node_that_stays_in_standby_is_kept_until_it_is_back_in_service(world, before):
+def test_a_node_that_stays_in_standby_is_kept_until_it_is_back_in_service(world):
     """It could not go back, as its group is full and its replacement has pods."""
-    workers = world.group("workers", size=3, minimum=1, maximum=3)
-    need_the_others(workers)
-    node = workers.nodes[0]
-    node.annotate(DISABLED, before)
-    job = node.job("train", labels={"app": "train"})
-    execution = world.recycle(node, label_selector="app=train", drain_timeout=1800)
-    world.run("20m")
-    workers.newest.bare_pod("tenant")
-    end = execution.finishes()
-    assert end.error == "LeftInStandby", end.cause
-    job.finishes()
+    before = {"without": None, "with-false": "false"}
+    nodes, jobs, executions = {}, [], {}
+    for name, value in before.items():
+        group = world.group(name, size=3, minimum=1, maximum=3)
+        need_the_others(group)
+        nodes[name] = node = group.nodes[0]
+        node.annotate(DISABLED, value)
+        jobs.append(node.job(f"train-{name}", labels={"app": "train"}))
+        executions[name] = world.recycle(node, label_selector="app=train", drain_timeout=900)
+    world.run("10m")
+    for node in nodes.values():
+        node.group.newest.bare_pod(f"tenant-{node.group.name}")
+    for name, execution in executions.items():
+        end = execution.finishes()
+        assert end.error == "LeftInStandby", (name, end.cause)
+    for job in jobs:
+        job.finishes()
     autoscaler = world.cluster_autoscaler()
-    world.run(end.at + 7200)
+    world.run(world.clock.elapsed() + 3600)
 
-    assert autoscaler.removed == {} and workers.states[node.instance_id] == "Standby"
-    assert node.annotations[DISABLED] == "true"
-
-    world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", MaxSize=4)
+    assert autoscaler.removed == {}
+    for name, node in nodes.items():
+        assert node.group.states[node.instance_id] == "Standby", name
+        assert node.annotations[DISABLED] == "true", name
+        world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName=name, MaxSize=4)
     assert world.sweep().finishes().status == "SUCCEEDED"
-    assert workers.states[node.instance_id] == "InService" and node.annotations.get(DISABLED) == before
+    for name, node in nodes.items():
+        assert node.group.states[node.instance_id] == "InService", name
+        assert node.annotations.get(DISABLED) == before[name], name
 
 
-@pytest.mark.parametrize("before", [None, "false", "true"])
-def test_the_earlier_annotation_comes_back(world, workers, before):
-    node = workers.nodes[0]
-    job = node.job("train", labels={"app": "train"})
-    node.annotate(DISABLED, before)
-    execution = world.recycle(node, label_selector="app=train", drain_timeout=600)
+def test_the_earlier_annotation_comes_back_and_a_value_that_another_client_changed_stays(world):
+    before = {"without": None, "with-false": "false", "with-true": "true", "changed": None}
+    nodes, jobs, executions = {}, {}, {}
+    for name, value in before.items():
+        nodes[name] = node = world.group(name, size=3, minimum=1, maximum=6).nodes[0]
+        jobs[name] = node.job(f"train-{name}", labels={"app": "train"})
+        node.annotate(DISABLED, value)
+        executions[name] = world.recycle(node, label_selector="app=train", drain_timeout=600)
     world.run("5m")
-    assert node.annotations[DISABLED] == "true"
-
-    end = execution.finishes()
-
-    assert (end.error, job.phase) == ("DrainTimedOut", "Running")
-    assert node.annotations.get(DISABLED) == before
-    assert [marks(other) for other in workers.nodes if other is not node] == [[]] * (len(workers.nodes) - 1)
-
-
-def test_a_value_that_another_client_changed_stays(world, workers):
-    node = workers.nodes[0]
-    node.job("train", labels={"app": "train"})
-    execution = world.recycle(node, label_selector="app=train", drain_timeout=600)
-    world.run("5m")
-    node.annotate(DISABLED, "false")
-    workers.newest.annotate(DISABLED, "false")
-    replacement = workers.newest
+    for name, node in nodes.items():
+        assert node.annotations[DISABLED] == "true", name
+    replacement = nodes["changed"].group.newest
+    for node in (nodes["changed"], replacement):
+        node.annotate(DISABLED, "false")
     replacement.bare_pod("tenant")
 
-    assert execution.finishes().error == "DrainTimedOut"
-    assert node.annotations[DISABLED] == "false"
+    for name, execution in executions.items():
+        assert (execution.finishes().error, jobs[name].phase) == ("DrainTimedOut", "Running"), name
+    assert nodes["changed"].annotations[DISABLED] == "false"
     assert replacement.annotations[DISABLED] == "false" and "recycle-eks/kept-for" not in replacement.labels
+    for name in ("without", "with-false", "with-true"):
+        node = nodes[name]
+        assert node.annotations.get(DISABLED) == before[name], name
+        others = [other for other in node.group.nodes if other is not node]
+        assert [marks(other) for other in others] == [[]] * (len(node.group.nodes) - 1), name
 
 
 def test_a_removed_replacement_that_never_registered_is_named_and_the_node_is_restored(world, workers):
@@ -190,21 +195,17 @@ def test_the_sweep_removes_the_marks_of_a_stopped_execution(world, workers):
     assert [marks(other) for other in workers.nodes] == [[]] * len(workers.nodes)
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_function_killed_around_any_write_of_a_mark_leaves_none(world, moment):
-    """The writes on Nodes, whichever carry the marks: all of them."""
+def test_a_function_killed_around_any_write_of_a_mark_leaves_none(world):
+    """The first four writes of two functions on Nodes, whichever carry the marks. `make campaign` tries both moments of each."""
     endings = []
-    for nth in range(1, 9):
-        world.reset()
-        workers = world.group("workers", size=2, minimum=1, maximum=3)
-        node = workers.nodes[0]
-        job = node.job("train", labels={"app": "train"})
-        world.at("8m", job.finishes)
-        world.faults.kill(
-            moment, "kubernetes:PATCH nodes", function="standby-node" if nth <= 4 else "detach-terminate", nth=(nth - 1) % 4 + 1
-        )
-        end = world.recycle(node, label_selector="app=train").finishes()
+    for number in range(8):
+        group = world.group(f"workers-{number}", size=2, minimum=1, maximum=3)
+        moment = ("before", "after")[number % 2]
+        function = "standby-node" if number < 4 else "detach-terminate"
+        world.faults.clear()
+        world.faults.kill(moment, "kubernetes:PATCH nodes", function=function, nth=number % 4 + 1)
+        end = world.recycle(group.nodes[0]).finishes()
         struck = not world.faults.not_struck()
-        endings.append((nth, struck, end.outcome, [marks(other) for other in workers.nodes]))
+        endings.append((number, struck, end.outcome, [marks(other) for other in group.nodes]))
     assert [ending for ending in endings if ending[2:] != ("recycled", [[], []])] == []
     assert sum(struck for _, struck, *_ in endings) >= 5

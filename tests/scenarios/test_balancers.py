@@ -9,26 +9,55 @@ def group(world, size: int = 2, maximum: int = 4):
     return world.group("workers", size=size, minimum=1, maximum=maximum)
 
 
-@pytest.mark.reading("exit_standby_trims", "terminate_from_standby_launches_extra", "enter_standby_at_max_launches")
-def test_a_group_behind_a_target_group_always_has_a_target_and_none_is_cut_off(world):
-    workers = group(world)
-    node = workers.nodes[0]
-    ingress = world.target_group("ingress", workers)
+def is_served_until_its_end(world, node, *attached):
+    """Recycles a node behind target groups that are attached to its group, and behind one that follows the cluster's nodes."""
+    nodes = world.target_group("nodes", deregistration_delay="1m")
     job = node.job("train", labels={"app": "train"})
-    world.at("8m", job.finishes)
+    world.at("5m", job.finishes)
 
-    end = world.recycle(node, label_selector="app=train").finishes()
+    end = world.recycle(node, label_selector="app=train", load_balancer_grace=90).finishes()
     world.run(end.at + 900)
 
     assert end.outcome == "recycled", end.cause
+    # AWS ends another member if it launches one more and trims itself. Only the end of that member may leave a gap.
+    victims = [entry for entry in nodes.book if entry.target in nodes.cut_off]
+    assert node.instance_id not in nodes.cut_off
+    assert [gap for gap in nodes.unserved() if gap[0] not in [entry.ended for entry in victims]] == []
+    if not world.unknowns.terminate_from_standby_launches_extra:
+        assert victims == [] == nodes.unserved()
+    (left,) = [entry.deregistered for entry in nodes.book if entry.target == node.instance_id]
+    assert left >= world.seconds("5m"), "it serves as long as its pods are waited for"
+    for target_group in (nodes, *attached):
+        assert sorted(target_group.targets) == sorted(node.group.states)
+
+
+@pytest.mark.reading("exit_standby_trims", "terminate_from_standby_launches_extra", "enter_standby_at_max_launches")
+def test_a_group_behind_a_target_group_always_has_a_target_and_none_is_cut_off(world):
+    workers = group(world)
+    ingress = world.target_group("ingress", workers)
+
+    is_served_until_its_end(world, workers.nodes[0], ingress)
+
     assert ingress.unserved() == [] and ingress.cut_off == []
-    assert sorted(ingress.targets) == sorted(workers.states)
+
+
+@pytest.mark.reading("exit_standby_trims", "terminate_from_standby_launches_extra", "enter_standby_at_max_launches")
+def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_instance(world):
+    """Also those of the only node of a group."""
+    is_served_until_its_end(world, group(world, size=1).nodes[0])
 
 
 def test_the_last_target_is_refused_unless_overridden(world):
     workers = group(world, size=1)
     node = workers.nodes[0]
     ingress = world.target_group("ingress", workers)
+
+    # Without an answer about a balancer nothing begins.
+    world.faults.refuse("elasticloadbalancing:DescribeTargetHealth", code="AccessDenied", status=403, times=None)
+    end = world.recycle(node).finishes()
+    assert (end.error, world.writes()) == ("ServiceRefused", [])
+    assert "elasticloadbalancing:DescribeTargetHealth" in end.cause
+    world.faults.clear()
 
     end = world.recycle(node).finishes()
     assert (end.status, end.error) == ("FAILED", "PreflightRefused")
@@ -46,10 +75,10 @@ def test_with_after_the_only_node_of_a_group_serves_until_it_is_drained_and_its_
     node = workers.nodes[0]
     ingress = world.target_group("ingress", workers)
     job = node.job("train", labels={"app": "train"})
-    world.at("8m", job.finishes)
+    world.at("5m", job.finishes)
 
     execution = world.recycle(node, label_selector="app=train", replacement="after")
-    world.run("7m")
+    world.run("4m")
     assert ingress.targets == {node.instance_id: "healthy"}
     end = execution.finishes()
     world.run(end.at + 900)
@@ -58,7 +87,7 @@ def test_with_after_the_only_node_of_a_group_serves_until_it_is_drained_and_its_
     assert ingress.cut_off == []
     assert ingress.targets == {workers.nodes[0].instance_id: "healthy"} and not node.exists
     (unserved,) = ingress.unserved()
-    assert unserved[0] >= world.seconds("8m"), "not before its pods were done"
+    assert unserved[0] >= world.seconds("5m"), "not before its pods were done"
 
 
 def test_with_after_the_second_of_two_targets_waits_until_the_first_ones_successor_is_healthy(world):
@@ -79,7 +108,10 @@ def test_targets_of_another_group_and_only_healthy_ones_count(world):
     others = world.group("others", size=1)
     node = workers.nodes[0]
     ingress = world.target_group("ingress", workers, others, checks="10m")
-    assert world.recycle(node, dry_run=True).finishes().outcome == "planned"
+    end = world.recycle(node, dry_run=True).finishes()
+    assert end.outcome == "planned"
+    notes = end.output["plan"]["notes"]
+    assert [note for note in notes if "takes it out of target group ingress at once" in note], notes
 
     other = others.nodes[0].instance_id
     ingress.deregister([other])
@@ -90,55 +122,21 @@ def test_targets_of_another_group_and_only_healthy_ones_count(world):
     assert world.recycle(node, dry_run=True).finishes().outcome == "planned"
 
 
-@pytest.mark.parametrize("kind", ["classic", "lattice", "elbv2 source"])
-def test_other_attachments_count_the_groups_own_members(world, kind):
-    workers = group(world, size=1)
-    settings = world.autoscaling.group("workers")
-    if kind == "classic":
-        settings.load_balancer_names = ["front"]
-    else:
-        lattice = "arn:aws:vpc-lattice:eu-west-1:123456789012:targetgroup/front"
-        source = {"Identifier": lattice, "Type": "vpc-lattice"}
-        if kind == "elbv2 source":
-            source = {"Identifier": world.target_group("front").arn, "Type": "elbv2"}
-        settings.traffic_sources = [source]
+def test_other_attachments_count_the_groups_own_members(world):
+    lattice = "arn:aws:vpc-lattice:eu-west-1:123456789012:targetgroup/front"
+    # The first, because the target group has all nodes of the cluster.
+    attachments = {
+        "elbv2": lambda: ("traffic_sources", [{"Identifier": world.target_group("front").arn, "Type": "elbv2"}]),
+        "lattice": lambda: ("traffic_sources", [{"Identifier": lattice, "Type": "vpc-lattice"}]),
+        "classic": lambda: ("load_balancer_names", ["front"]),
+    }
+    for kind, attachment in attachments.items():
+        node = world.group(kind, size=1, minimum=1, maximum=4).nodes[0]
+        setattr(world.autoscaling.group(kind), *attachment())
 
-    end = world.recycle(workers.nodes[0], dry_run=True).finishes()
+        end = world.recycle(node, dry_run=True).finishes()
 
-    assert end.error == "PreflightRefused" and end.cause.startswith("last_target: ") and "front" in end.cause
-
-
-def test_the_plan_names_the_balancers_that_lose_the_node_at_once(world):
-    workers = group(world)
-    world.target_group("ingress", workers)
-
-    end = world.recycle(workers.nodes[0], dry_run=True).finishes()
-
-    assert [note for note in end.output["plan"]["notes"] if "takes it out of target group ingress at once" in note]
-
-
-@pytest.mark.reading("exit_standby_trims", "terminate_from_standby_launches_extra", "enter_standby_at_max_launches")
-@pytest.mark.parametrize("size", [1, 2])
-def test_targets_that_follow_the_nodes_leave_after_the_pods_and_before_the_instance(world, size):
-    workers = group(world, size=size)
-    node = workers.nodes[0]
-    nodes = world.target_group("nodes", deregistration_delay="1m")
-    job = node.job("train", labels={"app": "train"})
-    world.at("8m", job.finishes)
-
-    end = world.recycle(node, label_selector="app=train", load_balancer_grace=90).finishes()
-    world.run(end.at + 900)
-
-    assert end.outcome == "recycled", end.cause
-    # AWS ends another member if it launches one more and trims itself. Only the end of that member may leave a gap.
-    victims = [entry for entry in nodes.book if entry.target in nodes.cut_off]
-    assert node.instance_id not in nodes.cut_off
-    assert [gap for gap in nodes.unserved() if gap[0] not in [entry.ended for entry in victims]] == []
-    if not world.unknowns.terminate_from_standby_launches_extra:
-        assert victims == [] == nodes.unserved()
-    (left,) = [entry.deregistered for entry in nodes.book if entry.target == node.instance_id]
-    assert left >= world.seconds("8m"), "it serves as long as its pods are waited for"
-    assert sorted(nodes.targets) == sorted(workers.states)
+        assert end.error == "PreflightRefused" and end.cause.startswith("last_target: ") and "front" in end.cause, (kind, end)
 
 
 def test_a_grace_that_is_shorter_than_the_draining_cuts_connections(world):
@@ -171,14 +169,3 @@ def test_a_restored_node_is_a_target_again(world):
     for target_group in (ingress, nodes):
         assert target_group.targets[node.instance_id] == "healthy"
         assert target_group.unserved() == [] and node.instance_id not in target_group.cut_off
-
-
-def test_without_an_answer_about_a_balancer_nothing_begins(world):
-    workers = group(world)
-    world.target_group("ingress", workers)
-    world.faults.refuse("elasticloadbalancing:DescribeTargetHealth", code="AccessDenied", status=403, times=None)
-
-    end = world.recycle(workers.nodes[0]).finishes()
-
-    assert (end.error, world.writes()) == ("ServiceRefused", [])
-    assert "elasticloadbalancing:DescribeTargetHealth" in end.cause

@@ -53,7 +53,7 @@ def examine(cli, *arguments):
 
 
 def differences(found, expected):
-    """Returns the findings that are not expected, and the expected ones that are missing. The expected words are a part of the text."""
+    """Returns the findings that are not expected, and those that are missing. The expected words are a part of the text."""
     surplus = [each for each in found if not any(each[:3] == row[:3] and row[3] in each[3] for row in expected)]
     missing = [row for row in expected if sum(each[:3] == row[:3] and row[3] in each[3] for each in found) != 1]
     return surplus, missing

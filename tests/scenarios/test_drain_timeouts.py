@@ -1,6 +1,7 @@
 """When the drain's time is over: the node is restored, its pods are evicted in time, or it goes with them, as the input says."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -11,13 +12,8 @@ DRAIN = 1200
 
 
 @pytest.fixture
-def workers(world):
-    return world.group("workers", size=2, minimum=1, maximum=4)
-
-
-@pytest.fixture
-def node(workers):
-    return workers.nodes[0]
+def node(world):
+    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
 
 
 def progress_of(node):
@@ -71,7 +67,11 @@ def test_a_node_with_pods_left_at_the_deadline_is_restored(world, node):
     web = node.deployment("web", labels={"app": "train"})
     world.budget(web, min_available=1)
     train = node.job("train", labels={"app": "train"})
+    # By default no awaited pod is evicted.
+    patient = world.group("patient", size=2, minimum=1, maximum=4).nodes[0]
+    kept = patient.job("kept", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=DRAIN)
+    by_default = world.recycle(patient, label_selector="app=train", drain_timeout=DRAIN)
 
     end = execution.finishes()
 
@@ -83,23 +83,31 @@ def test_a_node_with_pods_left_at_the_deadline_is_restored(world, node):
     evictions = [call for call in world.calls("kubernetes:POST pods/eviction") if call.parameters["name"].startswith("web")]
     assert len(evictions) >= 3
 
+    end = by_default.finishes()
 
-@pytest.mark.parametrize("until", ["now", "2027-01-01T01:00:00Z", "2027-01-01T04:00:00Z"])
-def test_a_deadline_that_an_operator_moved_is_kept_with_the_grace_periods(world, node, until):
-    node.job("train", labels={"app": "train"}, grace=120, exits_after=110)
-    world.at("30m", lambda: node.annotate("recycle-eks/drain-until", until))
-    execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=2 * HOUR)
+    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
+    assert set(asked_at(world)) == {"web", "train"} and kept.phase == "Running" and is_restored(patient)
 
-    end = execution.finishes()
 
-    assert end.outcome == "recycled", end.cause
-    asked = asked_at(world)["train"]
-    if until == "now":
-        assert HOUR / 2 <= asked <= HOUR / 2 + 150
-    else:
-        deadline = {"2027-01-01T01:00:00Z": 1, "2027-01-01T04:00:00Z": 4}[until] * HOUR
-        assert 150 <= deadline - asked <= 215
-        assert execution.entered("DetachTerminate")[0] <= deadline
+def test_a_deadline_that_an_operator_moved_is_kept_with_the_grace_periods(world):
+    #: What the operator sets, and the hour of the deadline, by the name of the group and its pod.
+    rows = {"now": ("now", None), "earlier": ("2027-01-01T01:00:00Z", 1), "later": ("2027-01-01T04:00:00Z", 4)}
+    executions = {}
+    for name, (until, _) in rows.items():
+        node = world.group(name, size=2, minimum=1, maximum=4).nodes[0]
+        node.job(name, labels={"app": "train"}, grace=120, exits_after=110)
+        world.at("30m", lambda node=node, until=until: node.annotate("recycle-eks/drain-until", until))
+        executions[name] = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=2 * HOUR)
+
+    for name, execution in executions.items():
+        end = execution.finishes()
+        assert end.outcome == "recycled", (rows[name], end.cause)
+    asked = asked_at(world)
+    assert HOUR / 2 <= asked["now"] <= HOUR / 2 + 150
+    for name in ("earlier", "later"):
+        deadline = rows[name][1] * HOUR
+        assert 150 <= deadline - asked[name] <= 215, rows[name]
+        assert executions[name].entered("DetachTerminate")[0] <= deadline, rows[name]
 
 
 def test_the_plan_and_the_history_name_a_grace_period_that_takes_all_of_the_time(world, node):
@@ -117,15 +125,6 @@ def test_the_plan_and_the_history_name_a_grace_period_that_takes_all_of_the_time
     assert first["counts"] == {"evictable": 1, "out_of_time": 1, "grace_too_long": 1}
 
 
-def test_restore_evicts_no_awaited_pod(world, node):
-    train = node.job("train", labels={"app": "train"})
-
-    end = world.recycle(node, label_selector="app=train", drain_timeout=DRAIN).finishes()
-
-    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert asked_at(world) == {} and train.phase == "Running" and is_restored(node)
-
-
 # -- terminate: only with override
 
 
@@ -134,45 +133,45 @@ def terminate(world, node, **fields):
     return world.recycle(node, label_selector="app=train", drain_timeout=DRAIN, **terminate, **fields)
 
 
-def test_without_override_no_pod_is_ended(world, node):
-    node.job("train", labels={"app": "train"})
+def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world):
+    rows = {}
+    for dispose in ("terminate", "stop"):
+        node = world.group(dispose, size=2, minimum=1, maximum=4).nodes[0]
+        deaf = node.job(f"deaf{dispose}", labels={"app": "train"}, grace=9 * HOUR, ignores_sigterm=True)
+        held = node.deployment(f"held{dispose}", replicas=2)
+        world.budget(held, min_available=2)
+        polite = node.job(f"polite{dispose}", labels={"app": "train"}, grace=60, exits_after=50)
+        ran = sorted([f"default/{deaf.name}", *(f"default/{pod.name}" for pod in held.pods())])
+        rows[dispose] = node, polite, ran, terminate(world, node, dispose=dispose)
+    world.run("19m")
+    assert not [name for name in asked_at(world) if name.startswith("deaf")]
+    for dispose, (node, *_) in rows.items():
+        assert progress_of(node)["then"] == "the instance is disposed of, even if pods still run on it", dispose
+        assert world.instance(node.instance_id).state == "running", dispose
+
+    for dispose, (node, polite, ran, execution) in rows.items():
+        end = execution.finishes()
+        assert end.outcome == "recycled", (dispose, end.cause)
+        assert world.instance(node.instance_id).state == {"terminate": "terminated", "stop": "stopped"}[dispose]
+        assert end.output["counts"] == {"ended": 3} and end.output["names"] == {"ended": ran}, dispose
+        assert end.output["reason"].endswith(f"; 3 pods still ran on it when its drain timed out ({', '.join(ran)})"), dispose
+        deadline = execution.entered("CheckPods")[0] + DRAIN
+        # Awaited pods were asked to leave first, and had five minutes.
+        assert deadline <= asked_at(world)[f"deaf{dispose}"] <= deadline + 5, dispose
+        assert deadline + 300 <= execution.entered("DetachTerminate")[0] <= deadline + 310, dispose
+        assert not polite.exists, dispose
+        (event,) = [event for event in world.kubernetes.events(node.name) if event["reason"] == "RecycleDisposing"]
+        assert "3 pods still ran on it when its drain timed out" in event["message"], dispose
+
+
+def test_without_override_no_pod_is_ended_and_a_node_whose_pods_end_in_time_is_disposed_of_as_usual(world, node):
+    train = node.job("train", labels={"app": "train"})
+    world.at("10m", train.finishes)
 
     end = world.recycle(node, on_drain_timeout="terminate").finishes()
 
     assert (end.status, end.error) == ("FAILED", "InvalidInput")
     assert 'override ["running_pods"]' in end.cause and not world.writes()
-
-
-@pytest.mark.parametrize("dispose", ["terminate", "stop"])
-def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world, node, dispose):
-    deaf = node.job("deaf", labels={"app": "train"}, grace=9 * HOUR, ignores_sigterm=True)
-    held = node.deployment("held", replicas=2)
-    world.budget(held, min_available=2)
-    polite = node.job("polite", labels={"app": "train"}, grace=60, exits_after=50)
-    ran = sorted([f"default/{deaf.name}", *(f"default/{pod.name}" for pod in held.pods())])
-    execution = terminate(world, node, dispose=dispose)
-    world.run("19m")
-    assert progress_of(node)["then"] == "the instance is disposed of, even if pods still run on it"
-    assert "deaf" not in asked_at(world) and world.instance(node.instance_id).state == "running"
-
-    end = execution.finishes()
-
-    assert end.outcome == "recycled", end.cause
-    assert world.instance(node.instance_id).state == {"terminate": "terminated", "stop": "stopped"}[dispose]
-    assert end.output["counts"] == {"ended": 3} and end.output["names"] == {"ended": ran}
-    assert end.output["reason"].endswith(f"; 3 pods still ran on it when its drain timed out ({', '.join(ran)})")
-    deadline = execution.entered("CheckPods")[0] + DRAIN
-    # Awaited pods were asked to leave first, and had five minutes.
-    assert deadline <= asked_at(world)["deaf"] <= deadline + 5
-    assert deadline + 300 <= execution.entered("DetachTerminate")[0] <= deadline + 310
-    assert not polite.exists
-    (event,) = [event for event in world.kubernetes.events(node.name) if event["reason"] == "RecycleDisposing"]
-    assert "3 pods still ran on it when its drain timed out" in event["message"]
-
-
-def test_a_node_whose_pods_end_in_time_is_disposed_of_as_usual(world, node):
-    train = node.job("train", labels={"app": "train"})
-    world.at("10m", train.finishes)
 
     end = terminate(world, node).finishes()
 
@@ -192,66 +191,93 @@ def test_a_cluster_that_is_away_at_the_deadline_ends_no_pod(world, node):
     assert train.phase == "Running" and is_restored(node)
 
 
-@pytest.mark.reading("terminate_from_standby_launches_extra", "enter_standby_at_max_launches", "standby_counts_for_zone_balance")
-@pytest.mark.parametrize("on_drain_timeout", ["evict", "terminate"])
-def test_the_end_is_the_same_under_either_reading_of_awss_documentation(world, workers, node, on_drain_timeout):
-    node.job("train", labels={"app": "train"}, grace=60, exits_after=40)
-    override = ["running_pods"] if on_drain_timeout == "terminate" else []
-
-    end = world.recycle(
-        node, label_selector="app=train", drain_timeout=DRAIN, on_drain_timeout=on_drain_timeout, override=override
-    ).finishes()
-    world.run(end.at + 1200)
-
-    assert end.outcome == "recycled", end.cause
-    assert workers.sizes == (1, 2, 4) and sorted(workers.states.values()) == ["InService"] * 2
-
-
-# -- killed anywhere
-
-
-def scene(world, grace):
-    workers = world.group("workers", size=2, minimum=1, maximum=3)
-    node = workers.nodes[0]
-    node.job("train", labels={"app": "train"}, grace=grace, ignores_sigterm=True)
-    held = node.deployment("held")
-    world.budget(held, min_available=1)
-    return workers, node, held
-
-
 INPUTS = {
     "evict": {"on_drain_timeout": "evict"},
     "terminate": {"on_drain_timeout": "terminate", "override": ["running_pods"]},
 }
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("on_drain_timeout", INPUTS)
-def test_a_function_killed_around_any_mutating_call_of_the_end_ends_the_same(deployed_world, on_drain_timeout, moment):
-    world = deployed_world
-    fields = {"label_selector": "app=train", "drain_timeout": 480, **INPUTS[on_drain_timeout]}
+@pytest.mark.reading("terminate_from_standby_launches_extra", "enter_standby_at_max_launches", "standby_counts_for_zone_balance")
+def test_the_end_is_the_same_under_either_reading_of_awss_documentation(world):
+    executions = {}
+    for name, fields in INPUTS.items():
+        node = world.group(name, size=2, minimum=1, maximum=4).nodes[0]
+        node.job(f"train-{name}", labels={"app": "train"}, grace=60, exits_after=40)
+        executions[name] = world.recycle(node, label_selector="app=train", drain_timeout=DRAIN, **fields)
 
-    def run(fault=None):
-        world.reset()
+    ends = {name: execution.finishes() for name, execution in executions.items()}
+    world.run(world.clock.elapsed() + 1200)
+
+    for name, end in ends.items():
+        assert end.outcome == "recycled", (name, end.cause)
+        group = world.groups[name]
+        assert group.sizes == (1, 2, 4) and sorted(group.states.values()) == ["InService"] * 2, name
+
+
+# -- killed anywhere
+
+
+def scene(world):
+    """A node for each input, whose pods are in a namespace of the name of its group: the executions at the third minute."""
+    nodes, executions = {}, {}
+    for name, fields in INPUTS.items():
+        node = nodes[name] = world.group(f"to-{name}", size=2, minimum=1, maximum=3).nodes[0]
         # A pod that the end of the drain deletes has five minutes. The evicted Job needs less, the deleted one more.
-        workers, node, held = scene(world, grace=240 if on_drain_timeout == "evict" else 600)
-        if on_drain_timeout == "evict":
+        grace = 240 if name == "evict" else 600
+        node.job("train", namespace=f"to-{name}", labels={"app": "train"}, grace=grace, ignores_sigterm=True)
+        held = node.deployment("held", namespace=f"to-{name}")
+        world.budget(held, min_available=1)
+        if name == "evict":
             world.at("6m", held.deleted)
-        execution = world.recycle(node, **fields)
-        world.run("3m")
-        world.forget_calls()
-        if fault:
-            function, action, nth = fault
-            world.faults.kill(moment, action, function=function, nth=nth)
-        end = execution.finishes()
-        ended = [pod.split("-")[0] for pod in (end.output or {}).get("names", {}).get("ended", [])]
-        return end.outcome, ended, workers.sizes, sorted(workers.states.values()), world.faults.not_struck()
+        executions[name] = world.recycle(node, label_selector="app=train", drain_timeout=480, **fields)
+    world.run("3m")
+    world.forget_calls()
+    return nodes, executions
 
-    same = run()
-    assert same[0] == "recycled" and same[1] == {"evict": [], "terminate": ["default/held", "default/train"]}[on_drain_timeout]
+
+def is_about(node, parameters):
+    text = json.dumps(parameters, default=str)
+    return any(word in text for word in (node.instance_id, node.name, f'"{node.group.name}"'))
+
+
+def endings(nodes, executions):
+    ends = {name: execution.finishes() for name, execution in executions.items()}
+    ended = {name: (end.output or {}).get("names", {}).get("ended", []) for name, end in ends.items()}
+    return {
+        name: (
+            end.outcome,
+            [pod.split("-")[1] for pod in ended[name]],
+            nodes[name].group.sizes,
+            sorted(nodes[name].group.states.values()),
+        )
+        for name, end in ends.items()
+    }
+
+
+def test_a_function_killed_around_any_mutating_call_of_the_end_ends_the_same(world):
+    nodes, executions = scene(world)
+    same = endings(nodes, executions)
+    assert {name: ending[:2] for name, ending in same.items()} == {
+        "evict": ("recycled", []),
+        "terminate": ("recycled", ["terminate/held", "terminate/train"]),
+    }
     # the first of each kind: a drain that is blocked repeats itself
-    faults = sorted({(call.function, call.action, 1) for call in world.writes()})
-    assert {"evict-pods", "check-pods", "detach-terminate"} <= {fault[0].removeprefix("recycle-eks-") for fault in faults}
+    points = {
+        name: sorted({(call.function, call.action) for call in world.writes() if is_about(node, call.parameters)})
+        for name, node in nodes.items()
+    }
+    for name, calls in points.items():
+        killed = {function.removeprefix("recycle-eks-") for function, _ in calls}
+        assert {"evict-pods", "check-pods", "detach-terminate"} <= killed, name
 
-    struck = sample(faults, 2, first=2 * list(INPUTS).index(on_drain_timeout) + (moment == "after"))
-    assert [(fault, ending) for fault in struck if (ending := run(fault)) != same] == []
+    # In each further run, each execution is struck once, before or after a call about its own node.
+    for later, moment in enumerate(("before", "after")):
+        struck = {name: sample(calls, 1, first=2 * n + later) for n, (name, calls) in enumerate(points.items())}
+        for turn in range(max(map(len, struck.values()))):
+            world.reset()
+            nodes, executions = scene(world)
+            for name, node in nodes.items():
+                function, action = struck[name][turn % len(struck[name])]
+                world.faults.kill(moment, action, function=function, where=partial(is_about, node))
+            assert endings(nodes, executions) == same, (moment, turn, struck)
+            assert world.faults.not_struck() == [], (moment, turn, struck)

@@ -11,10 +11,21 @@ def group_of(world, retains: bool = False, size: int = 2, **fields):
     return world.group("retained" if retains else "held", size=size, minimum=0, maximum=4, retains=retains, **fields)
 
 
+def both_kinds(world):
+    """A member of a group that does not retain instances, and one of a group that does."""
+    return [group_of(world, retains).nodes[0] for retains in (False, True)]
+
+
 def with_job(world, node, until: str):
-    job = node.job("train", annotations=WAITS)
+    job = node.job(f"train-{node.group.name}", annotations=WAITS)
     world.at(until, job.finishes)
     return job
+
+
+def outlasts(world, node, until: str) -> bool:
+    """Whether its machine ended after that time, and no pod with it."""
+    (end,) = [end for end in world.ends if end.instance_id == node.instance_id]
+    return end.at >= world.seconds(until) and end.pods == ()
 
 
 def ended(world, count: int = 1, within: str = "40d"):
@@ -38,10 +49,17 @@ def heartbeats(world):
     return [call.at for call in world.aws.calls if call.action == "autoscaling:RecordLifecycleActionHeartbeat"]
 
 
-def test_a_scale_in_waits_20_hours_for_a_job_and_then_takes_the_instance(world):
+def keeps_the_hook_alive(world, hours: int) -> None:
+    """Three heartbeats in each hour that the time-out of the hook lasts."""
+    beats = heartbeats(world)
+    gaps = [later - earlier for earlier, later in zip([0.0, *beats], beats, strict=False)]
+    assert len(beats) > hours * 3 - 5 and max(gaps) <= 1_230, gaps
+
+
+def test_a_scale_in_waits_hours_for_a_job_and_then_takes_the_instance(world):
     workers = group_of(world, size=1)
     (node,) = workers.nodes
-    job = with_job(world, node, "20h")
+    job = with_job(world, node, "4h")
     web = node.deployment("web", replicas=1)
     workers.grow(0)
 
@@ -49,29 +67,30 @@ def test_a_scale_in_waits_20_hours_for_a_job_and_then_takes_the_instance(world):
 
     assert end.outcome == "recycled", end.cause
     assert job.phase == "Succeeded" and not web.running_pods()
-    assert world.seconds("20h") < end.at < world.seconds("20h30m")
+    assert world.seconds("4h") < end.at < world.seconds("4h30m")
     assert workers.states == {} and workers.sizes == (0, 0, 4)
     assert world.instance(node.instance_id).state == "terminated"
-    beats = heartbeats(world)
-    gaps = [later - earlier for earlier, later in zip([0.0, *beats], beats, strict=False)]
-    assert len(beats) > 20 * 3 - 5 and max(gaps) <= 1_230, gaps
+    keeps_the_hook_alive(world, hours=4)
 
 
 @pytest.mark.reading("terminating_wait_counts")
-@pytest.mark.parametrize("name", ["impatient", "held"])
-def test_any_termination_of_a_member_waits(world, name):
-    workers = world.group(name, size=2, minimum=1, maximum=3)
-    node = workers.nodes[0]
-    job = with_job(world, node, "70m")
-
-    workers.terminate(node)
-    world.run("20m")
-    assert len(workers.states) == (2 if world.unknowns.terminating_wait_counts else 3)
-    (end,) = ended(world)
-
-    assert end.outcome == "recycled" and job.phase == "Succeeded"
+def test_any_termination_of_a_member_waits(world):
+    """Longer than a heartbeat lasts."""
+    until = {"impatient": "20m", "held": "70m"}
+    nodes = {name: world.group(name, size=2, minimum=1, maximum=3).nodes[0] for name in until}
+    for name, node in nodes.items():
+        with_job(world, node, until[name])
+    for node in nodes.values():
+        node.group.terminate(node)
+    world.run("15m")
+    for node in nodes.values():
+        assert len(node.group.states) == (2 if world.unknowns.terminating_wait_counts else 3)
+    ends = ended(world, 2)
     world.run(world.clock.elapsed() + 300)
-    assert sorted(workers.states.values()) == ["InService"] * 2
+
+    assert [end.outcome for end in ends] == ["recycled"] * 2, [end.cause for end in ends]
+    for name, node in nodes.items():
+        assert outlasts(world, node, until[name]) and sorted(node.group.states.values()) == ["InService"] * 2, name
     assert not world.calls("autoscaling:TerminateInstanceInAutoScalingGroup")
 
 
@@ -79,10 +98,10 @@ def test_in_a_group_that_retains_instances_a_drain_outlasts_the_hook(world):
     drain_timeout(world, 30 * 86_400)
     workers = group_of(world, retains=True)
     node = workers.nodes[0]
-    job = with_job(world, node, "4d")
+    job = with_job(world, node, "50h")
 
     workers.terminate(node)
-    world.run("3d")
+    world.run("49h")
     assert workers.states[node.instance_id] == "Terminating:Retained"
     assert len(heartbeats(world)) < 200, "the hook had 48 hours"
     end, raised_again = ended(world)
@@ -130,6 +149,7 @@ def test_without_retain_the_end_of_the_hook_is_reported_beforehand_and_the_pods_
 
     assert (end.status, end.error) == ("FAILED", "NodeLost") and "train" in end.cause
     assert world.seconds("48h") < end.at < world.seconds("49h")
+    keeps_the_hook_alive(world, hours=48)
 
 
 def test_finish_names_the_pods_that_end_with_a_held_node_and_only_yes_ends_its_drain(world, cli):
@@ -148,20 +168,20 @@ def test_finish_names_the_pods_that_end_with_a_held_node_and_only_yes_ends_its_d
     assert end.at < world.seconds("2h")
 
 
-@pytest.mark.parametrize("retains", [False, True])
-def test_a_lost_event_costs_half_an_hour_and_nothing_else(world, retains):
+def test_a_lost_event_costs_half_an_hour_and_nothing_else(world):
     world.let_sweep()
-    world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
-    workers = group_of(world, retains)
-    node = workers.nodes[0]
-    job = with_job(world, node, "35m")
+    for nth in (1, 2):
+        world.events.lose("*:stateMachine:recycle-eks-recycle-node*", nth=nth)
+    nodes = both_kinds(world)
+    for node in nodes:
+        with_job(world, node, "35m")
+    for node in nodes:
+        node.group.terminate(node)
+    ends = ended(world, 2)
 
-    workers.terminate(node)
-    (end,) = ended(world)
-
-    started = world.executions()[0].steps[0][0]
-    assert started <= world.seconds("30m")
-    assert end.outcome == "recycled" and job.phase == "Succeeded"
+    assert [each.steps[0][0] <= world.seconds("30m") for each in world.executions()] == [True] * 2
+    assert [end.outcome for end in ends] == ["recycled"] * 2
+    assert [outlasts(world, node, "35m") for node in nodes] == [True] * 2
 
 
 def test_an_event_that_comes_twice_starts_nothing_twice(world):
@@ -191,47 +211,50 @@ def test_without_any_heartbeat_a_retained_node_goes_on_and_another_is_lost_by_na
         assert end.error == "NodeLost" and "train" in end.cause and end.at < world.seconds("2h")
 
 
-@pytest.mark.parametrize("retains", [False, True])
-def test_another_execution_follows_one_that_dies(world, retains):
+def test_another_execution_follows_one_that_dies(world):
     world.let_sweep()
-    workers = group_of(world, retains)
-    node = workers.nodes[0]
-    job = with_job(world, node, "55m")
-    workers.terminate(node)
+    nodes = both_kinds(world)
+    for node in nodes:
+        with_job(world, node, "55m")
+    for node in nodes:
+        node.group.terminate(node)
     world.run("20m")
-    world.executions()[0].stop()
+    for execution in world.executions():
+        execution.stop()
 
-    ends = ended(world, 2)
+    ends = ended(world, 4)
 
-    assert [end.outcome for end in ends] == [None, "recycled"] and job.phase == "Succeeded"
-    assert world.executions()[1].steps[0][0] <= world.seconds("50m")
+    assert [end.outcome for end in ends] == [None, None, "recycled", "recycled"]
+    assert [outlasts(world, node, "55m") for node in nodes] == [True] * 2
+    assert all(each.steps[0][0] <= world.seconds("50m") for each in world.executions()[2:])
 
 
-@pytest.mark.parametrize("retains", [False, True])
-def test_a_node_whose_time_is_over_keeps_its_taint_and_is_left_to_an_operator_if_retained(world, retains):
+def test_a_node_whose_time_is_over_keeps_its_taint_and_is_left_to_an_operator_if_retained(world):
     world.let_sweep()
     drain_timeout(world, 1_800)
-    workers = group_of(world, retains)
-    node = workers.nodes[0]
-    job = node.job("train", annotations=WAITS)
-    workers.terminate(node)
+    nodes = both_kinds(world)
+    jobs = [node.job(f"train-{node.group.name}", annotations=WAITS) for node in nodes]
+    for node in nodes:
+        node.group.terminate(node)
 
-    (end,) = ended(world)
-    assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end.cause
-    assert "terminate-instance-in-auto-scaling-group" in end.cause
-    assert node.has_taint("recycle-eks/draining") and "recycle-eks/claim" not in node.annotations
-    assert "recycle-eks:gave-up" in world.instance(node.instance_id).tags
+    for end in ended(world, 2):
+        assert (end.status, end.error) == ("FAILED", "DrainTimedOut"), end.cause
+        assert "terminate-instance-in-auto-scaling-group" in end.cause
+    for node in nodes:
+        assert node.has_taint("recycle-eks/draining") and "recycle-eks/claim" not in node.annotations, node.group
+        assert "recycle-eks:gave-up" in world.instance(node.instance_id).tags, node.group
     world.run(world.clock.elapsed() + 60)
     sent = len(world.notifications)
     world.run("3h")
 
-    assert len(world.executions()) == 1 and len(world.notifications) == sent
-    if retains:
-        assert workers.states[node.instance_id] == "Terminating:Retained" and job.phase == "Running"
-        world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": "recycle-eks:gave-up"}])
-        job.finishes()
-        assert ended(world, 2)[1].outcome == "recycled"
-    assert node.instance_id not in workers.states
+    assert len(world.executions()) == 2 and len(world.notifications) == sent
+    held, retained = nodes
+    assert held.instance_id not in held.group.states
+    assert retained.group.states[retained.instance_id] == "Terminating:Retained" and jobs[1].phase == "Running"
+    world.aws.client("ec2").delete_tags(Resources=[retained.instance_id], Tags=[{"Key": "recycle-eks:gave-up"}])
+    jobs[1].finishes()
+    assert ended(world, 3)[2].outcome == "recycled"
+    assert retained.instance_id not in retained.group.states
 
 
 def test_a_member_that_goes_to_the_warm_pool_is_released_at_once(world):
@@ -322,14 +345,12 @@ def test_other_hooks_and_other_groups_are_left_alone(world):
     ]
 
 
-@pytest.mark.parametrize("fault", ["throttled", "its answer lost"])
-def test_a_heartbeat_that_fails_is_recorded_again(world, fault):
-    if fault == "throttled":
-        world.faults.refuse("autoscaling:RecordLifecycleActionHeartbeat", code="Throttling", status=400, times=3)
-    else:
-        world.faults.lose_answer("autoscaling:RecordLifecycleActionHeartbeat", times=2)
+def test_a_heartbeat_that_fails_is_recorded_again(world):
+    # Throttled, and later without an answer.
+    world.faults.refuse("autoscaling:RecordLifecycleActionHeartbeat", code="Throttling", status=400, times=3)
+    world.faults.lose_answer("autoscaling:RecordLifecycleActionHeartbeat", nth=5, times=2)
     workers = world.group("impatient", size=2, minimum=1, maximum=3)
-    job = with_job(world, workers.nodes[0], "20m")
+    job = with_job(world, workers.nodes[0], "30m")
 
     workers.terminate(workers.nodes[0])
     (end,) = ended(world)
@@ -337,19 +358,23 @@ def test_a_heartbeat_that_fails_is_recorded_again(world, fault):
     assert end.outcome == "recycled" and job.phase == "Succeeded" and not world.faults.not_struck()
 
 
-@pytest.mark.parametrize("way", ["before", "after"])
-def test_a_termination_by_a_function_is_completed_by_this_function(world, way):
-    workers = group_of(world)
-    node = workers.nodes[0]
-    with_job(world, node, "20m")
+def test_a_termination_by_a_function_is_completed_by_this_function(world):
+    ways = {"before": "held", "after": "impatient"}
+    nodes = {way: world.group(name, size=2, minimum=0, maximum=4).nodes[0] for way, name in ways.items()}
+    for node in nodes.values():
+        with_job(world, node, "20m")
 
-    planned = world.recycle(node, replacement=way)
-    end = planned.finishes()
-    others = [each.outcome for each in ended(world, 2) if each.at != end.at]
+    planned = {way: world.recycle(node, replacement=way) for way, node in nodes.items()}
+    for way, execution in planned.items():
+        end = execution.finishes()
+        assert end.outcome == "recycled", (way, end.cause)
+    ended(world, 4)
 
-    assert end.outcome == "recycled", end.cause
-    assert set(others) <= {"duplicate", "already_gone"}
-    assert sorted(workers.states.values()) == ["InService"] * 2
+    mine = [execution.arn for execution in planned.values()]
+    others = [each.finishes().outcome for each in world.executions() if each.arn not in mine]
+    assert len(others) >= 2 and set(others) <= {"duplicate", "already_gone"}
+    for way, node in nodes.items():
+        assert sorted(node.group.states.values()) == ["InService"] * 2, way
 
 
 def test_the_termination_of_an_empty_replacement_in_a_restore_is_completed_too(world):
@@ -380,23 +405,29 @@ def test_the_hook_takes_a_planned_drain_over(world):
     assert node.instance_id not in workers.states
 
 
-@pytest.mark.parametrize("urgency", ["planned", "spot"])
 @pytest.mark.parametrize("is_lost", [False, True], ids=["its event arrives", "its event is lost"])
-def test_a_drain_that_began_before_its_group_ends_the_member_keeps_the_hook_alive(world, urgency, is_lost):
-    if is_lost:
-        world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
-    workers = world.group("impatient", size=2, minimum=1, maximum=4)
-    node = workers.nodes[0]
-    job = with_job(world, node, "60m")
-    node.becomes_spot()
-    world.recycle(node, urgency=urgency, replacement="after")
-    world.run("20m")
+def test_a_drain_that_began_before_its_group_ends_the_member_keeps_the_hook_alive(world, is_lost):
+    """A planned drain, and one of the same group with the urgency of Spot."""
+    for nth in (1, 2) if is_lost else ():
+        world.events.lose("*:stateMachine:recycle-eks-recycle-node*", nth=nth)
+    workers = world.group("impatient", size=4, minimum=1, maximum=6)
+    nodes = dict(zip(("planned", "spot"), workers.nodes, strict=False))
+    jobs = [node.job(f"train-{urgency}", annotations=WAITS) for urgency, node in nodes.items()]
+    for urgency, node in nodes.items():
+        node.becomes_spot()
+        world.recycle(node, urgency=urgency, replacement="after")
+        world.run(world.clock.elapsed() + 120)
+    for job in jobs:
+        world.at("40m", job.finishes)
+    world.run("10m")
 
-    workers.terminate(node)
-    ends = ended(world, 1 if is_lost else 2)
+    for node in nodes.values():
+        workers.terminate(node)
+    ends = ended(world, 2 if is_lost else 4)
 
-    assert [end.outcome for end in ends] == (["recycled"] if is_lost else ["superseded", "recycled"])
-    assert job.phase == "Succeeded" and node.instance_id not in workers.states
+    assert [end.outcome for end in ends] == (["recycled"] * 2 if is_lost else ["superseded"] * 2 + ["recycled"] * 2)
+    assert [outlasts(world, node, "40m") for node in nodes.values()] == [True] * 2
+    assert not {node.instance_id for node in nodes.values()} & set(workers.states)
 
 
 def test_members_that_cannot_be_worked_on_are_tried_once_in_a_quarter_of_an_hour(world):
@@ -447,19 +478,15 @@ def test_a_member_that_waits_for_another_hook_is_drained_once(world):
 
 def test_a_dry_run_by_default_also_does_nothing_for_the_hook(world):
     world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
-    workers = group_of(world, retains=True)
-    workers.terminate(workers.nodes[0])
+    # A group that does not retain instances, although the module says so, and one that retains them.
+    for name, retains in (("retained", False), ("held", True)):
+        workers = world.group(name, size=2, minimum=0, maximum=4, retains=retains)
+        workers.terminate(workers.nodes[0])
+        world.run(world.clock.elapsed() + 30)
+        assert not world.writes(), name
 
-    (end,) = ended(world)
+    of_declared, of_other = ended(world, 2)
 
-    assert end.outcome == "planned" and not world.writes()
-
-
-def test_a_group_that_does_not_retain_although_the_module_says_so_is_reported(world):
-    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
-    workers = world.group("retained", size=2, minimum=0, maximum=4)
-    workers.terminate(workers.nodes[0])
-
-    (end,) = ended(world)
-
-    assert any("no TerminateHookAbandon" in note for note in end.output["plan"]["notes"]), end.output["plan"]
+    assert (of_declared.outcome, of_other.outcome) == ("planned", "planned") and not world.writes()
+    notes = of_declared.output["plan"]["notes"]
+    assert any("no TerminateHookAbandon" in note for note in notes), of_declared.output["plan"]

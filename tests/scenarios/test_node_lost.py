@@ -1,7 +1,9 @@
-"""A node is lost while it drains: each way of losing one is a case of its own. It is disposed of by its group, nothing is put
-back onto it, and the pods that were lost are named."""
+"""A node is lost while it drains: each way of losing one is a case, in a group of its own. The group disposes of it, nothing is
+put back onto it, and the pods that were lost are named."""
 
 import json
+from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -13,9 +15,9 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 #: The cause of the loss, and the words of the failure.
 CASES = {
     "silent": (lambda node: node.falls_silent(), "it has not been Ready since"),
-    "terminated in the console": (lambda node: node.is_terminated_in_the_console(), "its instance is terminated"),
-    "stopped in the console": (lambda node: node.is_stopped_in_the_console(), "it has not been Ready since"),
-    "object deleted": (lambda node: node.object_is_deleted(), "its Node object is gone"),
+    "terminated": (lambda node: node.is_terminated_in_the_console(), "its instance is terminated"),
+    "stopped": (lambda node: node.is_stopped_in_the_console(), "it has not been Ready since"),
+    "deleted": (lambda node: node.object_is_deleted(), "its Node object is gone"),
 }
 
 
@@ -28,8 +30,14 @@ def node(world):
     return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
 
 
+def nodes_of(world, names, **sizes):
+    """A node for each name, in a group of this name."""
+    return {name: world.group(name, **{"size": 2, "minimum": 1, "maximum": 4, **sizes}).nodes[0] for name in names}
+
+
 def jobs(node, count=1):
-    return [node.job(f"train-{n}", labels={"app": "train"}) for n in range(count)]
+    """The pods of Jobs, in a namespace of the name of the node's group."""
+    return [node.job(f"train-{n}", namespace=node.group.name, labels={"app": "train"}) for n in range(count)]
 
 
 def recycle(world, node, **fields):
@@ -39,92 +47,115 @@ def recycle(world, node, **fields):
 def is_clean(world, node):
     """The instance is disposed of, its place in the group is as it was, and no name of recycle-eks is left."""
     group = node.group
-    assert world.instance(node.instance_id).state == "terminated"
+    assert world.state_of(node.instance_id) == "terminated"
     assert not world.calls("autoscaling:ExitStandby") and node.instance_id not in group.states
     assert sorted(group.states.values()) == ["InService"] * group.sizes[1]
     assert world.leftovers(group) == []
 
 
 @pytest.mark.reading("terminate_from_standby_launches_extra", "standby_counts_for_zone_balance")
-@pytest.mark.parametrize("case", CASES)
-def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, node, case, reading):
-    happens, says = CASES[case]
-    jobs(node, count=7)
-    lost_at = "10m" if reading or case != "silent" else "7h"
-    world.at(lost_at, lambda: happens(node))
-    sizes = node.group.sizes
+def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, reading):
+    nodes = nodes_of(world, CASES)
+    lost_at = {case: world.seconds("10m" if reading or case != "silent" else "7h") for case in CASES}
+    for case, node in nodes.items():
+        jobs(node, count=7)
+        world.at(lost_at[case], lambda case=case, node=node: CASES[case][0](node))
+    sizes = {case: node.group.sizes for case, node in nodes.items()}
 
-    end = recycle(world, node).finishes()
-    world.run(end.at + 1800)
+    executions = {case: recycle(world, node) for case, node in nodes.items()}
+    ends = {case: execution.finishes() for case, execution in executions.items()}
+    world.run(world.clock.elapsed() + 1800)
 
-    assert (end.status, end.error) == ("FAILED", "NodeLost"), (end.error, end.cause)
-    assert end.at < world.seconds(lost_at) + 3600
-    assert case != "silent" or end.at > world.seconds(lost_at) + 1800, "for half an hour it is waited for"
-    assert says in end.cause and f"node {node.name} ({node.instance_id}) is lost" in end.cause
-    assert "lost with it: 7 pods (default/train-0" in end.cause and ", …), last seen at 2027-01-01T0" in end.cause
-    assert "restored" not in end.cause
-    assert node.group.sizes == sizes
-    is_clean(world, node)
-    (event,) = [event for event in world.kubernetes.events(node.name) if event["reason"] == "RecycleNodeLost"]
-    assert event["type"] == "Warning" and "lost with it: 7 pods (default/train-0" in event["message"]
-    assert any("lost with it: 7 pods (default/train-0" in text for text in world.notifications)
+    for case, node in nodes.items():
+        end, lost = ends[case], f"lost with it: 7 pods ({case}/train-0"
+        assert (end.status, end.error) == ("FAILED", "NodeLost"), (case, end.error, end.cause)
+        assert end.at < lost_at[case] + 3600, case
+        assert case != "silent" or end.at > lost_at[case] + 1800, "for half an hour it is waited for"
+        assert CASES[case][1] in end.cause and f"node {node.name} ({node.instance_id}) is lost" in end.cause, (case, end.cause)
+        assert lost in end.cause and ", …), last seen at 2027-01-01T0" in end.cause, (case, end.cause)
+        assert not [word for word in ("restored", "resumes", "exit-standby") if word in end.cause], (case, end.cause)
+        assert node.group.sizes == sizes[case], case
+        is_clean(world, node)
+        (event,) = [event for event in world.kubernetes.events(node.name) if event["reason"] == "RecycleNodeLost"]
+        assert event["type"] == "Warning" and lost in event["message"], case
+        assert any(lost in text for text in world.notifications), case
     world.sweep().finishes()
-    is_clean(world, node)
+    for node in nodes.values():
+        is_clean(world, node)
 
 
-@pytest.mark.parametrize(("case", "fields"), sample([(case, fields) for fields in WAYS for case in CASES], 4))
-def test_a_lost_node_ends_the_same_with_every_input(world, node, case, fields):
-    happens, says = CASES[case]
-    jobs(node)
-    world.at("10m", lambda: happens(node))
+def test_a_lost_node_ends_the_same_with_every_input_and_its_pods_start_elsewhere(world):
+    rows = {f"way-{n}": row for n, row in enumerate(sample([(case, fields) for fields in WAYS for case in CASES], 4))}
+    rows["web"] = ("terminated", {})
+    nodes = nodes_of(world, rows)
+    web = nodes["web"].deployment("web", annotations={"recycle-eks/drain": "wait"})
+    for name, (case, _) in rows.items():
+        if name != "web":
+            jobs(nodes[name])
+        world.at("10m", lambda case=case, node=nodes[name]: CASES[case][0](node))
 
-    end = recycle(world, node, **fields).finishes()
-    world.run(end.at + 1800)
+    executions = {name: recycle(world, nodes[name], **fields) for name, (_, fields) in rows.items()}
+    ends = {name: execution.finishes() for name, execution in executions.items()}
+    world.run(world.clock.elapsed() + 1800)
 
-    assert (end.status, end.error) == ("FAILED", "NodeLost"), (end.error, end.cause)
-    assert "is lost" in end.cause
-    is_clean(world, node)
-
-
-def test_the_pods_of_a_lost_node_start_elsewhere(world, node):
-    web = node.deployment("web", annotations={"recycle-eks/drain": "wait"})
-    world.at("10m", node.is_terminated_in_the_console)
-
-    end = recycle(world, node).finishes()
-    world.run(end.at + 600)
-
-    assert end.error == "NodeLost" and "default/web-" in end.cause
+    for name, end in ends.items():
+        assert (end.status, end.error) == ("FAILED", "NodeLost"), (rows[name], end.error, end.cause)
+        assert "is lost" in end.cause, (rows[name], end.cause)
+        is_clean(world, nodes[name])
+    assert "default/web-" in ends["web"].cause
     (pod,) = web.running_pods()
-    assert pod.node_name != node.name
+    assert pod.node_name != nodes["web"].name
 
 
-@pytest.mark.parametrize(("silent_for", "tolerates"), [("1m", 300), ("4m30s", 300), ("29m", 7200), ("50m", 7200), ("90m", None)])
-def test_a_node_that_is_ready_again_while_its_pods_tolerate_it_goes_on(world, node, silent_for, tolerates):
-    tolerations = [{"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": tolerates}]
-    tolerations = [{key: value for key, value in each.items() if value is not None} for each in tolerations]
-    job = node.job("train", labels={"app": "train"}, tolerations=tolerations)
-    world.at("10m", node.falls_silent)
-    again = world.seconds("10m") + world.seconds(silent_for)
-    world.at(again, node.reports_again)
-    world.at(again + 600, job.finishes)
+def test_a_node_that_is_ready_again_while_its_pods_tolerate_it_goes_on(world):
+    # How long the node is silent, and the toleration of its pod in seconds. All bounds: `crates/recycle/src/drain/lost.rs`.
+    rows = {"short": ("4m30s", 300), "tolerated": ("50m", 7200), "tolerated-for-ever": ("90m", None)}
+    nodes = nodes_of(world, rows)
+    for name, (silent_for, tolerates) in rows.items():
+        toleration = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}
+        toleration |= {} if tolerates is None else {"tolerationSeconds": tolerates}
+        job = nodes[name].job(f"train-{name}", labels={"app": "train"}, tolerations=[toleration])
+        world.at("10m", nodes[name].falls_silent)
+        again = world.seconds("10m") + world.seconds(silent_for)
+        world.at(again, nodes[name].reports_again)
+        world.at(again + 600, job.finishes)
 
-    execution = recycle(world, node)
-    end = execution.finishes()
+    executions = {name: recycle(world, node) for name, node in nodes.items()}
 
-    assert end.outcome == "recycled" and "lost" not in {answer["verdict"] for answer in execution.answers("CheckPods")}
+    for name, execution in executions.items():
+        end = execution.finishes()
+        assert end.outcome == "recycled", (rows[name], end.cause)
+        assert "lost" not in {answer["verdict"] for answer in execution.answers("CheckPods")}, rows[name]
 
 
-def test_a_node_that_is_well_again_when_ec2_is_asked_goes_on_draining(world, node):
-    jobs(node)
-    world.at("10m", node.falls_silent)
-    execution = recycle(world, node, load_balancer_grace=600)
-    world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
-    node.reports_again()
+def test_a_node_that_is_well_again_when_ec2_is_asked_goes_on_draining(world):
+    """The nodes are a silent one that reports again, a stopped one that is started again, and one that was drained before."""
+    silent, stopped, drained = nodes_of(world, ["silent", "stopped", "drained"]).values()
+    jobs(silent)
+    database = stopped.stateful_set("db", annotations={"recycle-eks/drain": "wait"})
+    stopped.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
+    (job,) = jobs(drained)
+    world.at("10m", job.finishes)
+    for node in (silent, drained):
+        world.at("10m", node.falls_silent)
+    world.at("10m", stopped.is_stopped_in_the_console)
+    of_silent, of_stopped = (recycle(world, node, load_balancer_grace=600) for node in (silent, stopped))
+    of_drained = recycle(world, drained)
 
-    end = execution.finishes()
+    world.clock.run(until=lambda: bool(of_stopped.entered("WaitForDisposal")), limit=world.seconds("1d"))
+    assert not stopped.has_taint(OUT_OF_SERVICE)
+    world.aws.client("ec2").start_instances(InstanceIds=[stopped.instance_id])
+    stopped.reports_again()
+    world.at("50m", database.deleted)
+    world.clock.run(until=lambda: bool(of_silent.entered("WaitForDisposal")), limit=world.seconds("1d"))
+    silent.reports_again()
 
-    assert end.outcome == "recycled", end.cause
-    assert any("has recovered" in answer["reason"] for answer in execution.answers("DetachTerminate"))
+    for execution in (of_silent, of_stopped, of_drained):
+        end = execution.finishes()
+        assert end.outcome == "recycled", end.cause
+    assert any("has recovered" in answer["reason"] for answer in of_silent.answers("DetachTerminate"))
+    # The machine that was started again takes pods as before.
+    assert not [call for call in world.calls("kubernetes:PATCH nodes") if OUT_OF_SERVICE in json.dumps(call.parameters)]
 
 
 def test_when_all_nodes_stop_reporting_none_is_lost(world, node):
@@ -151,23 +182,6 @@ def test_when_all_nodes_stop_reporting_none_is_lost(world, node):
     assert any("no node of the cluster is Ready" in answer["reason"] for answer in execution.answers("CheckPods"))
 
 
-def test_a_stopped_machine_that_is_started_again_takes_pods_as_before(world, node):
-    database = node.stateful_set("db", annotations={"recycle-eks/drain": "wait"})
-    node.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
-    world.at("10m", node.is_stopped_in_the_console)
-    execution = recycle(world, node, load_balancer_grace=600)
-    world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
-    assert not node.has_taint(OUT_OF_SERVICE)
-    world.aws.client("ec2").start_instances(InstanceIds=[node.instance_id])
-    node.reports_again()
-    world.at("50m", database.deleted)
-
-    end = execution.finishes()
-
-    assert end.outcome == "recycled", end.cause
-    assert not [call for call in world.calls("kubernetes:PATCH nodes") if OUT_OF_SERVICE in json.dumps(call.parameters)]
-
-
 def test_an_api_server_that_is_away_is_no_lost_node(world, node):
     (job,) = jobs(node)
 
@@ -177,14 +191,6 @@ def test_an_api_server_that_is_away_is_no_lost_node(world, node):
     world.at("10m", lambda: reachable(False))
     world.at("70m", lambda: reachable(True))
     world.at("80m", job.finishes)
-
-    assert recycle(world, node).finishes().outcome == "recycled"
-
-
-def test_a_node_that_was_drained_before_it_fell_silent_is_recycled(world, node):
-    (job,) = jobs(node)
-    world.at("10m", job.finishes)
-    world.at("10m", node.falls_silent)
 
     assert recycle(world, node).finishes().outcome == "recycled"
 
@@ -255,18 +261,20 @@ def test_a_member_that_left_its_group_is_lost_too(world, node):
     assert f"aws ec2 delete-tags --resources {node.instance_id}" in end.cause
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_node_that_is_lost_while_its_replacement_is_awaited_is_disposed_of(world, node, case):
-    happens, says = CASES[case]
-    jobs(node)
-    node.group.next_launch(takes="12m")
-    world.at("3m", lambda: happens(node))
+def test_a_node_that_is_lost_while_its_replacement_is_awaited_is_disposed_of(world):
+    nodes = nodes_of(world, CASES)
+    for case, node in nodes.items():
+        jobs(node)
+        node.group.next_launch(takes="12m")
+        world.at("3m", lambda case=case, node=node: CASES[case][0](node))
 
-    end = recycle(world, node).finishes()
-    world.run(end.at + 1800)
+    executions = {case: recycle(world, node) for case, node in nodes.items()}
+    ends = {case: execution.finishes() for case, execution in executions.items()}
+    world.run(world.clock.elapsed() + 1800)
 
-    assert end.error == "NodeLost", (end.error, end.cause)
-    is_clean(world, node)
+    for case, node in nodes.items():
+        assert ends[case].error == "NodeLost", (case, ends[case].error, ends[case].cause)
+        is_clean(world, node)
 
 
 def test_a_lost_instance_that_cannot_be_ended_is_reported_with_commands_and_not_restored(world, node):
@@ -282,20 +290,25 @@ def test_a_lost_instance_that_cannot_be_ended_is_reported_with_commands_and_not_
     assert "To end it:" in end.cause
 
 
-@pytest.mark.parametrize("case", ["silent", "object deleted"])
-def test_a_sweep_restores_nothing_on_a_lost_node(world, node, case):
-    happens, _ = CASES[case]
-    jobs(node)
-    execution = recycle(world, node)
+def test_a_sweep_restores_nothing_on_a_lost_node(world):
+    nodes = nodes_of(world, ["silent", "deleted"])
+    executions = []
+    for node in nodes.values():
+        jobs(node)
+        executions.append(recycle(world, node))
     world.run("20m")
-    happens(node)
-    execution.stop()
+    for case, node in nodes.items():
+        CASES[case][0](node)
+    for execution in executions:
+        execution.stop()
     world.run("50m")
     world.sweep().finishes()
 
     assert not world.calls("autoscaling:ExitStandby")
-    assert node.group.states[node.instance_id] == "Standby"
-    assert any("terminate-instance-in-auto-scaling-group" in text for text in world.notifications)
+    for case, node in nodes.items():
+        assert node.group.states[node.instance_id] == "Standby", case
+        command = f"terminate-instance-in-auto-scaling-group --instance-id {node.instance_id}"
+        assert any(command in text for text in world.notifications), case
 
 
 def test_a_sweep_removes_a_dead_member_in_standby_from_its_group(world, node):
@@ -316,41 +329,53 @@ def test_a_sweep_removes_a_dead_member_in_standby_from_its_group(world, node):
 # Crashes
 
 
-def build(world, case):
-    workers = world.group("workers", size=2, minimum=2, maximum=4)
-    node = workers.nodes[0]
-    jobs(node, count=2)
-    node.kubernetes.set_volumes("kubernetes.io/csi/ebs.csi.aws.com^vol-1")
-    world.at("8m", lambda: CASES[case][0](node))
-    return workers, node
+def build(world):
+    nodes = nodes_of(world, CASES, minimum=2)
+    for case, node in nodes.items():
+        jobs(node, count=2)
+        node.kubernetes.set_volumes(f"kubernetes.io/csi/ebs.csi.aws.com^vol-{case}")
+        world.at("8m", lambda case=case, node=node: CASES[case][0](node))
+    return nodes
 
 
-@pytest.fixture(scope="module", params=CASES)
-def loss_calls(request, deployed_world):
-    """Which case, and every (function, action, n-th time) with which a lost node is ended in a run without faults."""
-    world = deployed_world
-    world.reset()
-    _, node = build(world, request.param)
-    assert recycle(world, node).finishes().error == "NodeLost"
-    ends = ("recycle-eks-detach-terminate", "recycle-eks-restore-node")
-    calls = [point for point in world.write_points() if point[0] in ends]
-    assert ("recycle-eks-detach-terminate", "autoscaling:TerminateInstanceInAutoScalingGroup", 1) in calls
-    return request.param, calls
+def is_about(node, parameters):
+    text = json.dumps(parameters, default=str)
+    return node.instance_id in text or node.name in text
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(world, loss_calls, moment):
-    case, calls = loss_calls
-    endings = []
-    first = 2 * list(CASES).index(case) + (moment == "after")
-    for function, action, nth in sample(calls, 2, first):
-        world.reset()
-        workers, node = build(world, case)
-        world.faults.kill(moment, action, function=function, nth=nth)
-        end = recycle(world, node).finishes()
-        world.run(end.at + 1800)
-        is_clean(world, node)
-        endings.append(
-            ((function, action, nth), end.error, "lost with it: 2 pods" in end.cause, workers.sizes, world.faults.not_struck())
-        )
-    assert [ending for ending in endings if ending[1:] != ("NodeLost", True, (2, 2, 4), [])] == []
+def end_points(world, node):
+    """Every (function, action, n-th time) with which the functions at the end changed something of this lost node."""
+    seen, points = Counter(), []
+    for call in world.writes():
+        if call.function in ("recycle-eks-detach-terminate", "recycle-eks-restore-node") and is_about(node, call.parameters):
+            seen[call.function, call.action] += 1
+            points.append((call.function, call.action, seen[call.function, call.action]))
+    return points
+
+
+def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(world):
+    nodes = build(world)
+    for execution in [recycle(world, node) for node in nodes.values()]:
+        assert execution.finishes().error == "NodeLost"
+    points = {case: end_points(world, node) for case, node in nodes.items()}
+    for case, calls in points.items():
+        assert ("recycle-eks-detach-terminate", "autoscaling:TerminateInstanceInAutoScalingGroup", 1) in calls, case
+
+    # In each further run, each execution is struck once, before or after a call about its own node.
+    for later, moment in enumerate(("before", "after")):
+        struck = {case: sample(calls, 1, first=2 * n + later) for n, (case, calls) in enumerate(points.items())}
+        for turn in range(max(map(len, struck.values()))):
+            world.reset()
+            nodes, endings = build(world), {}
+            for case, node in nodes.items():
+                function, action, nth = struck[case][turn % len(struck[case])]
+                world.faults.kill(moment, action, function=function, nth=nth, where=partial(is_about, node))
+                endings[case] = [(moment, function, action, nth)]
+            for case, execution in {case: recycle(world, node) for case, node in nodes.items()}.items():
+                end = execution.finishes()
+                endings[case] += [end.error, "lost with it: 2 pods" in end.cause, nodes[case].group.sizes]
+            world.run(world.clock.elapsed() + 1800)
+            for node in nodes.values():
+                is_clean(world, node)
+            assert {case: ending for case, ending in endings.items() if ending[1:] != ["NodeLost", True, (2, 2, 4)]} == {}
+            assert world.faults.not_struck() == []

@@ -80,6 +80,10 @@ def test_a_refused_request_is_reported_and_not_started_again(world, workers):
     node = workers.nodes[0]
     node.kubernetes.add_taint("team", value="blue")
     refuse(world, node)
+    # An execution that no request has started answers no request.
+    world.forget_calls()
+    assert world.recycle(node).finishes().error == "PreflightRefused"
+    assert world.writes() == [] and node.has_taint(REQUEST)
 
     end = sweep(world)
 
@@ -94,11 +98,18 @@ def test_a_refused_request_is_reported_and_not_started_again(world, workers):
     assert sweep(world).outcome == "recycled", "a second request is answered in the next quarter of an hour"
 
 
-def test_a_module_whose_defaults_make_no_sense_says_so_on_the_node(world, workers):
-    node = workers.nodes[0]
+def test_a_module_whose_defaults_make_no_sense_says_so_on_the_node_and_so_does_a_node_in_no_group(world, workers):
+    node, detached = workers.nodes
+    world.aws.client("autoscaling").detach_instances(
+        AutoScalingGroupName="workers", InstanceIds=[detached.instance_id], ShouldDecrementDesiredCapacity=True
+    )
+    wait(world, "5m")
+    ask(detached)
+    assert sweep(world).error == "PreflightRefused"
+    assert "group" in is_refused(world, detached)
+
     world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"evict": "nobody"})}
     ask(node)
-
     assert sweep(world).error == "InvalidInput"
     assert "evict" in is_refused(world, node)
 
@@ -119,45 +130,33 @@ def test_if_a_dry_run_is_the_default_the_plan_is_the_answer(world, workers):
     assert world.writes() == [] and node.has_taint(REQUEST), "a dry run that no taint has started writes nothing"
 
 
-def test_a_refused_execution_that_was_not_requested_does_not_answer_the_request(world, workers):
-    node = workers.nodes[0]
-    refuse(world, node)
-    world.forget_calls()
-
-    assert world.recycle(node).finishes().error == "PreflightRefused"
-
-    assert world.writes() == [] and node.has_taint(REQUEST)
-
-
-def test_a_request_for_a_node_that_is_being_recycled_is_no_second_recycling(world, workers):
-    node = workers.nodes[0]
-    job = node.job("train", annotations={"recycle-eks/drain": "wait"})
-    world.at("20m", job.finishes)
-    execution = world.recycle(node)
-    world.clock.run(until=lambda: bool(execution.entered("WaitForPods")), limit=3600)
-    ask(node)
+def test_a_request_for_a_node_that_is_being_recycled_is_answered_by_its_execution(world):
+    """By a replacement, and by a restore before the node is tainted or after it."""
+    rows = {
+        "recycled": ("1m", 1800, "WaitForPods"),
+        "ReplacementTimedOut": ("1h", 600, "WaitForReplacement"),
+        "DrainTimedOut": ("1m", 600, "WaitForPods"),
+    }
+    executions = {}
+    for row, (takes, drain_timeout, _) in rows.items():
+        group = world.group(f"ends-{row}".lower(), size=2, minimum=1, maximum=4)
+        group.next_launch(takes=takes)
+        node = group.nodes[0]
+        job = node.job(f"train-{row}".lower(), annotations={"recycle-eks/drain": "wait"})
+        if row == "recycled":
+            world.at("20m", job.finishes)
+        executions[row] = (node, world.recycle(node, drain_timeout=drain_timeout))
+    for row, (_, _, state) in rows.items():
+        node, execution = executions[row]
+        world.clock.run(until=lambda each=execution, name=state: bool(each.entered(name)), limit=3600)
+        ask(node)
 
     assert sweep(world) is None
-    assert execution.finishes().outcome == "recycled"
-    assert sweep(world) is None and len(world.executions()) == 1
-
-
-@pytest.mark.parametrize("state", ["WaitForReplacement", "WaitForPods"])
-def test_a_restore_answers_a_request_that_came_during_the_execution(world, workers, state):
-    """Before the node is tainted, and after it."""
-    world.timings.launch = 3600
-    if state == "WaitForPods":
-        world.timings.launch = 60
-    node = workers.nodes[0]
-    node.job("train", annotations={"recycle-eks/drain": "wait"})
-    execution = world.recycle(node, drain_timeout=600)
-    world.clock.run(until=lambda: bool(execution.entered(state)), limit=3600)
-    ask(node)
-
-    assert execution.finishes().error in ("ReplacementTimedOut", "DrainTimedOut")
-
-    assert not node.has_taint(REQUEST)
-    assert sweep(world) is None and len(world.executions()) == 1
+    for row, (node, execution) in executions.items():
+        end = execution.finishes()
+        assert row in (end.outcome, end.error), (row, end)
+        assert node.exists == (row != "recycled") and not (node.exists and node.has_taint(REQUEST)), row
+    assert sweep(world) is None and len(world.executions()) == 3
 
 
 def test_a_request_whose_execution_was_stopped_is_over(world, workers):
@@ -200,18 +199,6 @@ def test_a_node_that_its_group_terminates_is_not_begun(world):
     assert workers.states[node.instance_id].startswith("Terminating")
 
 
-def test_a_node_in_no_group_is_refused(world, workers):
-    node = workers.nodes[0]
-    world.aws.client("autoscaling").detach_instances(
-        AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
-    )
-    wait(world, "5m")
-    ask(node)
-
-    assert sweep(world).error == "PreflightRefused"
-    assert "group" in is_refused(world, node)
-
-
 def test_a_refusal_is_reported_although_its_function_is_killed_at_each_call(world):
     def run():
         node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
@@ -234,18 +221,18 @@ def test_a_refusal_is_reported_although_its_function_is_killed_at_each_call(worl
         node, end = run()
         assert end.error == "PreflightRefused", (action, nth, when)
         assert is_refused(world, node), (action, nth, when)
-        assert world.faults.not_struck() == []
+        assert world.faults.not_struck() == [], (action, nth, when)
 
 
-@pytest.mark.parametrize("action", ["kubernetes:POST events", "kubernetes:PATCH nodes"])
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_plan_is_reported_once_although_its_function_is_killed(world, workers, action, when):
-    node = workers.nodes[0]
+def test_a_plan_is_reported_once_although_its_function_is_killed(world):
     world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
-    ask(node)
-    world.faults.kill(when, action, function="recycle-eks-claim-node")
+    for number, (action, when) in enumerate(itertools.product(("POST events", "PATCH nodes"), ("before", "after"))):
+        node = world.group(f"workers-{number}", size=2, minimum=1, maximum=4).nodes[0]
+        ask(node)
+        world.faults.clear()
+        world.faults.kill(when, f"kubernetes:{action}", function="recycle-eks-claim-node")
 
-    assert sweep(world).outcome == "planned"
+        assert sweep(world).outcome == "planned", (action, when)
 
-    assert world.faults.not_struck() == []
-    assert len(events(world, node, "RecyclePlanned")) == 1 and not node.has_taint(REQUEST)
+        assert world.faults.not_struck() == [], (action, when)
+        assert len(events(world, node, "RecyclePlanned")) == 1 and not node.has_taint(REQUEST), (action, when)

@@ -3,51 +3,68 @@
 import itertools
 import json
 
-import pytest
-
 MARK = "recycle-eks/outdated"
+HOUR, DAY = 3_600, 86_400
 
 
-@pytest.fixture
-def groups(world):
-    """Two groups of three nodes, whose launch template has a new version."""
-    groups = [world.group(name, size=3, minimum=1, maximum=6) for name in ("api", "batch")]
+def outdated(world, *names, size=2, **terms):
+    """Groups whose launch template has a new version."""
+    groups = [world.group(name, size=size, minimum=1, maximum=8, **terms) for name in names]
     for group in groups:
         group.gets_a_new_template()
     return groups
 
 
-@pytest.fixture
-def workers(world):
-    """One group of three nodes, whose launch template has a new version."""
-    workers = world.group("workers", size=3, minimum=1, maximum=6)
-    workers.gets_a_new_template()
-    return workers
+def of(*groups):
+    """A rotation's selection: the outdated nodes of these groups only."""
+    return {"outdated": {"launch_template": True, "groups": [group.name for group in groups]}}
 
 
 def marked(world):
     return [node for node in world.kubernetes.nodes() if any(taint["key"] == MARK for taint in node.taints)]
 
 
-def started(world):
-    """The nodes of executions of recycle-node, in the order in which these began."""
-    given = [json.loads(world.engine.execution(execution.arn).input_text) for execution in world.executions()]
-    return [each["instance_id"] for each in given]
+def marks(world):
+    """The effects of the taints that mark nodes, and how many nodes have the annotation that marks them for another rotation."""
+    effects = [taint["effect"] for node in marked(world) for taint in node.taints if taint["key"] == MARK]
+    return effects, sum(MARK in node.annotations for node in world.kubernetes.nodes())
 
 
-def ends(world):
-    return [world.engine.execution(execution.arn).status for execution in world.executions()]
+def given(world):
+    """Each execution of recycle-node in the order in which they began, with its input."""
+    return [(execution, json.loads(world.engine.execution(execution.arn).input_text)) for execution in world.executions()]
 
 
-def runs(world):
-    """When each execution of recycle-node began and ended."""
-    return [(execution.steps[0][0], execution.steps[-1][0]) for execution in world.executions()]
+def executions(world, nodes=None):
+    """The executions of recycle-node that are no dry runs, in the order in which they began: of these nodes or of all."""
+    real = [(execution, each) for execution, each in given(world) if not each.get("dry_run")]
+    return [execution for execution, each in real if nodes is None or each["instance_id"] in nodes]
+
+
+def started(world, nodes=None):
+    """Their nodes."""
+    return [each["instance_id"] for _, each in given(world) if nodes is None or each["instance_id"] in nodes]
+
+
+def runs(world, nodes=None):
+    """When each of them began and ended."""
+    return [(execution.steps[0][0], execution.steps[-1][0]) for execution in executions(world, nodes)]
+
+
+def reports(end):
+    """The rotation's reports of its groups by their names, from its output or its error's cause."""
+    return {group["group"]: group for group in (end.output or json.loads(end.cause))["groups"]}
 
 
 def only(end):
-    """The rotation's report of its only group, from its output or its error's cause."""
-    (group,) = (end.output or json.loads(end.cause))["groups"]
+    """The rotation's report of its only group."""
+    (group,) = reports(end).values()
     return group
+
+
+def first_of(group):
+    """The node that comes first, in a group of one zone."""
+    return min(group.nodes, key=lambda node: node.instance_id)
 
 
 def pause(world, group, value="true"):
@@ -55,76 +72,83 @@ def pause(world, group, value="true"):
     world.aws.client("autoscaling").create_or_update_tags(Tags=[{**tag, "PropagateAtLaunch": False}])
 
 
-def test_outdated_nodes_are_replaced_group_by_group_and_no_mark_stays(world, groups):
+def test_outdated_nodes_are_replaced_group_by_group_a_share_at_once_and_no_mark_stays(world):
+    groups = outdated(world, "api", size=4) + outdated(world, "batch")
     before = {instance for group in groups for instance in group.instances}
+    of_api, of_batch = (list(group.instances) for group in groups)
+
+    # More at once than the module allows is refused, naming both. A dry run has a plan for each node. Neither writes anything.
+    end = world.rotate(at_once=6).finishes()
+    assert (end.status, end.error) == ("FAILED", "InvalidInput")
+    assert "at_once must be at most 5, the module's max_surge_per_group, but is 6" in end.cause
+    end = world.rotate(dry_run=True).finishes()
+    assert end.outcome == "rotated" and [group["why"] for group in end.output["groups"]] == [["planned"]] * 2
+    plans = [world.engine.execution(execution.arn).output["plan"] for execution in world.executions()]
+    assert len(plans) == 6 and all(plan["steps"] for plan in plans)
+    assert not world.writes()
+
     seen = []
     world.at("90s", lambda: seen.append(len(marked(world))))
-
-    end = world.rotate().finishes()
+    end = world.rotate(at_once="50%").finishes()
 
     assert end.outcome == "rotated", end
     assert [(group["group"], group["recycled"], group["failed"], group["left"]) for group in end.output["groups"]] == [
-        ("api", 3, [], 0),
-        ("batch", 3, [], 0),
+        ("api", 4, [], 0),
+        ("batch", 2, [], 0),
     ]
     assert seen == [6]
     after = {instance for group in groups for instance in group.instances}
     assert len(after) == 6 and not before & after
     assert not marked(world)
-    assert [group.sizes for group in groups] == [(1, 3, 6)] * 2
+    assert [group.sizes for group in groups] == [(1, 4, 8), (1, 2, 8)]
     assert world.rotate().finishes().outcome == "nothing_selected"
 
-
-def test_nodes_come_one_after_the_other_with_the_time_between_that_the_input_asks_for(world, workers):
-    order = sorted(workers.instances)
-    end = world.rotate(at_once=1, wait_between_nodes="30m").finishes()
-
-    assert only(end)["recycled"] == 3
-    assert started(world) == order
-    began = [execution.entered("ClaimNode")[0] for execution in world.executions()]
-    ended = [execution.steps[-1][0] for execution in world.executions()]
-    assert [1800 < began[n + 1] - ended[n] < 1900 for n in range(2)] == [True, True]
-
-
-@pytest.mark.parametrize(("mark", "effects"), [("hard", ["NoSchedule"] * 3), ("none", [])])
-def test_the_mark_is_the_one_that_the_input_asks_for(world, workers, mark, effects):
-    seen = []
-    taints = lambda: [taint["effect"] for node in marked(world) for taint in node.taints if taint["key"] == MARK]  # noqa: E731
-    world.at("90s", lambda: seen.append((taints(), sum(MARK in node.annotations for node in world.kubernetes.nodes()))))
-    end = world.rotate(at_once=1, mark=mark).finishes()
-    # The annotation marks the nodes for another rotation, with a taint or without.
-    assert seen == [(effects, 3)]
-    assert only(end)["recycled"] == 3 and not marked(world)
-
-
-def test_a_share_is_how_many_nodes_of_the_group_are_recycled_at_once(world):
-    workers = world.group("workers", size=4, minimum=1, maximum=8)
-    workers.gets_a_new_template()
-    end = world.rotate(at_once="50%").finishes()
-    assert only(end)["recycled"] == 4
-    began, ended = zip(*runs(world), strict=True)
+    # A share is how many nodes of the group are recycled at once. The second waits for the replacement of the first.
+    began, ended = zip(*runs(world, of_api), strict=True)
     assert began[1] < min(ended) <= began[2]
-    most = max(sum(start <= moment < stop for start, stop in runs(world)) for moment in began)
-    assert most == 2
+    for nodes, at_once in ((of_api, 2), (of_batch, 1)):
+        times = runs(world, nodes)
+        assert max(sum(start <= moment < stop for start, stop in times) for moment, _ in times) == at_once
 
 
-def test_the_nodes_come_zone_by_zone_and_that_of_the_oldest_first(world):
-    workers = world.group("workers", size=4, minimum=1, maximum=8, zones=("eu-west-1a", "eu-west-1b"))
-    workers.gets_a_new_template()
+def test_the_nodes_come_zone_by_zone_the_oldest_first_with_the_pause_and_the_mark_of_the_input(world):
+    (workers,) = outdated(world, "workers", size=4, zones=("eu-west-1a", "eu-west-1b"))
     zones = {node.instance_id: node.zone for node in workers.nodes}
     oldest = {zone: min(node for node in zones if zones[node] == zone) for zone in zones.values()}
     assert len(oldest) == 2
-    end = world.rotate(at_once=1).finishes()
+    seen = []
+    world.at("90s", lambda: seen.append(marks(world)))
+
+    end = world.rotate(at_once=1, wait_between_nodes="30m", mark="hard").finishes()
+
     assert only(end)["recycled"] == 4
     assert started(world) == sorted(zones, key=lambda node: (oldest[zones[node]], node))
+    began = [execution.entered("ClaimNode")[0] for execution in world.executions()]
+    ended = [execution.steps[-1][0] for execution in world.executions()]
+    assert [1800 < began[n + 1] - ended[n] < 1900 for n in range(3)] == [True] * 3
+    assert seen == [(["NoSchedule"] * 4, 4)] and not marked(world)
 
 
-def test_a_stopped_and_redriven_rotation_goes_on_with_the_nodes_that_had_not_begun(world, workers):
+def test_a_stopped_rotation_leaves_no_mark_after_a_sweep_and_when_redriven_goes_on_with_the_nodes_that_had_not_begun(world):
+    (workers,) = outdated(world, "workers", size=3)
     order = sorted(workers.instances)
     rotation = world.rotate(at_once=1, failure_budget=1)
     world.run("60s")
+
+    # A second rotation leaves out the groups of the first, and their marks.
+    second = world.rotate().finishes()
+    assert second.outcome == "rotated" and only(second)["recycled"] == 0
+    assert only(second)["why"] == [f"{rotation.arn} works on it"]
+    assert len(marked(world)) == 3
+
+    # The marks of a rotation that was stopped are gone after a sweep.
     rotation.stop()
     world.sweep().finishes()
+    assert not marked(world)
+    world.sweep().finishes()
+    assert not any(MARK in node.annotations for node in world.kubernetes.nodes())
+    assert sorted(workers.states.values()) == ["InService"] * 3
+
     rotation.redrive()
     end = rotation.finishes()
     assert only(end)["failed"] == [{"node": order[0], "why": "ABORTED"}]
@@ -132,157 +156,161 @@ def test_a_stopped_and_redriven_rotation_goes_on_with_the_nodes_that_had_not_beg
     assert order[0] in workers.instances and not marked(world)
 
 
-def test_a_failed_rotation_only_fails_again_when_redriven(world, workers, stubborn):
-    recycle = {"label_selector": "app=train", "drain_timeout": 600}
-    rotation = world.rotate(at_once=1, recycle=recycle)
-    first = rotation.finishes()
-    rotation.redrive()
-    again = rotation.finishes()
-    assert (again.error, again.cause) == ("RotationFailed", first.cause)
-    assert started(world) == [stubborn.instance_id]
+def test_a_paused_group_is_waited_for_and_left_after_a_day(world):
+    soon, never, late, never_one_by_one = groups = outdated(world, "soon", "never", "late", "never-one-by-one")
+    old = {group.name: list(group.instances) for group in groups}
+    for group in groups:
+        pause(world, group)
+    world.at("1h", lambda: pause(world, soon, "false"))
+    world.at("23h", lambda: pause(world, late, "false"))
+
+    several = world.rotate(of(soon, never))
+    one_by_one = world.rotate(of(late, never_one_by_one), at_once=1)
+    ends = [several.finishes(), one_by_one.finishes()]
+
+    assert [end.outcome for end in ends] == ["rotated"] * 2, ends
+    assert DAY < ends[0].at < 37 * HOUR and DAY < ends[1].at < 36 * HOUR
+    found = reports(ends[0]) | reports(ends[1])
+    # A pause that was lifted, also too late for the first node.
+    assert [found[group.name]["recycled"] for group in (soon, late)] == [2, 2]
+    assert all(began > HOUR and ended < 4 * HOUR for began, ended in runs(world, old["soon"]))
+    assert executions(world, old["soon"])[0].entered("ClaimNode")[0] > HOUR
+    # A pause for longer than a day in all.
+    paused = {group.name: f"group {group.name} has the tag recycle-eks:paused" for group in groups}
+    assert found["never"]["why"] == [f"waited for a day: {paused['never']}"]
+    # The second node waits for no further day.
+    assert found["never-one-by-one"]["why"] == [f"waited for a day: {paused['never-one-by-one']}", paused["never-one-by-one"]]
+    for group in (never, never_one_by_one):
+        assert found[group.name]["left"] == 2 and not started(world, old[group.name])
+    assert not marked(world)
 
 
-def test_more_at_once_than_the_module_allows_is_refused_naming_both(world, workers):
-    end = world.rotate(at_once=6).finishes()
-    assert (end.status, end.error) == ("FAILED", "InvalidInput")
-    assert "at_once must be at most 5, the module's max_surge_per_group, but is 6" in end.cause
-    assert not world.writes()
-
-
-def test_a_paused_group_is_waited_for(world, workers):
-    pause(world, workers)
-    world.at("1h", lambda: pause(world, workers, "false"))
-    end = world.rotate().finishes()
-    assert only(end)["recycled"] == 3 and 3600 < end.at < 4 * 3600
-    assert world.executions()[0].entered("ClaimNode")[0] > 3600
-
-
-def test_a_group_that_is_paused_for_a_day_is_left(world, workers):
-    pause(world, workers)
-    end = world.rotate().finishes()
-    assert end.outcome == "rotated" and 24 * 3600 < end.at < 37 * 3600
-    assert only(end)["why"] == ["waited for a day: group workers has the tag recycle-eks:paused"]
-    assert only(end)["left"] == 3 and not started(world) and not marked(world)
-
-
-def test_after_the_window_no_new_node_is_started_and_the_next_rotation_goes_on(world, workers):
-    job = min(workers.nodes, key=lambda node: node.instance_id).job("train", labels={"app": "train"})
-    world.at("1h", job.finishes)
-    end = world.rotate(at_once=1, start_no_new_node_after="30m", recycle={"label_selector": "app=train"}).finishes()
+def test_after_the_window_no_new_node_is_started_and_the_next_rotation_goes_on(world):
+    (workers,) = outdated(world, "workers")
+    job = first_of(workers).job("train", labels={"app": "train"})
+    world.at("20m", job.finishes)
+    end = world.rotate(at_once=1, start_no_new_node_after="10m", recycle={"label_selector": "app=train"}).finishes()
 
     assert end.outcome == "rotated" and job.phase == "Succeeded"
-    assert (only(end)["recycled"], only(end)["left"]) == (1, 2)
-    assert only(end)["why"] == ["start_no_new_node_after was 2027-01-01T00:30:00Z"]
+    assert (only(end)["recycled"], only(end)["left"]) == (1, 1)
+    assert only(end)["why"] == ["start_no_new_node_after was 2027-01-01T00:10:00Z"]
 
     again = world.rotate().finishes()
-    assert only(again)["recycled"] == 2
+    assert only(again)["recycled"] == 1
 
 
-@pytest.fixture
-def stubborn(world, workers):
-    """The first node of the group has a pod that does not end."""
-    first = min(workers.nodes, key=lambda node: node.instance_id)
-    first.job("train", labels={"app": "train"})
-    return first
+def test_a_failed_node_is_tried_again_after_a_pause_and_stops_the_others_unless_the_budget_allows_it(world):
+    rows = {
+        "strict": {},
+        "budget": {"retries": 2, "failure_budget": 1},
+        "pause": {"retries": 2, "wait_between_nodes": 1800},
+    }
+    groups = {group.name: group for group in outdated(world, *rows)}
+    old = {name: list(group.instances) for name, group in groups.items()}
+    stubborn = {name: first_of(group) for name, group in groups.items()}
+    for name, node in stubborn.items():
+        node.job(f"train-{name}", labels={"app": "train"})
+
+    recycle = {"label_selector": "app=train", "drain_timeout": 120}
+    rotations = {name: world.rotate(of(groups[name]), at_once=1, recycle=recycle, **terms) for name, terms in rows.items()}
+    ends = {name: rotation.finishes() for name, rotation in rotations.items()}
+
+    for name, end in ends.items():
+        assert (end.status, end.error) == ("FAILED", "RotationFailed"), (name, end)
+        assert only(end)["failed"] == [{"node": stubborn[name].instance_id, "why": "DrainTimedOut"}], (name, end)
+        assert stubborn[name].instance_id in groups[name].instances and not stubborn[name].unschedulable, name
+    assert not marked(world)
+    tries = {name: [stubborn[name].instance_id] for name in rows}
+    # When a node fails, no other is begun.
+    assert only(ends["strict"])["left"] == 1
+    assert only(ends["strict"])["why"] == ["1 of its nodes failed, and failure_budget is 0"]
+    assert started(world, old["strict"]) == tries["strict"]
+    assert (only(ends["pause"])["recycled"], only(ends["pause"])["left"]) == (0, 1)
+    assert started(world, old["pause"]) == tries["pause"] * 3
+    # A failure within the budget stops nothing.
+    assert (only(ends["budget"])["recycled"], only(ends["budget"])["left"]) == (1, 0)
+    assert started(world, old["budget"])[:3] == tries["budget"] * 3
+    # The pause before each further attempt: a minute, or that between nodes.
+    for name, seconds in (("budget", 60), ("pause", 1800)):
+        gaps = [after[0] - before[1] for before, after in itertools.pairwise(runs(world, tries[name]))]
+        assert len(gaps) == 2 and all(seconds <= gap < seconds + 30 for gap in gaps), (name, gaps)
+        assert {execution.status for execution in executions(world, tries[name])} == {"FAILED"}, name
+
+    # A failed rotation only fails again when it is redriven.
+    rotations["strict"].redrive()
+    again = rotations["strict"].finishes()
+    assert (again.error, again.cause) == ("RotationFailed", ends["strict"].cause)
+    assert started(world, old["strict"]) == tries["strict"]
 
 
-def rotate_past(world, **terms):
-    recycle = {"label_selector": "app=train", "drain_timeout": 600}
-    return world.rotate(at_once=1, recycle=recycle, **terms).finishes()
+def label_of(group):
+    """The value of the label `recycle-eks/group`: short_hash of crates/recycle/src/base/ids.rs."""
+    found = 0xCBF29CE484222325
+    for byte in group.encode():
+        found = (found ^ byte) * 0x100000001B3 % 2**64
+    return f"{found >> 32:08x}"
 
 
-def test_when_a_node_fails_no_other_is_begun(world, workers, stubborn):
-    end = rotate_past(world)
-    assert (end.status, end.error) == ("FAILED", "RotationFailed")
-    assert only(end)["failed"] == [{"node": stubborn.instance_id, "why": "DrainTimedOut"}]
-    assert only(end)["left"] == 2 and only(end)["why"] == ["1 of its nodes failed, and failure_budget is 0"]
-    assert started(world) == [stubborn.instance_id]
-    assert not marked(world) and stubborn.instance_id in workers.instances and not stubborn.unschedulable
-
-
-@pytest.mark.parametrize("terms", [{"on_failure": "continue"}, {"failure_budget": 1}])
-def test_a_failure_within_the_budget_stops_nothing(world, workers, stubborn, terms):
-    end = rotate_past(world, **terms)
-    assert end.error == "RotationFailed"
-    assert (only(end)["recycled"], len(only(end)["failed"]), only(end)["left"]) == (2, 1, 0)
-
-
-@pytest.mark.parametrize(("terms", "pause"), [({}, 60), ({"wait_between_nodes": 1800}, 1800)])
-def test_a_node_that_failed_is_tried_again_after_a_pause(world, workers, stubborn, terms, pause):
-    end = rotate_past(world, retries=2, **terms)
-    assert only(end)["recycled"] == 0 and only(end)["left"] == 2
-    assert started(world) == [stubborn.instance_id] * 3
-    assert ends(world) == ["FAILED"] * 3
-    tries = runs(world)
-    gaps = [after[0] - before[1] for before, after in itertools.pairwise(tries)]
-    assert all(pause <= gap < pause + 30 for gap in gaps), gaps
-
-
-#: The value of the label `recycle-eks/group` for the group `workers`: short_hash of crates/recycle/src/base/ids.rs.
-LABEL = "e4dede02"
 #: Claims that no execution of this installation has written.
+NEWER_SCHEMA = '{"schema": 2}'
+ANOTHER_INSTALLATION = json.dumps(
+    {
+        "schema": 1,
+        "fence": "arn:aws:states:eu-west-1:123456789012:execution:other-recycle-node:run#0",
+        "group": "workers",
+        "phase": "draining",
+        "urgency": "planned",
+        "claimed_at": "2027-01-01T00:00:00Z",
+    }
+)
+#: The claim, whether its Lease has the label of the group, and the node's place among those of its group.
 FOREIGN = {
-    "a newer schema": '{"schema": 2}',
-    "another installation": json.dumps(
-        {
-            "schema": 1,
-            "fence": "arn:aws:states:eu-west-1:123456789012:execution:other-recycle-node:run#0",
-            "group": "workers",
-            "phase": "draining",
-            "urgency": "planned",
-            "claimed_at": "2027-01-01T00:00:00Z",
-        }
-    ),
+    "newer-schema-first": (NEWER_SCHEMA, True, 0),
+    "newer-schema-second": (NEWER_SCHEMA, True, 1),
+    "newer-schema-without-label": (NEWER_SCHEMA, False, 0),
+    "another-installation-first": (ANOTHER_INSTALLATION, True, 0),
+    "another-installation-second": (ANOTHER_INSTALLATION, True, 1),
+    "another-installation-without-label": (ANOTHER_INSTALLATION, False, 0),
 }
 
 
-@pytest.mark.parametrize("claim", FOREIGN.values(), ids=FOREIGN)
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_claim_of_no_execution_of_this_installation_holds_up_no_other_node(world, workers, claim, place):
-    held = workers.nodes[place]
-    held.record("recycle-eks/claim", claim, **{"recycle-eks/group": LABEL})
+def test_a_node_with_a_claim_of_no_execution_of_this_installation_fails_by_name_and_holds_up_no_other(world):
+    held = {}
+    for group in outdated(world, *FOREIGN):
+        claim, is_labelled, place = FOREIGN[group.name]
+        labels = {"recycle-eks/group": label_of(group.name)} if is_labelled else {}
+        held[group.name] = group.nodes[place]
+        held[group.name].record("recycle-eks/claim", claim.replace("workers", group.name), **labels)
+    # A tag holds no node up.
+    (tagged,) = outdated(world, "tagged")
+    tags = [{"Key": "recycle-eks:claim", "Value": "2 x"}, {"Key": "recycle-eks:group", "Value": "tagged"}]
+    world.aws.client("ec2").create_tags(Resources=[tagged.nodes[0].instance_id], Tags=tags)
 
     end = world.rotate(at_once=1, on_failure="continue").finishes()
 
-    assert end.error == "RotationFailed" and end.at < world.seconds("3h"), end
-    assert only(end)["failed"] == [{"node": held.instance_id, "why": "PreflightRefused"}]
-    assert only(end)["recycled"] == 2 and held.exists
+    assert (end.status, end.error) == ("FAILED", "RotationFailed") and end.at < world.seconds("3h"), end
+    found = reports(end)
+    assert (found["tagged"]["recycled"], found["tagged"]["failed"], found["tagged"]["left"]) == (2, [], 0)
+    (of_rotation,) = [text for text in world.notifications if "a rotation failed" in text]
+    for name, node in held.items():
+        assert found[name]["failed"] == [{"node": node.instance_id, "why": "PreflightRefused"}], name
+        assert found[name]["recycled"] == 1 and node.exists, name
+        (execution,) = executions(world, [node.instance_id])
+        assert execution.finishes().cause.startswith("foreign_claim: "), (name, execution.finishes().cause)
+        sent = [text for text in world.notifications if "foreign_claim" in text and node.instance_id in text]
+        remedy = f"kubectl annotate lease --namespace recycle-eks {node.instance_id} recycle-eks/claim-"
+        assert len(sent) == 1 and remedy in sent[0], (name, sent)
+        assert node.instance_id in of_rotation, name
 
 
-def test_a_tag_holds_no_node_up(world, workers):
-    held = workers.nodes[0]
-    tags = [{"Key": "recycle-eks:claim", "Value": "2 x"}, {"Key": "recycle-eks:group", "Value": "workers"}]
-    world.aws.client("ec2").create_tags(Resources=[held.instance_id], Tags=tags)
-
-    end = world.rotate(at_once=1, on_failure="continue").finishes()
-
-    assert end.status == "SUCCEEDED" and only(end)["recycled"] == 3, end
-
-
-@pytest.mark.parametrize("is_labelled", [False, True])
-@pytest.mark.parametrize("claim", FOREIGN.values(), ids=FOREIGN)
-def test_a_node_with_a_claim_of_no_execution_of_this_installation_fails_the_rotation_which_names_it(
-    world, workers, claim, is_labelled
-):
-    held = workers.nodes[0]
-    held.record("recycle-eks/claim", claim, **({"recycle-eks/group": LABEL} if is_labelled else {}))
-
-    end = world.rotate(at_once=1).finishes()
-
-    assert (end.status, end.error) == ("FAILED", "RotationFailed"), end
-    assert only(end)["failed"] == [{"node": held.instance_id, "why": "PreflightRefused"}]
-    (ended,) = world.executions()
-    assert ended.finishes().cause.startswith("foreign_claim: "), ended.finishes().cause
-    sent = [text for text in world.notifications if "foreign_claim" in text]
-    assert len(sent) == 1 and f"kubectl annotate lease --namespace recycle-eks {held.instance_id} recycle-eks/claim-" in sent[0]
-    assert any("a rotation failed" in text and held.instance_id in text for text in world.notifications)
-
-
-def test_a_node_that_another_execution_works_on_is_not_done_and_the_rotation_says_so(world, workers):
-    rotation = world.rotate(at_once=1)
+def test_a_node_that_another_execution_works_on_is_not_done_and_the_rotation_says_so(world):
+    (workers,) = outdated(world, "workers", size=3)
+    seen = []
+    world.at("90s", lambda: seen.append(marks(world)))
+    rotation = world.rotate(at_once=1, mark="none")
     world.clock.run(until=lambda: bool(started(world)))
     node = next(node for node in workers.nodes if node.instance_id not in started(world))
-    world.at("1h", node.job("train", labels={"app": "train"}).finishes)
+    world.at("20m", node.job("train", labels={"app": "train"}).finishes)
     other = world.recycle(node, label_selector="app=train", replacement="after")
 
     end = rotation.finishes()
@@ -292,85 +320,51 @@ def test_a_node_that_another_execution_works_on_is_not_done_and_the_rotation_say
     assert failed["node"] == node.instance_id and failed["why"].startswith(f"duplicate: {other.arn} (RUNNING)")
     assert only(end)["recycled"] == 2 and only(end)["left"] == 0
     assert other.finishes().outcome == "recycled"
+    # Without a mark in the input, the nodes have no taint, but the annotation that marks them for another rotation.
+    assert seen == [([], 3)] and not marked(world)
 
 
-def test_a_dry_run_writes_nothing_and_has_a_plan_for_each_node(world, workers):
-    end = world.rotate(dry_run=True).finishes()
-    assert end.outcome == "rotated" and only(end)["why"] == ["planned"]
-    plans = [world.engine.execution(execution.arn).output["plan"] for execution in world.executions()]
-    assert len(plans) == 3 and all(plan["steps"] for plan in plans)
-    assert not world.writes()
+def test_a_replacement_that_is_outdated_too_or_newer_than_the_control_plane_stops_its_group_by_name(world):
+    still_outdated = world.group("outdated", size=2, minimum=1, maximum=6, kubelet="v1.34.1-eks-0000000")
+    (too_new,) = outdated(world, "new")
+    too_new.kubelet = "v1.99.0"
+    first, second = (list(group.instances) for group in (still_outdated, too_new))
 
+    rotations = [world.rotate({"outdated": {"kubelet": True, "groups": ["outdated"]}}), world.rotate(of(too_new))]
+    ends = [rotation.finishes() for rotation in rotations]
 
-def test_a_second_rotation_leaves_out_the_groups_of_the_first(world, workers):
-    first = world.rotate(at_once=1)
-    world.run("60s")
-    second = world.rotate().finishes()
-    assert second.outcome == "rotated" and only(second)["recycled"] == 0
-    assert only(second)["why"] == [f"{first.arn} works on it"]
-    assert only(first.finishes())["recycled"] == 3
+    assert ends[0].error == "RotationFailed"
+    assert only(ends[0])["error"] == ["ReplacementStillOutdated"]
+    assert "group uses template version 1 = $Latest; newest is 1" in only(ends[0])["why"][0]
+    assert len(started(world, first)) == 1 and only(ends[0])["recycled"] == 1
+    assert sorted(still_outdated.states.values()) == ["InService"] * 2
 
-
-def test_the_marks_of_a_rotation_that_was_stopped_are_gone_after_a_sweep(world, workers):
-    rotation = world.rotate(at_once=1)
-    world.run("60s")
-    assert len(marked(world)) == 3
-    rotation.stop()
-    world.sweep().finishes()
+    assert only(ends[1])["error"] == ["KubeletTooNew"] and len(started(world, second)) == 1
+    assert "has kubelet 1.99, but the control plane is 1.35" in only(ends[1])["why"][0]
     assert not marked(world)
-    world.sweep().finishes()
-    assert not any(MARK in node.annotations for node in world.kubernetes.nodes())
-    assert sorted(workers.states.values()) == ["InService"] * 3
+
+    again = world.rotate(of(too_new)).finishes()
+    assert only(again)["error"] == ["KubeletTooNew"] and len(started(world, second)) == 1
 
 
-def test_a_replacement_that_is_outdated_too_stops_its_group_by_name(world):
-    workers = world.group("workers", size=3, minimum=1, maximum=6, kubelet="v1.34.1-eks-0000000")
-    end = world.rotate({"outdated": {"kubelet": True}}).finishes()
-    assert end.error == "RotationFailed"
-    assert only(end)["error"] == ["ReplacementStillOutdated"]
-    assert "group uses template version 1 = $Latest; newest is 1" in only(end)["why"][0]
-    assert len(started(world)) == 1 and only(end)["recycled"] == 1
-    assert sorted(workers.states.values()) == ["InService"] * 3 and not marked(world)
-
-
-def test_a_kubelet_newer_than_the_control_plane_is_refused(world):
-    workers = world.group("workers", size=3, minimum=1, maximum=6)
-    workers.gets_a_new_template()
-    workers.kubelet = "v1.99.0"
-    end = world.rotate().finishes()
-    assert only(end)["error"] == ["KubeletTooNew"] and len(started(world)) == 1
-    assert "has kubelet 1.99, but the control plane is 1.35" in only(end)["why"][0]
-
-    again = world.rotate().finishes()
-    assert only(again)["error"] == ["KubeletTooNew"] and len(started(world)) == 1
-
-
-def test_a_new_version_in_the_middle_stops_nothing(world, workers):
-    world.at("30s", workers.gets_a_new_template)
-    end = world.rotate(at_once=1).finishes()
-    assert end.outcome == "rotated" and only(end)["recycled"] == 3
-
-
-def test_the_next_node_waits_for_the_pods_that_this_rotation_evicted_and_for_no_others(world, workers):
-    first = min(workers.nodes, key=lambda node: node.instance_id)
-    first.kubernetes.label(pool="web")
-    first.deployment("web", node_selector={"pool": "web"})
+def test_the_next_node_waits_for_the_pods_that_this_rotation_evicted_for_an_hour_and_for_no_others(world):
+    (api,) = outdated(world, "api", size=3)
+    (batch,) = outdated(world, "batch")
+    of_api = list(api.instances)
+    for group in (api, batch):
+        first_of(group).kubernetes.label(pool=group.name)
+        first_of(group).deployment(f"web-of-{group.name}", node_selector={"pool": group.name})
     world.kubernetes.deployment("others", node_selector={"nowhere": "true"})
-    world.at("30m", lambda: workers.newest.kubernetes.label(pool="web"))
+    world.at("30m", lambda: api.newest.kubernetes.label(pool="api"))
 
     end = world.rotate(at_once=1).finishes()
 
-    assert only(end)["recycled"] == 3
-    began = [execution.entered("ClaimNode")[0] for execution in world.executions()]
+    assert end.outcome == "rotated" and end.at < 3 * HOUR
+    found = reports(end)
+    assert found["api"]["recycled"] == 3
+    began = [execution.entered("ClaimNode")[0] for execution in executions(world, of_api)]
     assert 1800 < began[1] < 3600 and began[2] < began[1] + 1200
-
-
-def test_pods_that_find_no_place_for_an_hour_stop_the_group(world, workers):
-    first = min(workers.nodes, key=lambda node: node.instance_id)
-    first.kubernetes.label(pool="web")
-    first.deployment("web", node_selector={"pool": "web"})
-    end = world.rotate(at_once=1).finishes()
-    assert end.outcome == "rotated" and end.at < 3 * 3600
-    assert (only(end)["recycled"], only(end)["left"]) == (1, 2)
-    assert "1 pods that this rotation evicted are still Pending, such as default/web-" in only(end)["why"][0]
-    assert only(world.rotate(wait_for_pending_pods=False).finishes())["recycled"] == 2
+    # Pods that find no place for an hour stop the group.
+    assert (found["batch"]["recycled"], found["batch"]["left"]) == (1, 1)
+    assert "1 pods that this rotation evicted are still Pending, such as default/web-of-batch-" in found["batch"]["why"][0]
+    assert only(world.rotate(wait_for_pending_pods=False).finishes())["recycled"] == 1

@@ -80,17 +80,6 @@ def test_a_detached_instance_keeps_running_and_no_other_member_ends_for_it(world
     assert swept.status == "SUCCEEDED" and not world.notifications and not world.leftovers(node.group)
 
 
-@pytest.mark.parametrize("value", [None, "false"])
-def test_a_detached_node_gets_its_earlier_autoscaler_annotation_back(world, node, value):
-    if value:
-        node.annotate(KEPT, value)
-
-    end = world.recycle(node, dispose="detach").finishes()
-
-    assert end.outcome == "recycled", end.cause
-    assert node.annotations.get(KEPT) == value
-
-
 def test_the_others_are_protected_before_the_detach_and_until_the_group_has_come_to_rest(world, node):
     assert recycle(world, node, "detach").finishes().outcome == "recycled"
 
@@ -101,14 +90,20 @@ def test_the_others_are_protected_before_the_detach_and_until_the_group_has_come
         "autoscaling:DetachInstances",
         "autoscaling:SetInstanceProtection",
     ]
+    # The node had no annotation for Cluster Autoscaler, and has none.
+    assert KEPT not in node.annotations
+    # It is refused as long as no group has it.
+    assert world.recycle(node).finishes().error == "PreflightRefused"
 
 
-def test_a_member_that_an_operator_protects_stays_protected(world, node):
+def test_a_member_that_an_operator_protects_and_an_earlier_autoscaler_annotation_stay(world, node):
     other = node.group.nodes[1]
     node.group.protect(other)
+    node.annotate(KEPT, "false")
 
     assert recycle(world, node, "detach").finishes().outcome == "recycled"
     assert protected(world) == [other.instance_id]
+    assert node.annotations[KEPT] == "false"
 
 
 @pytest.mark.parametrize("action", ["autoscaling:DetachInstances", "autoscaling:SetInstanceProtection"])
@@ -158,13 +153,12 @@ def test_an_instance_that_dies_while_it_is_detached_leaves_no_member_protected(w
 def test_a_repeated_last_call_does_not_touch_a_detached_instance(world, node):
     assert recycle(world, node, "detach").finishes().outcome == "recycled"
     calls = len([sample for sample in world.host.samples if sample.function == "recycle-eks-detach-terminate"])
-    world.reset()
-    node = world.group("workers", size=3, minimum=1, maximum=5).nodes[0]
+    node = world.group("others", size=3, minimum=1, maximum=5).nodes[0]
     world.faults.invoke("detach-terminate", nth=calls, after=True)
 
     end = recycle(world, node, "detach").finishes()
 
-    assert end.outcome == "recycled" and "has left group workers, and runs" in end.output["reason"]
+    assert end.outcome == "recycled" and "has left group others, and runs" in end.output["reason"]
     assert not world.faults.not_struck()
     tagged = [call for call in world.calls("ec2:CreateTags") if "recycle-eks:detached" in str(call.parameters)]
     assert len(tagged) == 1 and tags_of(world, node) == {"recycle-eks:detached"}
@@ -182,31 +176,43 @@ def untags_the_claim(parameters):
     return "recycle-eks:claim" in str(parameters)
 
 
-@pytest.mark.parametrize(
-    ("dispose", "refused", "where"),
-    [
-        ("terminate", "kubernetes:GET nodes", lists_the_kept),
-        ("stop", "kubernetes:GET nodes", lists_the_kept),
-        ("detach", "kubernetes:GET nodes", lists_the_kept),
-        ("stop", "kubernetes:PATCH nodes", marks_it_as_stopped),
-        ("stop", "ec2:DeleteTags", untags_the_claim),
-        ("detach", "ec2:DeleteTags", untags_the_claim),
-    ],
-)
-def test_a_disposal_does_not_fail_because_its_last_call_was_refused(world, node, dispose, refused, where):
-    how = refusal_of(refused, "refused")
-    world.faults.refuse(refused, **how, function="detach-terminate", where=where, times=None)
+#: The disposal, and its last calls that AWS or the cluster refuses.
+REFUSED = [
+    ("terminate", "kubernetes:GET nodes", lists_the_kept),
+    ("stop", "kubernetes:GET nodes", lists_the_kept),
+    ("detach", "kubernetes:GET nodes", lists_the_kept),
+    ("stop", "kubernetes:PATCH nodes", marks_it_as_stopped),
+    ("stop", "ec2:DeleteTags", untags_the_claim),
+    ("detach", "ec2:DeleteTags", untags_the_claim),
+]
 
-    end = recycle(world, node, dispose).finishes()
 
-    assert end.outcome == "recycled", end.cause
+def test_a_disposal_does_not_fail_because_its_last_call_was_refused(world):
+    nodes = [world.group(f"workers-{number}", size=3, minimum=1, maximum=5).nodes[0] for number in range(len(REFUSED))]
+    for node, (_, refused, where) in zip(nodes, REFUSED, strict=True):
+        names = (node.name, node.instance_id)
+        world.faults.refuse(
+            refused,
+            **refusal_of(refused, "refused"),
+            function="detach-terminate",
+            where=lambda asked, names=names, where=where: where(asked) and any(name in str(asked) for name in names),
+            times=None,
+        )
+    executions = [recycle(world, node, dispose) for node, (dispose, _, _) in zip(nodes, REFUSED, strict=True)]
+    ends = [execution.finishes() for execution in executions]
+
+    for end, row in zip(ends, REFUSED, strict=True):
+        assert end.outcome == "recycled", (row, end.cause)
     assert not world.faults.not_struck()
-    world.run(end.at + 400)
-    assert world.sweep().finishes().output == {"nodes": [{"restored": node.instance_id}]}
-    assert not world.leftovers(node.group)
-    assert node.exists == (dispose != "terminate")
-    if dispose != "terminate":
-        assert tags_of(world, node) == {"recycle-eks:stopped" if dispose == "stop" else "recycle-eks:detached"}
+    world.run(max(end.at for end in ends) + 400)
+    swept = world.sweep().finishes().output
+    assert list(swept) == ["nodes"]
+    assert sorted(swept["nodes"], key=str) == sorted(({"restored": node.instance_id} for node in nodes), key=str)
+    for node, row in zip(nodes, REFUSED, strict=True):
+        assert not world.leftovers(node.group), row
+        assert node.exists == (row[0] != "terminate"), row
+        if row[0] != "terminate":
+            assert tags_of(world, node) == {"recycle-eks:stopped" if row[0] == "stop" else "recycle-eks:detached"}, row
 
 
 def test_the_sweep_leaves_a_stopped_instance_alone_that_an_operator_has_started(world, node):
@@ -245,69 +251,61 @@ def test_a_refusal_after_the_detachment_reports_that_the_instance_is_in_no_group
     assert tags_of(world, node) == {"recycle-eks:gave-up", "recycle-eks:standby"}
 
 
-def test_a_detached_instance_is_refused_as_long_as_no_group_has_it(world, node):
-    assert recycle(world, node, "detach").finishes().outcome == "recycled"
-    assert world.recycle(node).finishes().error == "PreflightRefused"
-
-
-def was_detached_and_is_attached_again(world, node):
-    """An operator attaches it, and removes the taint and the cordon. The earlier tag stays."""
-    assert recycle(world, node, "detach").finishes().outcome == "recycled"
-    world.aws.client("autoscaling").attach_instances(AutoScalingGroupName=node.group.name, InstanceIds=[node.instance_id])
-    node.kubernetes.remove_taints("recycle-eks/detached")
-    node.kubernetes.label(**{EXCLUDE: None})
-    node.kubernetes.uncordon()
+def were_detached_and_are_attached_again(world, *nodes):
+    """An operator attaches them, and removes the taint and the cordon. The earlier tag stays."""
+    executions = [recycle(world, node, "detach") for node in nodes]
+    assert [execution.finishes().outcome for execution in executions] == ["recycled"] * len(nodes)
+    for node in nodes:
+        world.aws.client("autoscaling").attach_instances(AutoScalingGroupName=node.group.name, InstanceIds=[node.instance_id])
+        node.kubernetes.remove_taints("recycle-eks/detached")
+        node.kubernetes.label(**{EXCLUDE: None})
+        node.kubernetes.uncordon()
     world.run(world.clock.elapsed() + 600)
-    assert node.group.states[node.instance_id] == "InService" and tags_of(world, node) == {"recycle-eks:detached"}
+    for node in nodes:
+        assert node.group.states[node.instance_id] == "InService" and tags_of(world, node) == {"recycle-eks:detached"}
 
 
-@pytest.mark.parametrize("dispose", ["terminate", "stop", "detach"])
-def test_a_detached_instance_that_is_attached_again_is_recycled_again(world, node, dispose):
-    was_detached_and_is_attached_again(world, node)
-    pod = node.job("train", labels={"app": "train"})
-    until = world.clock.elapsed() + 1200
-    world.at(until, pod.finishes)
+def test_a_detached_instance_that_is_attached_again_is_recycled_again(world):
+    rows = ("terminate", "stop", "detach")
+    nodes = {dispose: world.group(f"to-{dispose}", size=3, minimum=1, maximum=5).nodes[0] for dispose in rows}
+    were_detached_and_are_attached_again(world, *nodes.values())
+    pods = {dispose: node.job(f"train-{dispose}", labels={"app": "train"}) for dispose, node in nodes.items()}
+    until = world.clock.elapsed() + 600
+    for pod in pods.values():
+        world.at(until, pod.finishes)
 
-    end = recycle(world, node, dispose).finishes()
+    executions = {dispose: recycle(world, node, dispose) for dispose, node in nodes.items()}
+    for dispose, node in nodes.items():
+        end = executions[dispose].finishes()
 
-    assert end.outcome == "recycled" and end.at >= until, end.cause
-    assert pod.phase == "Succeeded" and not protected(world) and node.group.sizes == (1, 4, 5)
-    if dispose == "detach":
-        assert node.instance_id not in node.group.states and tags_of(world, node) == {"recycle-eks:detached"}
-    else:
-        assert world.state_of(node.instance_id) == ("stopped" if dispose == "stop" else "terminated")
-
-
-def test_an_earlier_result_on_the_instance_is_no_result_of_the_claim(world, node):
-    was_detached_and_is_attached_again(world, node)
-    execution = recycle(world, node, "detach", load_balancer_grace=300)
-    world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
-    node.record("recycle-eks/claim", None)
-    world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": "recycle-eks:claim"}])
-
-    assert execution.finishes().error == "ClaimLost"
-    assert node.instance_id in node.group.states
+        assert end.outcome == "recycled" and end.at >= until, (dispose, end.cause)
+        assert pods[dispose].phase == "Succeeded" and node.group.sizes == (1, 4, 5), dispose
+        members = world.autoscaling.group(node.group.name).instance_states
+        assert not [member for member in members if member.protected_from_scale_in], dispose
+    detached = nodes.pop("detach")
+    assert detached.instance_id not in detached.group.states and tags_of(world, detached) == {"recycle-eks:detached"}
+    assert [world.state_of(node.instance_id) for node in nodes.values()] == ["terminated", "stopped"]
 
 
-def test_the_sweep_restores_a_stopped_execution_despite_an_earlier_result(world, node):
-    was_detached_and_is_attached_again(world, node)
+def test_an_earlier_result_on_the_instance_is_no_result_of_the_claim(world):
+    lost, stopped = [world.group(name, size=3, minimum=1, maximum=5).nodes[0] for name in ("lost", "stopped")]
+    were_detached_and_are_attached_again(world, lost, stopped)
+    executions = [recycle(world, node, "detach", load_balancer_grace=300) for node in (lost, stopped)]
+    for execution in executions:
+        world.clock.run(until=lambda each=execution: bool(each.entered("WaitForDisposal")), limit=world.seconds("1d"))
+    lost.record("recycle-eks/claim", None)
+    world.aws.client("ec2").delete_tags(Resources=[lost.instance_id], Tags=[{"Key": "recycle-eks:claim"}])
+    executions[1].stop()
+
+    assert executions[0].finishes().error == "ClaimLost"
+    assert lost.instance_id in lost.group.states
+
+    # The sweep restores the node of a stopped execution despite it.
     world.let_sweep()
-    execution = recycle(world, node, "detach", load_balancer_grace=300)
-    world.clock.run(until=lambda: bool(execution.entered("WaitForDisposal")), limit=world.seconds("1d"))
-    execution.stop()
     world.run(world.clock.elapsed() + 7200)
-
-    assert node.group.states[node.instance_id] == "InService" and not node.unschedulable and EXCLUDE not in node.labels
-    assert tags_of(world, node) == {"recycle-eks:detached"}
-
-
-@pytest.mark.parametrize(
-    ("field", "text"), [({"replacement": "after"}, 'allows only dispose "terminate"'), ({"hook": {}}, "hook")]
-)
-@pytest.mark.parametrize("dispose", ["stop", "detach"])
-def test_fields_that_exclude_each_other_are_refused(world, node, dispose, field, text):
-    end = recycle(world, node, dispose, **field).finishes()
-    assert end.error == "InvalidInput" and text in end.cause
+    assert stopped.group.states[stopped.instance_id] == "InService"
+    assert not stopped.unschedulable and EXCLUDE not in stopped.labels
+    assert tags_of(world, stopped) == {"recycle-eks:detached"}
 
 
 def test_a_one_time_spot_instance_can_be_detached_but_not_stopped(world, node):
@@ -322,7 +320,7 @@ def test_a_one_time_spot_instance_can_be_detached_but_not_stopped(world, node):
 def build(world):
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
-    world.at("8m", node.job("train", labels={"app": "train"}).finishes)
+    world.at("4m", node.job("train", labels={"app": "train"}).finishes)
     return workers, node
 
 
@@ -338,18 +336,18 @@ def disposal_calls(request, deployed_world):
     return request.param, calls
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposal_calls, moment):
+def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposal_calls):
     dispose, calls = disposal_calls
     endings = []
-    for action, nth in sample(calls, 2, first=moment == "after"):
+    for number, (action, nth) in enumerate(sample(calls, 2, first=len(calls) // 4)):
+        moment = ("before", "after")[number % 2]
         world.reset()
         workers, node = build(world)
         world.faults.kill(moment, action, function="detach-terminate", nth=nth)
         end = recycle(world, node, dispose).finishes()
         endings.append(
             (
-                (action, nth),
+                (moment, action, nth),
                 end.outcome,
                 workers.sizes,
                 sorted(state for instance, state in workers.states.items() if instance != node.instance_id),
