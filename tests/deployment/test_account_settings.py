@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +11,6 @@ from prepare import host_architecture
 from world.deployment import CLUSTER, TRIGGERS, ZIPS, environment
 from world.process.folders import temporary_folder
 from world.process.terraform import MODULE, Terraform, copy_of_project
-from world.world import World
 
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/12345678-1234-1234-1234-123456789012"
 SETTINGS: dict[str, Any] = {
@@ -56,17 +55,9 @@ def with_setting(resources: list[Resource], setting: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    world = World()
-    world.start_empty()
-    yield world
-    world.stop()
-
-
-@pytest.fixture(scope="module")
-def planned(world) -> list[Resource]:
+def planned(account) -> list[Resource]:
     """Returns every resource of a plan with all options."""
-    subnets = [subnet["SubnetId"] for subnet in world.aws.client("ec2").describe_subnets()["Subnets"]]
+    subnets = [subnet["SubnetId"] for subnet in account.client("ec2").describe_subnets()["Subnets"]]
     module = {
         "source": "../",
         "cluster_name": CLUSTER,
@@ -80,7 +71,7 @@ def planned(world) -> list[Resource]:
     folder = copy_of_project(temporary_folder("terraform")) / "everything"
     folder.mkdir()
     (folder / "main.tf.json").write_text(json.dumps({"provider": {"aws": {}}, "module": {"recycle_eks": module}}))
-    terraform = Terraform(folder, environment(world.aws.endpoint))
+    terraform = Terraform(folder, environment(account.endpoint))
     terraform.init()
     terraform.run("plan", "-input=false", "-no-color", "-out=everything.plan")
     plan = json.loads(terraform.run("show", "-json", "everything.plan").stdout)
@@ -98,10 +89,10 @@ def test_the_plan_has_every_resource_of_the_module(planned):
     assert {f"{each['type']}.{each['name']}" for each in planned} == written
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_a_setting_reaches_everything_that_can_have_it(planned, setting):
-    assert without_setting(planned, setting) == set()
-    assert with_setting(planned, setting), "or it is called otherwise by now"
+def test_a_setting_reaches_everything_that_can_have_it(planned):
+    for setting in SETTINGS:
+        assert without_setting(planned, setting) == set(), setting
+        assert with_setting(planned, setting), f"or {setting} is called otherwise by now"
 
 
 def test_a_missing_or_different_setting_is_found():

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,8 @@ import package
 import run
 import sbom
 from prepare import LAMBDAS, ROOT, TESTS, host_architecture, pack, version
-from world.deployment import ZIPS
+from world.deployment import ZIPS, environment
 from world.process.terraform import Terraform, TerraformFailed, copy_of_project
-from world.world import World
 
 DEBUG = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
 
@@ -91,34 +89,27 @@ def test_an_architecture_that_lambda_lacks_is_refused():
     assert "an architecture is one of arm64, x86_64, not riscv" in done.stderr
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    world = World()
-    world.start_empty()
-    yield world
-    world.stop()
-
-
-def test_the_module_deploys_from_s3_and_refuses_packages_of_another_version(world, tmp_path):
-    s3 = world.aws.client("s3")
+def test_the_module_deploys_from_s3_and_refuses_packages_of_another_version(account, tmp_path):
+    s3, package_of = account.client("s3"), (ZIPS / host_architecture() / "taint-node.zip").read_bytes()
     s3.create_bucket(Bucket="releases", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     prefix = f"recycle-eks/next/{host_architecture()}"
     for name in LAMBDAS:
-        s3.upload_file(str(ZIPS / host_architecture() / f"{name}.zip"), "releases", f"{prefix}/{name}.zip")
+        # Terraform asks for each package, and deploys one.
+        s3.put_object(Bucket="releases", Key=f"{prefix}/{name}.zip", Body=package_of if name == "taint-node" else b"")
     copy_of_project(tmp_path)
     (tmp_path / "main.tf").write_text(FROM_S3 % host_architecture())
-    terraform = Terraform(tmp_path, world.environment())
+    terraform = Terraform(tmp_path, environment(account.endpoint))
     terraform.init()
 
     def put_version(text: str) -> None:
         s3.put_object(Bucket="releases", Key=f"{prefix}/version.txt", Body=text.encode(), ContentType="text/plain")
 
-    one_function = ['-target=module.recycle_eks.aws_lambda_function.this["taint-node"]', "-auto-approve", "-no-color"]
+    one_function = '-target=module.recycle_eks.aws_lambda_function.this["taint-node"]'
     put_version("0.0.1\n")
     with pytest.raises(TerraformFailed, match=r"have\s+version\s+0.0.1,\s+but\s+this\s+module"):
-        terraform.run("apply", *one_function)
+        terraform.apply(one_function)
     put_version(f"{version()}\n")
-    terraform.run("apply", *one_function)
-    (function,) = world.aws.client("lambda").list_functions()["Functions"]
+    terraform.apply(one_function)
+    (function,) = account.client("lambda").list_functions()["Functions"]
     assert function["FunctionName"] == "recycle-eks-taint-node"
-    assert function["CodeSize"] == (ZIPS / host_architecture() / "taint-node.zip").stat().st_size
+    assert function["CodeSize"] == len(package_of)

@@ -8,36 +8,42 @@ def node(world):
     return world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_only_one_of_two_executions_in_the_same_second_works(world, seed):
     world.reset(seed=seed)
-    node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
-    job = node.job("train", labels={"app": "train"})
-    world.at("10m", job.finishes)
+    nodes = {name: world.group(name, size=2, minimum=1, maximum=3).nodes[0] for name in ("one", "two")}
+    pairs = {}
+    for name, node in nodes.items():
+        world.at("10m", node.job(name, labels={"app": "train"}).finishes)
+        pairs[name] = [world.recycle(node, label_selector="app=train") for _ in range(2)]
 
-    first, second = (world.recycle(node, label_selector="app=train") for _ in range(2))
-    ends = [first.finishes(), second.finishes()]
+    for name, executions in pairs.items():
+        ends = [execution.finishes() for execution in executions]
+        assert sorted(end.outcome for end in ends) == ["duplicate", "recycled"], name
+        loser = next(end for end in ends if end.outcome == "duplicate")
+        assert loser.at < 60, name
+    entered = [call.parameters for call in world.calls("autoscaling:EnterStandby")]
+    assert sorted(each["AutoScalingGroupName"] for each in entered) == ["one", "two"]
 
-    assert sorted(end.outcome for end in ends) == ["duplicate", "recycled"]
-    loser = next(end for end in ends if end.outcome == "duplicate")
-    assert loser.at < 60
-    assert len(world.calls("autoscaling:EnterStandby")) == 1
 
+def test_the_next_execution_resumes_a_stopped_one(world):
+    stopped_at = {"a": "10s", "b": "2m", "c": "5m", "d": "10m40s"}
+    nodes = {name: world.group(name, size=2, minimum=1, maximum=3).nodes[0] for name in stopped_at}
+    stopped, resumed = {}, {}
+    for name, node in nodes.items():
+        world.at("10m", node.job(name, labels={"app": "train"}).finishes)
+        stopped[name] = world.recycle(node, label_selector="app=train")
+    for name, moment in stopped_at.items():
+        world.run(moment)
+        stopped[name].stop()
+        resumed[name] = world.recycle(nodes[name], label_selector="app=train")
 
-@pytest.mark.parametrize("stop_at", ["10s", "2m", "5m", "10m40s"])
-def test_the_next_execution_resumes_a_stopped_one(world, node, stop_at):
-    job = node.job("train", labels={"app": "train"})
-    world.at("10m", job.finishes)
-    stopped = world.recycle(node, label_selector="app=train")
-    world.run(stop_at)
-    stopped.stop()
-
-    end = world.recycle(node, label_selector="app=train").finishes()
-
-    assert stopped.status == "ABORTED"
-    assert end.outcome == "recycled"
-    assert len(world.calls("autoscaling:EnterStandby")) == 1
-    assert sorted(world.groups["workers"].states.values()) == ["InService"] * 2
+    for name, execution in resumed.items():
+        assert execution.finishes().outcome == "recycled", stopped_at[name]
+        assert stopped[name].status == "ABORTED", stopped_at[name]
+        assert sorted(world.groups[name].states.values()) == ["InService"] * 2, stopped_at[name]
+    entered = [call.parameters for call in world.calls("autoscaling:EnterStandby")]
+    assert sorted(each["AutoScalingGroupName"] for each in entered) == list(stopped_at)
 
 
 def test_a_redriven_execution_touches_nothing(world, node):
@@ -54,13 +60,20 @@ def test_a_redriven_execution_touches_nothing(world, node):
     assert len(world.writes()) == calls
 
 
-def test_a_refusal_releases_nothing_because_nothing_was_claimed(world, node):
+def test_a_refusal_and_a_dry_run_write_nothing(world, node):
     node.group.protect(node)
+    other = world.group("others", size=2, minimum=1, maximum=3).nodes[0]
+    other.job("train", labels={"app": "train"})
+    other.deployment("web", replicas=2)
 
-    end = world.recycle(node).finishes()
+    refused = world.recycle(node).finishes()
+    planned = world.recycle(other, label_selector="app=train", dry_run=True).finishes()
 
-    assert (end.status, end.error) == ("FAILED", "PreflightRefused")
-    assert "scale_in_protection" in end.cause
+    assert (refused.status, refused.error) == ("FAILED", "PreflightRefused")
+    assert "scale_in_protection" in refused.cause
+    assert planned.outcome == "planned"
+    assert other.instance_id in "\n".join(planned.output["plan"]["steps"])
+    assert planned.output["counts"] == {"awaited": 1, "evictable": 2}
     assert not world.writes()
 
 
@@ -74,16 +87,3 @@ def test_a_failure_before_anything_was_touched_releases_the_claim(world, node):
     assert not [key for key in node.labels if key.startswith("recycle-eks/")]
     assert not [key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")]
     assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
-
-
-def test_a_dry_run_prints_the_plan_and_writes_nothing(world, node):
-    node.job("train", labels={"app": "train"})
-    node.deployment("web", replicas=2)
-
-    end = world.recycle(node, label_selector="app=train", dry_run=True).finishes()
-
-    assert end.outcome == "planned"
-    plan = "\n".join(end.output["plan"]["steps"])
-    assert node.instance_id in plan
-    assert end.output["counts"] == {"awaited": 1, "evictable": 2}
-    assert not world.writes()

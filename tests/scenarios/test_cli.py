@@ -41,13 +41,20 @@ def test_a_node_is_recycled_and_watched_to_its_end(world, cli, node):
     assert printed.errors == "" and "\x1b" not in printed.text
 
 
-def test_a_pipeline_reads_documents(world, cli, node):
+def test_a_pipeline_reads_documents_and_the_exit_code_reports_a_failed_execution(world, cli, node):
     printed = cli("recycle", node.instance_id, "--output", "json")
 
     assert printed.code == 0
     end = printed.document
     assert (end["outcome"], end["status"], end["node"], end["exit"]) == ("recycled", "SUCCEEDED", node.name, 0)
     assert {json.loads(line)["execution_arn"] for line in printed.text.splitlines()} == {end["execution_arn"]}
+
+    other = node.group.nodes[0]
+    other.job("train", labels={"app": "train"})
+    failed = cli("recycle", other.name, "--label-selector", "app=train", "--drain-timeout", "60")
+    assert failed.code == 3 and "DrainTimedOut" in failed.text, failed
+    refused = cli("recycle", "i-0123456789abcdef0")
+    assert refused.code in (0, 2) and world.executions()[-1].status != "RUNNING", refused
 
 
 def test_a_terminal_gets_a_picture(world, cli, node):
@@ -76,21 +83,16 @@ def test_with_no_wait_it_returns_at_once_and_ctrl_c_leaves_the_execution_running
     assert left.code == 130
     assert f"{execution.arn} goes on" in left.text
     assert execution.status == "RUNNING"
-    job.finishes()
-    assert execution.finishes().outcome == "recycled"
 
-
-def test_ctrl_c_while_all_nodes_are_watched_is_no_success(world, cli, node):
-    node.job("train", labels={"app": "train"})
-    execution = world.recycle(node, label_selector="app=train")
-    world.run("10m")
-
+    # The same while all nodes are watched.
     watching = cli.start("status", "--watch", pace=0)
     watching.sees(node.name)
     left = watching.is_interrupted()
 
     assert (left.code, execution.status) == (130, "RUNNING")
     assert "stopped watching; running executions go on" in left.text
+    job.finishes()
+    assert execution.finishes().outcome == "recycled"
 
 
 def test_status_shows_awaited_pods_the_deadline_and_blockers(world, cli, node):
@@ -114,9 +116,8 @@ def test_status_shows_awaited_pods_the_deadline_and_blockers(world, cli, node):
     other = node.group.nodes[1]
     assert cli("status", other.name, "--output", "json").document["nodes"][0]["step"] == "-"
 
-
-def test_control_characters_of_a_node_do_not_reach_the_terminal(cli, node):
-    node.record("recycle-eks/claim", "\x1b]52;c;ZXZpbA==\x07\u202e")
+    # Control characters of a node do not reach the terminal.
+    other.record("recycle-eks/claim", "\x1b]52;c;ZXZpbA==\x07\u202e")
     shown = cli("status")
     assert "ZXZpbA" in shown.text + shown.errors, shown
     assert not set("\x1b\x07\u202e") & set(shown.text + shown.errors)
@@ -124,12 +125,25 @@ def test_control_characters_of_a_node_do_not_reach_the_terminal(cli, node):
 
 def test_the_end_of_a_drain_is_moved_and_then_set_to_now(world, cli, node, draining):
     execution, _ = draining
-    before = cli("status", "--output", "json").document["nodes"][0]["until"]
+    # A node without a claim has no drain to move, and nothing to abort.
+    unclaimed = node.group.nodes[1]
+    for arguments, words in [
+        (["finish", unclaimed.name], "has no claim, so there is no drain whose end can be moved"),
+        (["extend", unclaimed.name, "--until", "2027-02-01T00:00:00Z"], "has no claim"),
+        (["extend", unclaimed.name, "--by", "1h"], "has none yet"),
+        (["abort", unclaimed.name], "no execution works on node"),
+    ]:
+        refused = cli(*arguments, pace=0)
+        assert refused.code == 2 and words in refused.errors, refused
 
+    before = cli("status", "--output", "json").document["nodes"][0]["until"]
     assert cli("extend", node.name, "--by", "1d").code == 0
     world.run("30m")
     after = cli("status", "--output", "json").document["nodes"][0]["until"]
     assert (before[8:10], after[8:10]) == ("03", "04")
+    assert cli("extend", node.name, "--until", "2027-01-20T00:00:00Z").code == 0
+    assert cli("extend", node.name, "--by", "1d").code == 0
+    assert node.records["recycle-eks/drain-until"] == "2027-01-21T00:00:00Z"
     cut = cli("extend", node.instance_id, "--until", "2027-02-01T00:00:00Z")
     assert cut.code == 0 and "ends at 2027-01-31 00:0" in cut.text and "30 days after it began" in cut.text, cut
     assert node.records["recycle-eks/drain-until"].startswith("2027-01-31T00:0")
@@ -139,17 +153,25 @@ def test_the_end_of_a_drain_is_moved_and_then_set_to_now(world, cli, node, drain
     assert execution.finishes().error == "DrainTimedOut"
 
 
-def test_an_aborted_node_is_restored(world, cli, node, draining):
-    execution, _ = draining
+def test_an_aborted_node_is_restored(world, cli, node):
+    """By the name of the node, and another one by the ARN of its execution."""
+    nodes = [node, world.group("others", size=2, minimum=1, maximum=4).nodes[0]]
+    executions = []
+    for number, each in enumerate(nodes):
+        each.job(f"train-{number}", labels={"app": "train"})
+        executions.append(world.recycle(each, label_selector="app=train"))
+    world.run("20m")
     world.let_sweep()
 
-    printed = cli("abort", node.name, pace=60)
+    for each, execution, aborted in zip(nodes, executions, (node.name, executions[1].arn), strict=True):
+        printed = cli("abort", aborted, pace=60)
 
-    assert printed.code == 0, printed
-    assert execution.status == "ABORTED"
-    assert printed.text.splitlines()[-1].endswith("restored: it carries no mark of recycle-eks")
-    assert not node.unschedulable and not node.has_taint("recycle-eks/draining")
-    assert sorted(node.group.states.values()) == ["InService", "InService"]
+        assert printed.code == 0, printed
+        assert execution.status == "ABORTED"
+        assert printed.text.splitlines()[-1].endswith("restored: it carries no mark of recycle-eks")
+        assert not each.unschedulable and not each.has_taint("recycle-eks/draining")
+        assert "recycle-eks/claim" not in each.annotations
+        assert sorted(each.group.states.values()) == ["InService", "InService"]
 
 
 def test_restore_restores_a_stopped_node_and_refuses_a_claimed_one(world, cli, node, draining):
@@ -198,78 +220,59 @@ def test_a_plan_says_everything_and_touches_nothing(world, cli, node):
     assert "if it fails: with an empty replacement: back in service, the group has 2 as before" in printed.text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["recycle", "i-0123456789abcdef0", "--evict", "all"], "invalid value 'all' for '--evict <WHAT>'"),
-        (
-            ["recycle", "i-0123456789abcdef0", "--drain-timeout", "5"],
-            'must be a duration from 60s to 30d, such as 20h, 10d or a number of seconds, but is "5"',
-        ),
-        (["recycle", "nowhere"], 'there is no instance and no node "nowhere" in cluster world'),
-        (["recycle", "i-0123456789abcdef0", "--name", "other"], 'there is no installation "other" in eu-west-1'),
-        (["recycle", "i-0123456789abcdef0", "--cluster", "other"], '--cluster must be "world"'),
-        (["rotate"], "the selection needs one of --launch-template"),
-        (["extend", "i-0123456789abcdef0"], "--until <TIME>|--by <DURATION>"),
-        (
-            ["extend", "i-0123456789abcdef0", "--by", "soon"],
-            "'--by <DURATION>': must be a duration of at least 1s, such as 20h, 10d or a number of seconds",
-        ),
-        (["finish", "i-0123456789abcdef0"], "there is no instance and no node"),
-        (["abort", "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:no"], "there is no execution"),
-    ],
-)
-def test_bad_arguments_are_refused_in_one_sentence_before_anything_is_touched(world, cli, node, arguments, words):
+#: Arguments, and the words of the refusal.
+BAD = [
+    (["recycle", "i-0123456789abcdef0", "--evict", "all"], "invalid value 'all' for '--evict <WHAT>'"),
+    (
+        ["recycle", "i-0123456789abcdef0", "--drain-timeout", "5"],
+        'must be a duration from 60s to 30d, such as 20h, 10d or a number of seconds, but is "5"',
+    ),
+    (["recycle", "nowhere"], 'there is no instance and no node "nowhere" in cluster world'),
+    (["recycle", "i-0123456789abcdef0", "--name", "other"], 'there is no installation "other" in eu-west-1'),
+    (["recycle", "i-0123456789abcdef0", "--cluster", "other"], '--cluster must be "world"'),
+    (["rotate"], "the selection needs one of --launch-template"),
+    (["extend", "i-0123456789abcdef0"], "--until <TIME>|--by <DURATION>"),
+    (
+        ["extend", "i-0123456789abcdef0", "--by", "soon"],
+        "'--by <DURATION>': must be a duration of at least 1s, such as 20h, 10d or a number of seconds",
+    ),
+    (["finish", "i-0123456789abcdef0"], "there is no instance and no node"),
+    (["abort", "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:no"], "there is no execution"),
+]
+
+
+def test_bad_arguments_are_refused_in_one_sentence_before_anything_is_touched(world, cli, node):
     world.forget_calls()
-    printed = cli(*arguments)
-    assert printed.code == 2 and words in printed.errors, printed
-    assert printed.text == ""
-    assert world.writes() == []
-
-
-def test_an_unclaimed_node_has_no_drain_to_move_and_nothing_to_abort(cli, node):
-    for arguments, words in [
-        (["finish", node.name], "has no claim, so there is no drain whose end can be moved"),
-        (["extend", node.name, "--until", "2027-02-01T00:00:00Z"], "has no claim"),
-        (["extend", node.name, "--by", "1h"], "has none yet"),
-        (["abort", node.name], "no execution works on node"),
-    ]:
+    for arguments, words in BAD:
         printed = cli(*arguments)
-        assert printed.code == 2 and words in printed.errors, printed
+        assert printed.code == 2 and words in printed.errors, (arguments, printed)
+        assert printed.text == "", (arguments, printed)
+        assert world.writes() == [], arguments
 
 
-def test_the_exit_code_reports_a_failed_execution(world, cli, node):
-    node.job("train", labels={"app": "train"})
-    failed = cli("recycle", node.name, "--label-selector", "app=train", "--drain-timeout", "60")
-    assert failed.code == 3 and "DrainTimedOut" in failed.text, failed
-    refused = cli("recycle", "i-0123456789abcdef0")
-    assert refused.code in (0, 2) and world.executions()[-1].status != "RUNNING", refused
-
-
-def test_missing_credentials_and_a_missing_region_are_reported_with_a_remedy(cli, node):
+def test_missing_credentials_and_a_missing_region_are_reported_with_a_remedy(cli, node, tmp_path):
     printed = cli("status", AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None)
     assert printed.code == 1 and "there are no AWS credentials" in printed.errors, printed
     nowhere = cli("status", AWS_REGION=None, AWS_DEFAULT_REGION=None)
     assert nowhere.code == 2 and "there is no region: use --region" in nowhere.errors, nowhere
 
+    # A profile that is written counts more than credentials in the environment.
+    config = tmp_path / "config"
+    config.write_text("[profile other]\nregion = eu-west-1\naws_access_key_id = other\naws_secret_access_key = other\n")
+    elsewhere = cli("status", "--profile", "nowhere", AWS_CONFIG_FILE=str(config))
+    assert elsewhere.code == 1 and "profile `nowhere` was not defined" in elsewhere.errors, elsewhere
+    known = cli("status", "--profile", "other", AWS_CONFIG_FILE=str(config))
+    assert known.code == 0, known
 
-def test_a_closed_pipe_ends_it_quietly(cli, node):
+
+def test_a_closed_pipe_ends_it_quietly():
     completions = f"{BINARY} completions bash | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", completions], capture_output=True, text=True, check=False)
     assert done.stdout.startswith("_recycle") and done.stderr == "", done
 
 
-def test_a_closed_pipe_during_a_watch_is_no_success(world, cli, node):
-    node.job("train", labels={"app": "train"})
-    watching = cli.in_a_shell(f"recycle-eks recycle {node.name} --label-selector app=train | head -1", pace=0)
-    watching.sees("started arn:")
-    # Its other lines come once head has gone.
-    printed = watching.ends(pace=60)
-    assert (printed.code, printed.errors) == (130, "") and printed.text.startswith("started arn:"), printed
-    assert [execution.status for execution in world.executions()] == ["RUNNING"]
-
-
-def test_ctrl_c_before_the_first_check_names_the_started_execution(world, cli, node):
+def test_a_watch_that_ends_before_its_execution_is_no_success(world, cli, node):
+    # Ctrl-C before the first check names the started execution.
     node.job("train", labels={"app": "train"})
     watching = cli.start("recycle", node.name, "--label-selector", "app=train", pace=0)
     watching.sees("started arn:")
@@ -278,9 +281,22 @@ def test_ctrl_c_before_the_first_check_names_the_started_execution(world, cli, n
     assert left.code == 130 and f"{execution.arn} goes on" in left.text
     assert f"status --watch {node.instance_id}" in left.text or f"status --watch {execution.arn}" in left.text
 
+    # A closed pipe during a watch.
+    other = world.group("others", size=2, minimum=1, maximum=4).nodes[0]
+    other.job("other", labels={"app": "train"})
+    watching = cli.in_a_shell(f"recycle-eks recycle {other.name} --label-selector app=train | head -1", pace=0)
+    watching.sees("started arn:")
+    # Its other lines come once head has gone.
+    printed = watching.ends(pace=60)
+    assert (printed.code, printed.errors) == (130, "") and printed.text.startswith("started arn:"), printed
+    assert [execution.status for execution in world.executions()] == ["RUNNING"] * 2
+
 
 def test_status_shows_the_wait_reason_of_a_rotation_and_its_begin(world, cli):
     workers = world.group("workers", size=3, minimum=1, maximum=6)
+    # The watch of a node without an execution ends at once.
+    quiet = cli("status", "--watch", workers.nodes[0].name, pace=0)
+    assert quiet.code == 0 and quiet.text.splitlines()[-1] == f"{workers.nodes[0].name} carries no mark of recycle-eks", quiet
     assert cli("pause", "workers").code == 0
     rotation = world.rotate({"outdated": {"all": True}}, at_once=1)
     world.run("10m")
@@ -305,7 +321,7 @@ def test_status_shows_the_wait_reason_of_a_rotation_and_its_begin(world, cli):
     assert rotation.finishes().outcome == "rotated"
 
 
-def test_a_plan_of_a_rotation_names_the_criterion_of_each_node(world, cli):
+def test_a_plan_of_a_rotation_names_the_criterion_of_each_node_and_the_rotation_reports_each_group(world, cli):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     workers.gets_a_new_template()
 
@@ -318,33 +334,18 @@ def test_a_plan_of_a_rotation_names_the_criterion_of_each_node(world, cli):
     nodes = cli("plan", "--launch-template", "--output", "json").document["nodes"]
     assert [(each["group"], each["criteria"]) for each in nodes] == [("workers", ["launch_template"])] * 2
 
-
-def test_a_rotation_is_watched_with_a_row_for_each_node(world, cli):
-    workers = world.group("workers", size=2, minimum=1, maximum=4)
-    printed = cli("rotate", *(word for node in workers.nodes for word in ("--instance", node.instance_id)))
-    assert printed.code == 0, printed
-    assert "rotate-nodes" in printed.text.splitlines()[0]
-
-
-def test_a_profile_that_is_written_counts_more_than_credentials_in_the_environment(cli, node, tmp_path):
-    config = tmp_path / "config"
-    config.write_text("[profile other]\nregion = eu-west-1\naws_access_key_id = other\naws_secret_access_key = other\n")
-    elsewhere = cli("status", "--profile", "nowhere", AWS_CONFIG_FILE=str(config))
-    assert elsewhere.code == 1 and "profile `nowhere` was not defined" in elsewhere.errors, elsewhere
-    known = cli("status", "--profile", "other", AWS_CONFIG_FILE=str(config))
-    assert known.code == 0, known
-
-
-def test_a_rotation_reports_each_group_and_remaining_nodes_are_no_success(world, cli):
-    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    # A rotation that starts nothing reports its group, and remaining nodes are no success.
     printed = cli("rotate", "--all", "--start-no-new-node-after", "2026-12-31T00:00:00Z")
-
     assert printed.code == 3, printed
     assert "in account 123456789012, region eu-west-1, cluster world" in printed.text
     *_while_it_ran, line = [line for line in printed.text.splitlines() if "group workers" in line]
     assert "0 recycled, 2 skipped: " in line
     assert "rotated: 0 recycled, 0 failed, 2 skipped" in printed.text
     assert len(workers.nodes) == 2
+
+    printed = cli("rotate", *(word for node in workers.nodes for word in ("--instance", node.instance_id)))
+    assert printed.code == 0, printed
+    assert "rotate-nodes" in printed.text.splitlines()[0]
 
 
 def test_an_aborted_rotation_aborts_its_executions_and_their_nodes_are_restored(world, cli):
@@ -363,30 +364,3 @@ def test_an_aborted_rotation_aborts_its_executions_and_their_nodes_are_restored(
     assert "recycle-eks/claim" not in held.annotations and not held.unschedulable
     foreign = rotation.arn.replace("recycle-eks-rotate-nodes", "payments")
     assert cli("abort", foreign).code == 2
-
-
-def test_an_execution_of_a_node_is_aborted_by_its_arn(world, cli, node, draining):
-    execution, _ = draining
-    world.let_sweep()
-
-    printed = cli("abort", execution.arn, pace=60)
-
-    assert printed.code == 0, printed
-    assert printed.text.splitlines()[-1].endswith("restored: it carries no mark of recycle-eks")
-    assert "recycle-eks/claim" not in node.annotations
-
-
-def test_a_moved_end_of_a_drain_is_moved_again(cli, node, draining):
-    assert cli("extend", node.name, "--until", "2027-01-20T00:00:00Z").code == 0
-    assert cli("extend", node.name, "--by", "1d").code == 0
-    assert node.records["recycle-eks/drain-until"] == "2027-01-21T00:00:00Z"
-
-
-def test_watching_a_node_ends_with_it_and_a_rotation_is_watched_by_its_arn(world, cli):
-    workers = world.group("workers", size=2, minimum=1, maximum=4)
-    (first, _) = workers.nodes
-    quiet = cli("status", "--watch", first.name)
-    assert quiet.code == 0 and quiet.text.splitlines()[-1] == f"{first.name} carries no mark of recycle-eks", quiet
-    rotation = world.rotate({"outdated": {"all": True}})
-    printed = cli("status", "--watch", rotation.arn, pace=300)
-    assert printed.code == 0 and "rotated: 2 recycled" in printed.text, printed

@@ -16,7 +16,7 @@ def job(node):
 
 
 def exit_standby(world, node):
-    world.aws.client("autoscaling").exit_standby(AutoScalingGroupName="workers", InstanceIds=[node.instance_id])
+    world.aws.client("autoscaling").exit_standby(AutoScalingGroupName=node.group.name, InstanceIds=[node.instance_id])
 
 
 def test_a_node_brought_back_into_service_before_its_replacement_came_stays_there(world, node, job):
@@ -34,45 +34,42 @@ def test_a_node_brought_back_into_service_before_its_replacement_came_stays_ther
     assert not [key for key in node.annotations if key.startswith("recycle-eks/")]
 
 
-@pytest.mark.parametrize("person", ["exits Standby", "removes the taint"])
-def test_a_node_that_an_operator_put_to_use_during_the_drain_is_not_disposed_of(world, node, job, person):
-    execution = world.recycle(node, label_selector="app=train")
+#: What an operator does to a node during its drain, by the name of its group, and how its execution ends.
+ACTS = {
+    "exits-standby": (exit_standby, "ServiceRefused"),
+    "untaints": (lambda world, node: node.kubernetes.remove_taints("recycle-eks/draining"), "ServiceRefused"),
+    "unclaims": (lambda world, node: node.record("recycle-eks/claim", None), "ClaimLost"),
+    # The taint still keeps pods away.
+    "uncordons": (lambda world, node: node.kubernetes.uncordon(), None),
+}
+
+
+def test_a_node_that_an_operator_put_to_use_during_the_drain_is_not_disposed_of(world):
+    nodes, executions = {}, {}
+    for name in ACTS:
+        node = nodes[name] = world.group(name, size=2, minimum=1, maximum=4).nodes[0]
+        job = node.job(name, labels={"app": "train"})
+        world.at("15m", job.finishes)
+        executions[name] = world.recycle(node, label_selector="app=train")
     world.run("8m")
-    if person == "exits Standby":
-        exit_standby(world, node)
-    else:
-        node.kubernetes.remove_taints("recycle-eks/draining")
-    world.at("15m", job.finishes)
+    for name, (act, _) in ACTS.items():
+        act(world, nodes[name])
 
-    end = execution.finishes()
+    ends = {name: execution.finishes() for name, execution in executions.items()}
 
-    assert (end.status, end.error) == ("FAILED", "ServiceRefused")
-    assert "which recycle-eks did not do" in end.cause
-    assert world.instance(node.instance_id).state == "running" and node.exists
-    assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
-
-
-def test_an_uncordoned_node_is_recycled_because_the_taint_still_keeps_pods_away(world, node, job):
-    execution = world.recycle(node, label_selector="app=train")
-    world.at("8m", node.kubernetes.uncordon)
-    world.at("15m", job.finishes)
-
-    assert execution.finishes().outcome == "recycled"
-
-
-def test_a_removed_claim_ends_the_execution_and_the_next_resumes(world, node, job):
-    execution = world.recycle(node, label_selector="app=train")
-    world.at("8m", lambda: node.record("recycle-eks/claim", None))
-    world.at("15m", job.finishes)
-
-    end = execution.finishes()
-
-    assert (end.status, end.error) == ("FAILED", "ClaimLost")
-    assert end.cause == (
-        f"this execution no longer holds the claim on node {node.name}: "
+    for name, (_, error) in ACTS.items():
+        assert (ends[name].error, ends[name].outcome) == (error, None if error else "recycled"), (name, ends[name].cause)
+    for name in ("exits-standby", "untaints"):
+        assert ends[name].status == "FAILED" and "which recycle-eks did not do" in ends[name].cause, name
+        assert world.instance(nodes[name].instance_id).state == "running" and nodes[name].exists, name
+    assert ends["unclaims"].status == "FAILED"
+    assert ends["unclaims"].cause == (
+        f"this execution no longer holds the claim on node {nodes['unclaims'].name}: "
         "there is no claim; the next sweep restores the node, or reports what an operator has to do"
     )
-    assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
+    # The next execution goes on with each of these nodes.
+    again = [world.recycle(nodes[name], label_selector="app=train") for name in ("exits-standby", "untaints", "unclaims")]
+    assert [execution.finishes().outcome for execution in again] == ["recycled"] * 3
 
 
 def test_after_a_deleted_lease_the_node_stays_in_standby_with_its_pods_until_an_operator_acts(world, node, job):
@@ -90,17 +87,6 @@ def test_after_a_deleted_lease_the_node_stays_in_standby_with_its_pods_until_an_
     assert node.group.states[node.instance_id] == "Standby" and job.phase == "Running"
     assert (node.instance_id, "recycle-eks:gave-up") in world.leftovers(node.group)
     assert any("Standby" in text for text in world.notifications)
-
-
-def test_the_cause_for_a_deleted_node_object_does_not_offer_to_resume(world, node, job):
-    execution = world.recycle(node, label_selector="app=train")
-    world.at("20m", lambda: world.kubernetes.remove_node(node.name))
-
-    end = execution.finishes()
-
-    assert (end.status, end.error) == ("FAILED", "NodeLost")
-    assert "resumes" not in end.cause and "exit-standby" not in end.cause
-    assert world.instance(node.instance_id).state == "terminated"
 
 
 def test_a_node_that_an_operator_terminates_in_the_drain_is_lost_and_leaves_no_marks(world, node, job):
@@ -135,15 +121,6 @@ def test_an_earlier_label_is_not_removed(world, node):
     assert node.labels[EXCLUDE] == "its-owner"
 
 
-def test_an_operators_end_of_a_drain_is_removed_with_the_drain(world, node, job):
-    world.at("10m", lambda: node.annotate("recycle-eks/drain-until", "now"))
-
-    end = world.recycle(node, label_selector="app=train").finishes()
-
-    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert "ended the drain at" in end.cause and "recycle-eks/drain-until" not in node.annotations
-
-
 def test_a_pod_that_becomes_awaited_begins_the_disposal_anew(world, node, job):
     side = node.deployment("side", annotations={"recycle-eks/drain": "ignore"}).pods()[0]
 
@@ -176,25 +153,26 @@ def test_protection_counts_for_a_node_that_a_dead_execution_had_only_claimed(wor
     assert "scale_in_protection" in end.cause
 
 
-def test_the_failure_names_a_blocking_budget(world, node):
+def test_the_failure_of_a_drain_names_what_ended_or_blocked_it(world, node):
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
-
-    end = world.recycle(node, drain_timeout=600).finishes()
-
-    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert "The disruption budget web needs 2 healthy pods and has 2 currently" in end.cause
-
-
-def test_a_pod_with_two_budgets_is_reported_and_does_not_delay_the_others(world, node):
-    twice = node.deployment("twice", replicas=1)
+    # A pod with two budgets does not delay the others.
+    second = world.group("second", size=2, minimum=1, maximum=4).nodes[0]
+    twice = second.deployment("twice", replicas=1)
     world.kubernetes.budget("one", twice, max_unavailable=1)
     world.kubernetes.budget("two", twice, max_unavailable=1)
-    other = node.deployment("other", replicas=1)
-    before = other.pods()[0]
+    other = second.deployment("other", replicas=1).pods()[0]
+    # An operator's end of a drain is removed with the drain.
+    third = world.group("third", size=2, minimum=1, maximum=4).nodes[0]
+    third.job("train", labels={"app": "train"})
+    world.at("10m", lambda: third.annotate("recycle-eks/drain-until", "now"))
+    executions = [world.recycle(each, drain_timeout=600) for each in (node, second)]
+    executions.append(world.recycle(third, label_selector="app=train"))
 
-    end = world.recycle(node, drain_timeout=600).finishes()
+    ends = [execution.finishes() for execution in executions]
 
-    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert "more than one PodDisruptionBudget" in end.cause
-    assert not before.exists
+    assert [(end.status, end.error) for end in ends] == [("FAILED", "DrainTimedOut")] * 3
+    assert "The disruption budget web needs 2 healthy pods and has 2 currently" in ends[0].cause
+    assert "more than one PodDisruptionBudget" in ends[1].cause
+    assert not other.exists
+    assert "ended the drain at" in ends[2].cause and "recycle-eks/drain-until" not in third.annotations

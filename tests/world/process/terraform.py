@@ -34,6 +34,8 @@ MIRROR_PLACES = [
 ]
 
 
+#: The option of a command that follows another one, if nothing has changed since: it reads no resource again.
+AS_KNOWN = "-refresh=false"
 #: Real seconds for the start of a provider. Usually it takes two.
 LONGEST_START = 120.0
 
@@ -93,17 +95,17 @@ class Terraform:
             self.environment["TF_REATTACH_PROVIDERS"] = provider.address
             weakref.finalize(self, provider.end)
 
-    def apply(self, **variables: object) -> None:
-        self.run("apply", "-input=false", "-no-color", "-auto-approve", *as_arguments(variables))
+    def apply(self, *options: str, **variables: object) -> None:
+        self.run("apply", "-input=false", "-no-color", "-auto-approve", *options, *as_arguments(variables))
 
-    def plan_is_empty(self, **variables: object) -> bool:
+    def plan_is_empty(self, *options: str, **variables: object) -> bool:
         """Checks whether a plan would change nothing. Exit code 2 means that it would change something."""
-        done = self.run("plan", "-input=false", "-no-color", "-detailed-exitcode", *as_arguments(variables), accept=(0, 2))
-        return done.returncode == 0
+        given = ("-input=false", "-no-color", "-detailed-exitcode", *options, *as_arguments(variables))
+        return self.run("plan", *given, accept=(0, 2)).returncode == 0
 
-    def destroy(self, **variables: object) -> str:
+    def destroy(self, *options: str, **variables: object) -> str:
         """Destroys everything and returns the output of Terraform."""
-        return self.run("destroy", "-input=false", "-no-color", "-auto-approve", *as_arguments(variables)).stdout
+        return self.run("destroy", "-input=false", "-no-color", "-auto-approve", *options, *as_arguments(variables)).stdout
 
     def outputs(self) -> dict[str, object]:
         return {name: output["value"] for name, output in json.loads(self.run("output", "-json").stdout).items()}
