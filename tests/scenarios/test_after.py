@@ -152,11 +152,12 @@ def test_a_replacement_that_does_not_come_ends_failed_with_nothing_to_restore(wo
         assert not [key for key in world.instance(other.instance_id).tags if key.startswith("recycle-eks:")]
 
 
-def test_after_a_drain_that_is_too_long_only_kubernetes_is_restored(world):
+def test_after_a_failure_only_kubernetes_is_restored(world):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
 
+    # A drain that is too long.
     end = after(world, node, drain_timeout=600).finishes()
 
     assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
@@ -167,10 +168,8 @@ def test_after_a_drain_that_is_too_long_only_kubernetes_is_restored(world):
     assert workers.states[node.instance_id] == "InService"
     assert not [key for key in world.instance(node.instance_id).tags if key.startswith("recycle-eks:")]
 
-
-def test_after_a_failed_disposal_only_kubernetes_is_restored(world):
-    workers = group_of(world, "m=d=M")
-    node = workers.nodes[0]
+    # A disposal that AWS refuses.
+    job.finishes()
     world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", code="AccessDenied", status=403, times=None)
 
     end = after(world, node).finishes()

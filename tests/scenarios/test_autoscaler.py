@@ -132,14 +132,18 @@ def test_the_earlier_annotation_comes_back_and_a_value_that_another_client_chang
         assert [marks(other) for other in others] == [[]] * (len(node.group.nodes) - 1), name
 
 
-def test_a_removed_replacement_that_never_registered_is_named_and_the_node_is_restored(world, workers):
-    node = workers.nodes[0]
-    need_the_others(workers)
-    job = node.job("train", labels={"app": "train"})
-    workers.next_launch(never_registers=True)
+def test_a_removed_replacement_that_never_registered_is_named_and_the_node_is_restored(world):
+    patient, default = [world.group(name, size=3, minimum=1, maximum=6) for name in ("patient", "default")]
+    jobs = {}
+    for group in (patient, default):
+        need_the_others(group)
+        jobs[group] = group.nodes[0].job(f"train-{group.name}", labels={"app": "train"})
+        group.next_launch(never_registers=True)
     autoscaler = world.cluster_autoscaler()
 
+    node = patient.nodes[0]
     execution = world.recycle(node, label_selector="app=train", replacement_timeout=3600)
+    with_default = world.recycle(default.nodes[0])
     end = execution.finishes()
     world.run(end.at + 300)
 
@@ -147,22 +151,15 @@ def test_a_removed_replacement_that_never_registered_is_named_and_the_node_is_re
     assert (end.status, end.error) == ("FAILED", "ReplacementTimedOut")
     assert "replacement_removed_by_autoscaler: " in end.cause
     assert end.at < world.seconds("25m"), "the execution does not wait an hour for a replacement that cannot come"
-    assert workers.sizes == (1, 3, 6) and workers.states[node.instance_id] == "InService"
-    assert job.phase == "Running" and not node.unschedulable and marks(node) == []
+    assert patient.sizes == (1, 3, 6) and patient.states[node.instance_id] == "InService"
+    assert jobs[patient].phase == "Running" and not node.unschedulable and marks(node) == []
 
-
-def test_the_default_timeout_is_over_before_cluster_autoscaler_acts(world, workers):
-    node = workers.nodes[0]
-    need_the_others(workers)
-    node.job("train", labels={"app": "train"})
-    workers.next_launch(never_registers=True)
-    autoscaler = world.cluster_autoscaler()
-
-    end = world.recycle(node).finishes()
+    # The default timeout is over before Cluster Autoscaler acts.
+    end = with_default.finishes()
     world.run(end.at + 1200)
-
     assert end.error == "ReplacementTimedOut" and "has not registered as a Node" in end.cause
-    assert autoscaler.removed == {} and workers.sizes == (1, 3, 6)
+    assert list(autoscaler.removed.values()) == ["unregistered"], "only the replacement of the other group"
+    assert default.sizes == (1, 3, 6)
 
 
 def test_a_replacement_that_is_removed_in_the_drain_is_reported_and_the_drain_goes_on(world, workers):

@@ -164,8 +164,9 @@ def test_a_restored_node_is_a_target_again(world):
     end = world.recycle(node).finishes()
     world.run(end.at + 900)
 
-    assert end.error == "ServiceRefused"
-    assert EXCLUDE not in node.labels
+    assert (end.status, end.error) == ("FAILED", "ServiceRefused")
+    assert EXCLUDE not in node.labels and not node.unschedulable and not world.leftovers(workers)
+    assert workers.states[node.instance_id] == "InService"
     for target_group in (ingress, nodes):
         assert target_group.targets[node.instance_id] == "healthy"
         assert target_group.unserved() == [] and node.instance_id not in target_group.cut_off

@@ -194,21 +194,19 @@ def test_an_event_that_comes_twice_starts_nothing_twice(world):
     assert sorted(end.outcome for end in ended(world, 2)) == ["duplicate", "recycled"]
 
 
-@pytest.mark.parametrize("retains", [False, True])
-def test_without_any_heartbeat_a_retained_node_goes_on_and_another_is_lost_by_name(world, retains):
+def test_without_any_heartbeat_a_retained_node_goes_on_and_another_is_lost_by_name(world):
     world.faults.refuse("autoscaling:RecordLifecycleActionHeartbeat", code="ValidationError", status=400, times=None)
-    workers = group_of(world, retains)
-    node = workers.nodes[0]
-    job = with_job(world, node, "75m")
+    held, retained = both_kinds(world)
+    lost, job = held.job("train-held", annotations=WAITS), with_job(world, retained, "75m")
 
-    workers.terminate(node)
-    end = ended(world)[0]
+    held.group.terminate(held)
+    world.run("30s")
+    retained.group.terminate(retained)
+    of_held, of_retained = ended(world, 2)
 
-    if retains:
-        assert "RestoreNode" not in world.executions()[0].path
-        assert end.outcome == "recycled" and job.phase == "Succeeded" and end.at > world.seconds("75m")
-    else:
-        assert end.error == "NodeLost" and "train" in end.cause and end.at < world.seconds("2h")
+    assert of_held.error == "NodeLost" and lost.name in of_held.cause and of_held.at < world.seconds("2h")
+    assert "RestoreNode" not in world.executions()[1].path
+    assert of_retained.outcome == "recycled" and job.phase == "Succeeded" and of_retained.at > world.seconds("75m")
 
 
 def test_another_execution_follows_one_that_dies(world):

@@ -37,29 +37,26 @@ def events(world, node, reason):
     return [event["message"] for event in world.kubernetes.events(node.name) if event["reason"] == reason]
 
 
-@pytest.mark.parametrize("effect", ["NoSchedule", "PreferNoSchedule"])
-def test_a_node_that_is_tainted_is_recycled_by_the_next_sweep(world, workers, effect):
-    node = workers.nodes[0]
-    job = node.job("train", annotations={"recycle-eks/drain": "wait"})
-    world.at("20m", job.finishes)
+def test_a_node_that_is_tainted_is_recycled_by_the_next_sweep(world):
+    hard, soft, other = [world.group(f"workers-{n}", size=2, minimum=1, maximum=4).nodes[0] for n in range(3)]
+    for node in (hard, soft):
+        world.at("20m", node.job(f"train-{node.group.name}", annotations={"recycle-eks/drain": "wait"}).finishes)
     world.let_sweep()
-    ask(node, effect)
+    ask(hard)
+    ask(soft, "PreferNoSchedule")
+    # A taint of another name is no request.
+    other.kubernetes.add_taint("recycle-eks/requests")
 
-    world.clock.run(until=lambda: bool(world.executions()), limit=900)
-    (execution,) = world.executions()
-    world.clock.run(until=lambda: bool(execution.entered("CheckPods")), limit=3600)
-    assert node.has_taint("recycle-eks/draining") and not node.has_taint(REQUEST)
-    end = execution.finishes()
-
-    assert end.outcome == "recycled" and job.phase == "Succeeded"
-    assert f":request-{node.instance_id}-" in execution.arn
+    world.clock.run(until=lambda: len(world.executions()) == 2, limit=900)
+    executions = world.executions()
+    world.clock.run(until=lambda: all(each.entered("CheckPods") for each in executions), limit=3600)
+    for node in (hard, soft):
+        assert node.has_taint("recycle-eks/draining") and not node.has_taint(REQUEST), node
+        assert len([each for each in executions if f":request-{node.instance_id}-" in each.arn]) == 1, node
+    assert [each.finishes().outcome for each in executions] == ["recycled"] * 2
+    assert [end.at >= world.seconds("20m") and not end.pods for end in world.ends] == [True] * 2, world.ends
     wait(world, "1h")
-    assert len(world.executions()) == 1 and len(workers.nodes) == 2
-
-
-def test_without_a_request_taint_nothing_starts(world, workers):
-    workers.nodes[0].kubernetes.add_taint("recycle-eks/requests")
-    assert sweep(world) is None
+    assert len(world.executions()) == 2 and len(hard.group.nodes) == len(soft.group.nodes) == 2
 
 
 def refuse(world, node):

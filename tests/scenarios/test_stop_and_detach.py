@@ -106,37 +106,54 @@ def test_a_member_that_an_operator_protects_and_an_earlier_autoscaler_annotation
     assert node.annotations[KEPT] == "false"
 
 
-@pytest.mark.parametrize("action", ["autoscaling:DetachInstances", "autoscaling:SetInstanceProtection"])
-def test_a_refused_detach_is_restored_and_leaves_no_member_protected(world, node, action):
-    world.faults.refuse(action, code="AccessDenied", status=403, times=None, function="detach-terminate")
+def test_a_refused_detach_is_restored_and_leaves_no_member_protected(world):
+    actions = ("DetachInstances", "SetInstanceProtection")
+    nodes = {action: world.group(action, size=3, minimum=1, maximum=5).nodes[0] for action in actions}
+    for action in actions:
+        world.faults.refuse(
+            f"autoscaling:{action}",
+            code="AccessDenied",
+            status=403,
+            times=None,
+            function="detach-terminate",
+            where=lambda asked, group=action: asked["AutoScalingGroupName"] == group,
+        )
+    executions = {action: recycle(world, node, "detach") for action, node in nodes.items()}
 
-    end = recycle(world, node, "detach").finishes()
-    world.run(end.at + 1200)
+    for action, node in nodes.items():
+        end = executions[action].finishes()
+        world.run(end.at + 1200)
 
-    assert (end.status, end.error) == ("FAILED", "ServiceRefused")
-    assert node.group.states[node.instance_id] == "InService" and node.group.sizes == (1, 3, 5)
-    assert not node.unschedulable and not world.leftovers(node.group)
+        assert (end.status, end.error) == ("FAILED", "ServiceRefused"), (action, end.cause)
+        assert node.group.states[node.instance_id] == "InService" and node.group.sizes == (1, 3, 5), action
+        assert not node.unschedulable and not world.leftovers(node.group), action
+    assert not world.faults.not_struck()
 
 
-@pytest.mark.parametrize("stopped_after", ["SetInstanceProtection", "DetachInstances"])
-def test_after_a_stop_between_the_calls_the_sweep_leaves_no_member_protected(world, node, stopped_after):
+def test_after_a_stop_between_the_calls_the_sweep_leaves_no_member_protected(world):
     world.let_sweep()
-    execution = recycle(world, node, "detach")
-    action = f"autoscaling:{stopped_after}"
-    world.clock.run(until=lambda: bool(world.calls(action, succeeded=True)), limit=world.seconds("1d"))
-    execution.stop()
+    actions = ("SetInstanceProtection", "DetachInstances")
+    nodes = {action: world.group(action, size=3, minimum=1, maximum=5).nodes[0] for action in actions}
+    executions = {action: recycle(world, node, "detach") for action, node in nodes.items()}
+
+    def has_called(action: str) -> bool:
+        calls = world.calls(f"autoscaling:{action}", succeeded=True)
+        return any(call.parameters["AutoScalingGroupName"] == action for call in calls)
+
+    for action, execution in executions.items():
+        world.clock.run(until=lambda name=action: has_called(name), limit=world.seconds("1d"))
+        execution.stop()
     world.run(world.clock.elapsed() + 2 * 3600)
 
-    left = {where for where, _ in world.leftovers(node.group)}
-    assert not protected(world)
-    assert world.instance(node.instance_id).state == "running"
-    if stopped_after == "SetInstanceProtection":
-        assert not left and node.group.states[node.instance_id] == "InService"
-    else:
-        # An operator has to remove the marks of an instance that is in no group.
-        sent = world.all_notifications[-1]
-        assert left == {node.name, node.instance_id}
-        assert sent["severity"] == "critical" and f"({node.instance_id}) is in no group" in sent["reason"] and sent["what_to_do"]
+    for action, node in nodes.items():
+        assert not [m for m in world.autoscaling.group(action).instance_states if m.protected_from_scale_in], action
+        assert world.instance(node.instance_id).state == "running", action
+    before, after = nodes.values()
+    assert not world.leftovers(before.group) and before.group.states[before.instance_id] == "InService"
+    # An operator has to remove the marks of an instance that is in no group.
+    sent = [each for each in world.all_notifications if f"({after.instance_id})" in str(each["reason"])][-1]
+    assert {where for where, _ in world.leftovers(after.group)} == {after.name, after.instance_id}
+    assert sent["severity"] == "critical" and f"({after.instance_id}) is in no group" in sent["reason"] and sent["what_to_do"]
 
 
 def test_an_instance_that_dies_while_it_is_detached_leaves_no_member_protected(world, node):
