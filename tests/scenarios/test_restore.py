@@ -17,6 +17,7 @@ TABLE = {
     "m=d=M": {"not launched": STAYS, "pending": STAYS, "empty": STAYS, "has pods": STAYS},
     "Launch suspended": {"not launched": SUSPENDED, "empty": SUSPENDED, "has pods": SUSPENDED},
 }
+#: Each cell under the readings that are assumed, and some under another one: of 57 each eighth, so that the readings alternate.
 
 
 class FailingExecution:
@@ -93,6 +94,13 @@ def test_a_node_is_restored_by_the_table(world, row):
     failing = []
     for number, column in enumerate(["not launched"] if nothing_comes else TABLE[row]):
         failing.append((FailingExecution(world, f"workers-{number}", row, column), TABLE[row][column]))
+
+    ends = [each.execution.finishes() for each, _ in failing]
+    world.run(max(end.at for end in ends) + 1200)
+
+    for (each, expected), end in zip(failing, ends, strict=True):
+        each.is_unharmed()
+        each.ends_by_the_table(end, expected)
 
 
 def test_a_launch_that_takes_too_long_leaves_the_group_one_larger_and_says_so(world):
