@@ -1,5 +1,6 @@
 """Every example is applied by real Terraform to the world's account, planned empty, and destroyed."""
 
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,7 +10,7 @@ from terraform_rights import unlisted
 from world.aws.identity import REGION
 from world.deployment import CLUSTER, ZIPS, environment
 from world.process.folders import temporary_folder
-from world.process.terraform import MODULE, Terraform, copy_of_project
+from world.process.terraform import AS_KNOWN, MODULE, Terraform, copy_of_project
 from world.world import World
 
 
@@ -40,10 +41,10 @@ def make_node_group(world: World) -> dict[str, object]:
 
 #: example -> what has to be there, and is given, beyond the cluster and the packages
 MORE: dict[str, Callable[[World], dict[str, object]]] = {
-    "minimal": lambda _: {},
     "private-cluster": lambda world: {"subnet_ids": subnets(world)},
     "with-triggers": lambda _: {"auto_scaling_group_name": "workers"},
     "managed-node-group": make_node_group,
+    "minimal": lambda _: {},
 }
 #: `complete` is what the whole local world is deployed from, and test_terraform.py is about.
 ELSEWHERE = {"complete"}
@@ -65,15 +66,23 @@ def test_every_example_is_tested():
     assert {folder.name for folder in (MODULE / "examples").iterdir()} == set(MORE) | ELSEWHERE
 
 
-@pytest.mark.parametrize("example", MORE)
-def test_an_example_is_applied_planned_empty_and_destroyed(world, example):
-    folder = copy_of_project(temporary_folder("terraform")) / "examples" / example
-    terraform, variables = Terraform(folder, environment(world.aws.endpoint)), {**given(), **MORE[example](world)}
-    terraform.init()
+def test_an_example_is_applied_planned_empty_and_destroyed(world):
+    """All of them in one state: the first is applied to an empty account. Each other one creates what only it has, and destroys
+    what only the one before had. So everything that an example creates is also destroyed."""
+    project = copy_of_project(temporary_folder("terraform"))
+    folder = project / "examples" / "one-after-the-other"
+    folder.mkdir()
+    terraform = Terraform(folder, environment(world.aws.endpoint))
     calls_before = len(world.aws.calls)
-    terraform.apply(**variables)
-    assert terraform.plan_is_empty(**variables)
-    terraform.destroy(**variables)
+    for example, more in MORE.items():
+        for file in folder.glob("*.tf"):
+            file.unlink()
+        shutil.copytree(project / "examples" / example, folder, dirs_exist_ok=True)
+        variables = {**given(), **more(world)}
+        terraform.init()
+        terraform.apply(AS_KNOWN, **variables)
+        assert terraform.plan_is_empty(**variables), example
+    terraform.destroy(AS_KNOWN, **variables)
     assert unlisted(call.action for call in world.aws.calls[calls_before:]) == set()
     assert world.aws.client("lambda").list_functions()["Functions"] == []
     assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
