@@ -130,20 +130,16 @@ def test_the_function_for_operators_only_reads_in_aws_and_changes_no_node_and_no
         assert answer.status == 403, (method, path, answer)
 
 
-@pytest.mark.parametrize(
-    ("function", "payload"),
-    [
+def test_a_function_of_the_state_machines_answers_no_operator(world, node, invoke):
+    """E1. Before: a question of an operator reached a function with every right."""
+    for function, payload in [
         ("select-nodes", {"select": "status", "cluster_name": CLUSTER}),
         ("select-nodes", {"select": "doctor", "cluster_name": CLUSTER}),
-        ("taint-node", {"drain_until": {"instance_id": "INSTANCE", "cluster_name": CLUSTER, "until": "now"}}),
-    ],
-)
-def test_a_function_of_the_state_machines_answers_no_operator(world, node, invoke, function, payload):
-    """E1. Before: a question of an operator reached a function with every right."""
-    asked = json.loads(json.dumps(payload).replace("INSTANCE", node.instance_id))
-    error, why = invoke(function, asked)
-    assert error is not None, why
-    assert not world.writes()
+        ("taint-node", {"drain_until": {"instance_id": node.instance_id, "cluster_name": CLUSTER, "until": "now"}}),
+    ]:
+        error, why = invoke(function, payload)
+        assert error is not None, (function, payload, why)
+        assert not world.writes(), (function, payload)
 
 
 # A principal with lambda:InvokeFunction
@@ -168,25 +164,18 @@ def test_no_payload_chooses_where_a_token_goes(world, node, invoke, attacker):
     assert not reached(attacker), answers
 
 
-@pytest.mark.parametrize(
-    ("function", "payload"),
-    [
-        ("claim-node", {"context": context_of("EXECUTION", instance_id="INSTANCE", cluster_name="production")}),
-        ("select-nodes", {"context": context_of("EXECUTION"), "select": "leftovers", "cluster_name": "production"}),
-        (
-            "taint-node",
-            {"marking": {"cluster_name": "production", "nodes": ["INSTANCE"], "rotation": "EXECUTION", "mark": "hard"}},
-        ),
-        ("restore-node", {"unmarking": {"cluster_name": "production", "rotations": ["EXECUTION"]}}),
-    ],
-)
-def test_another_cluster_is_refused_by_name(world, node, invoke, function, payload):
+def test_another_cluster_is_refused_by_name(world, node, invoke):
     """E1. Before: the cluster of the token was the one that the payload named."""
-    arn = f"arn:{PARTITION}:states:{REGION}:{ACCOUNT}:execution:recycle-eks-recycle-node:made-up"
-    given = json.loads(json.dumps(payload).replace("EXECUTION", arn).replace("INSTANCE", node.instance_id))
-    error, why = invoke(function, given)
-    assert error is not None and "production" in why, (error, why)
-    assert not world.writes()
+    arn, other = f"arn:{PARTITION}:states:{REGION}:{ACCOUNT}:execution:recycle-eks-recycle-node:made-up", "production"
+    for function, payload in {
+        "claim-node": {"context": context_of(arn, instance_id=node.instance_id, cluster_name=other)},
+        "select-nodes": {"context": context_of(arn), "select": "leftovers", "cluster_name": other},
+        "taint-node": {"marking": {"cluster_name": other, "nodes": [node.instance_id], "rotation": arn, "mark": "hard"}},
+        "restore-node": {"unmarking": {"cluster_name": other, "rotations": [arn]}},
+    }.items():
+        error, why = invoke(function, payload)
+        assert error is not None and other in why, (function, error, why)
+        assert not world.writes(), function
 
 
 def test_a_run_that_says_that_its_node_is_lost_is_checked_before_anything_ends(world, node, invoke):
@@ -204,18 +193,16 @@ def test_a_run_that_says_that_its_node_is_lost_is_checked_before_anything_ends(w
     assert execution.status == "RUNNING"
 
 
-@pytest.mark.parametrize("function", STEPS)
-def test_a_made_up_execution_changes_nothing(world, node, invoke, function):
+def test_a_made_up_execution_changes_nothing(world, node, invoke):
     """E1. A step acts only if its execution holds the claim."""
     _, run, _ = draining(world, node)
     arn = f"arn:{PARTITION}:states:{REGION}:{ACCOUNT}:execution:recycle-eks-recycle-node:made-up"
     before = len(world.writes())
-    forged = {**run, "disposing_since": "2027-01-01T00:00:00Z"} if function == "detach-terminate" else run
-
-    error, why = invoke(function, {"context": context_of(arn), "run": forged})
-
-    assert error == "ClaimLost", (error, why)
-    assert len(world.writes()) == before and world.instance(node.instance_id).state == "running"
+    for function in STEPS:
+        forged = {**run, "disposing_since": "2027-01-01T00:00:00Z"} if function == "detach-terminate" else run
+        error, why = invoke(function, {"context": context_of(arn), "run": forged})
+        assert error == "ClaimLost", (function, error, why)
+        assert len(world.writes()) == before and world.instance(node.instance_id).state == "running", function
 
 
 # Any payload

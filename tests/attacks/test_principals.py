@@ -62,18 +62,19 @@ def test_each_principal_may_do_one_thing(world, workers):
 # ec2:CreateTags
 
 
-@pytest.mark.parametrize("cause", ["a member of the group", "an instance that is gone"])
-def test_a_tag_does_not_remove_the_protection_that_a_person_has_set(world, workers, cause):
+def test_a_tag_does_not_remove_the_protection_that_a_person_has_set(world, workers):
     """E5. Before: the sweep took the tag `recycle-eks:protected-for` for its own and removed the protection."""
-    node, other, _ = workers.nodes
-    workers.protect(node)
-    tag(world, node.instance_id, protected_for=other.instance_id if cause == "a member of the group" else GONE)
+    for_a_member, for_one_that_is_gone, other = workers.nodes
+    workers.protect(for_a_member)
+    workers.protect(for_one_that_is_gone)
+    tag(world, for_a_member.instance_id, protected_for=other.instance_id)
+    tag(world, for_one_that_is_gone.instance_id, protected_for=GONE)
 
     for _ in range(2):
         assert world.sweep().finishes().status == "SUCCEEDED"
         wait(world, "15m")
 
-    assert is_protected(world, node)
+    assert (is_protected(world, for_a_member), is_protected(world, for_one_that_is_gone)) == (True, True)
 
 
 def test_a_tag_does_not_remove_the_protection_that_a_person_has_set_while_another_node_is_restored(world, workers):
@@ -195,19 +196,18 @@ def test_an_execution_that_poses_as_an_interruption_keeps_to_budgets_and_is_repo
     assert [other.unschedulable for other in others] == [False, False]
 
 
-@pytest.mark.parametrize("more", [{}, {"interrupted_at": "2027-01-01T00:02:00Z"}], ids=["recommendation", "interruption"])
-def test_an_execution_that_poses_as_a_spot_event_of_another_instance_is_refused(world, workers, more):
+def test_an_execution_that_poses_as_a_spot_event_of_another_instance_is_refused(world, workers):
     """E10. It would take the claim of a running execution over, skip the checks of the group, and evict every pod at once."""
     node = workers.nodes[0]
     job = node.job("long", annotations=WAITS)
     first = world.recycle(node)
     world.run("10m")
 
-    end = start(world, instance_id=node.instance_id, urgency="spot", **more).finishes()
-
-    assert end.error == "PreflightRefused" and 'urgency "spot" is for Spot instances' in end.cause
-    assert job.phase == "Running" and first.status == "RUNNING"
-    assert not world.calls("kubernetes:POST pods/eviction")
+    for event, more in {"recommendation": {}, "interruption": {"interrupted_at": "2027-01-01T00:02:00Z"}}.items():
+        end = start(world, instance_id=node.instance_id, urgency="spot", **more).finishes()
+        assert end.error == "PreflightRefused" and 'urgency "spot" is for Spot instances' in end.cause, (event, end)
+        assert job.phase == "Running" and first.status == "RUNNING", event
+        assert not world.calls("kubernetes:POST pods/eviction"), event
 
 
 def test_an_execution_that_poses_as_a_hook_evicts_no_awaited_pod(world, workers):
@@ -226,29 +226,27 @@ def test_an_execution_that_poses_as_a_hook_evicts_no_awaited_pod(world, workers)
 # sns:Publish
 
 
-@pytest.mark.parametrize(
-    "forged",
-    [
-        {"AWSAccountId": "210987654321"},
-        {"AlarmArn": "arn:aws:cloudwatch:eu-west-1:210987654321:alarm:node-cpu"},
-        {"AlarmArn": "arn:aws:cloudwatch:us-east-1:123456789012:alarm:node-cpu"},
-        {"AlarmArn": "arn:aws:cloudwatch:eu-west-1:123456789012:alarm:another"},
-        {"AlarmArn": None},
-        {"AlarmName": "another"},
-    ],
-)
-def test_a_forged_alarm_starts_nothing(world, workers, forged):
+FORGED = [
+    {"AWSAccountId": "210987654321"},
+    {"AlarmArn": "arn:aws:cloudwatch:eu-west-1:210987654321:alarm:node-cpu"},
+    {"AlarmArn": "arn:aws:cloudwatch:us-east-1:123456789012:alarm:node-cpu"},
+    {"AlarmArn": "arn:aws:cloudwatch:eu-west-1:123456789012:alarm:another"},
+    {"AlarmArn": None},
+    {"AlarmName": "another"},
+]
+
+
+def test_a_forged_alarm_starts_nothing(world, workers):
     """E10. Before: any message with the name of an alarm recycled the instance that it named."""
     arn = f"arn:{PARTITION}:cloudwatch:{REGION}:{ACCOUNT}:alarm:node-cpu"
     dimension = {"name": "InstanceId", "value": workers.instances[0]}
     change = {"OldStateValue": "OK", "NewStateValue": "ALARM", "StateChangeTime": "2027-01-01T00:00:01.000+0000"}
     alarm = {"AlarmName": "node-cpu", "AlarmArn": arn, "AWSAccountId": ACCOUNT, **change, "Trigger": {"Dimensions": [dimension]}}
-    message = {**alarm, **forged}
-
-    world.principal("sns:Publish").publish(TopicArn=ALARM_TOPIC, Message=json.dumps(message))
-    wait(world, "10m")
-
-    assert not world.executions("rotate-nodes") and not world.executions()
+    publisher = world.principal("sns:Publish")
+    for forged in FORGED:
+        publisher.publish(TopicArn=ALARM_TOPIC, Message=json.dumps({**alarm, **forged}))
+        wait(world, "10m")
+        assert not world.executions("rotate-nodes") and not world.executions(), forged
 
 
 # events:PutEvents

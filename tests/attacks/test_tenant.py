@@ -71,7 +71,7 @@ def test_a_pod_that_demands_to_be_awaited_holds_its_node_to_the_end_of_the_drain
     pin(tenant, node, "forever", **{"recycle-eks/drain": "wait"})
     node.deployment("web", replicas=2)
 
-    end = world.recycle(node, drain_timeout=3600).finishes()
+    end = world.recycle(node, drain_timeout=900).finishes()
 
     assert end.error == "DrainTimedOut" and f"{TENANT}/forever" in end.cause
     assert asked_to_go(world) == {"web"}

@@ -6,6 +6,7 @@ for, and the cluster called `production` there is called `world` here.
 
 import re
 import shutil
+import weakref
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from docs.pages import Shell, blocks, follow_page
 from prepare import ROOT, host_architecture
 from world.deployment import CLUSTER, ZIPS
-from world.process.terraform import copy_of_project, find_mirror
+from world.process.terraform import copy_of_project, find_mirror, start_provider
 from world.world import World
 
 PAGE = ROOT / "docs" / "install.md"
@@ -60,6 +61,18 @@ def terraform_settings(folder: Path) -> dict[str, str]:
     return {"TF_CLI_CONFIG_FILE": str(file)}
 
 
+class WithOneProvider(Shell):
+    """After `terraform init` one running provider serves all commands: its starts would take more than half of their time."""
+
+    def run(self, script: str) -> str:
+        printed = super().run(script)
+        if script == "terraform init\n":
+            provider = start_provider(Path(self._environment["PWD"]), self._environment)
+            self._environment["TF_REATTACH_PROVIDERS"] = provider.address
+            weakref.finalize(self, provider.end)
+        return printed
+
+
 def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
     packages = lay_out(tmp_path / "recycle-eks")
     workers = world.group("workers", size=3, minimum=1, maximum=6)
@@ -69,7 +82,7 @@ def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
     world.budget(web, min_available=2)
     node.daemon_set("log-shipper")
     world.at("20h", job.finishes)
-    shell = Shell(tmp_path / "recycling", {**world.environment(), **terraform_settings(tmp_path)})
+    shell = WithOneProvider(tmp_path / "recycling", {**world.environment(), **terraform_settings(tmp_path)})
     (tmp_path / "recycling" / "main.tf").write_text(configuration(page))
 
     def package_another(function: str) -> None:

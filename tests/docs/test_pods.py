@@ -86,49 +86,50 @@ def test_without_a_budget_all_pods_of_a_deployment_go_at_once(world, node):
     assert execution.answers("EvictPods")[0]["counts"] == {"evicted": 3}
 
 
-def test_a_budget_that_never_lets_go_keeps_its_pod_and_no_other(world, node):
+def test_a_budget_that_never_lets_go_keeps_its_pod_and_a_pod_stuck_in_terminating_its_node(world, node):
     single = node.deployment("single")
     world.budget(single, min_available=1)
     other = node.deployment("other").pods()[0]
+    # A pod that only a finalizer keeps holds no node.
+    another = world.group("others", size=2, minimum=1, maximum=4).nodes[0]
+    another.deployment("kept", finalizers=["example.com/never"])
+    stuck = another.deployment("stuck", stuck=True).pods()[0]
 
-    end = world.recycle(node, drain_timeout=1200).finishes()
+    executions = [world.recycle(each, drain_timeout=1200) for each in (node, another)]
+    of_budget, of_stuck = (execution.finishes() for execution in executions)
 
-    assert (end.error, other.exists) == ("DrainTimedOut", False)
+    assert (of_budget.error, other.exists) == ("DrainTimedOut", False)
     assert [pod.node_name for pod in single.running_pods()] == [node.name]
+    assert of_stuck.error == "DrainTimedOut"
+    assert f"finds 1 pod (default/{stuck.name}) stuck" in of_stuck.cause
 
 
-def test_a_bare_pod_is_awaited_without_eviction_until_it_is_deleted(world, node):
+def test_with_evict_none_a_bare_pod_is_awaited_until_it_is_to_go_and_others_run_until_the_instance_goes(world, node):
+    job = node.job("train", labels={"app": "train"})
+    web = node.deployment("web").pods()[0]
     debug = node.bare_pod("debug")
+    world.at("12m", job.finishes)
     world.at("15m", lambda: debug.annotate(**{"recycle-eks/drain": "evict"}))
-    execution = world.recycle(node, evict="none")
+    execution = world.recycle(node, label_selector="app=train", evict="none")
     world.run("14m")
     assert asked_to_go(world) == set()
+    assert web.phase == "Running" and web.node_name == node.name
 
     assert execution.finishes().outcome == "recycled"
     assert asked_to_go(world) == {"debug"} and not debug.exists
 
 
 def test_a_grace_period_is_waited_for_and_never_shortened(world, node):
-    slow = node.deployment("slow", grace=2 * 3600, exits_after=5400).pods()[0]
-    deaf = node.deployment("deaf", grace=2400, ignores_sigterm=True).pods()[0]
+    slow = node.deployment("slow", grace=3600, exits_after=1800).pods()[0]
+    deaf = node.deployment("deaf", grace=900, ignores_sigterm=True).pods()[0]
     execution = world.recycle(node)
-    world.run("30m")
+    world.run("15m")
     assert slow.is_terminating and deaf.is_terminating
 
     end = execution.finishes()
 
-    assert end.outcome == "recycled" and end.at > world.seconds("90m")
+    assert end.outcome == "recycled" and end.at > world.seconds("30m")
     assert execution.answers("CheckPods")[-2]["names"]["terminating"] == [f"default/{slow.name}"]
-
-
-def test_a_pod_stuck_in_terminating_holds_the_node_and_one_that_only_a_finalizer_keeps_does_not(world, node):
-    node.deployment("kept", finalizers=["example.com/never"])
-    stuck = node.deployment("stuck", stuck=True).pods()[0]
-
-    end = world.recycle(node, drain_timeout=1200).finishes()
-
-    assert end.error == "DrainTimedOut"
-    assert f"finds 1 pod (default/{stuck.name}) stuck" in end.cause
 
 
 def test_a_later_pod_that_tolerates_the_taint_is_evicted_when_nothing_else_holds_the_node(world, node):
@@ -164,18 +165,6 @@ def test_a_later_pod_that_tolerates_the_taint_is_awaited_if_it_is_selected(world
     end = execution.finishes()
 
     assert end.outcome == "recycled" and end.at >= world.seconds("40m") and asked_to_go(world) == set()
-
-
-def test_with_evict_none_the_others_run_until_the_instance_goes(world, node):
-    job = node.job("train", labels={"app": "train"})
-    web = node.deployment("web").pods()[0]
-    world.at("15m", job.finishes)
-    execution = world.recycle(node, label_selector="app=train", evict="none")
-    world.run("15m")
-
-    assert web.phase == "Running" and web.node_name == node.name
-    assert execution.finishes().outcome == "recycled"
-    assert asked_to_go(world) == set()
 
 
 def test_every_command_of_the_page_prints_what_it_says(world, node, tmp_path):

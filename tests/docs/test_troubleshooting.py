@@ -46,17 +46,54 @@ def ends(end, name: str, quote: Block) -> None:
     assert_says(quote, end.cause)
 
 
-def test_a_field_is_misspelt(world, node):
+def test_a_field_is_misspelt_the_cluster_cannot_be_reached_and_a_member_is_protected(world, node):
+    """Nothing of it changes the node, so one is enough for all."""
     (quote,) = quoted("InvalidInput")
     ends(world.recycle(node, lable_selector="app=train").finishes(), "InvalidInput", quote)
     assert world.calls() == []
 
+    (quote,) = quoted("The cluster cannot be reached")
+    began, world.kubernetes.proxy.is_reachable = world.clock.elapsed(), False
+    end = world.recycle(node).finishes()
+    world.kubernetes.proxy.is_reachable = True
+    ends(end, "PreflightRefused", quote)
+    assert world.seconds("30s") < end.at - began < world.seconds("9m")
 
-def test_a_member_is_protected(world, node):
+    unknown, unauthorised = quoted("Access denied in Kubernetes")
+    entries = world.eks.access_entries()
+    world.kubernetes.set_access_entries([])
+    try:
+        ends(world.recycle(node).finishes(), "ServiceUnavailable", unknown)
+    finally:
+        world.kubernetes.set_access_entries(entries)
+
+    world.kubernetes.must("DELETE", RIGHTS)
+    try:
+        ends(world.recycle(node).finishes(), "PreflightRefused", unauthorised)
+    finally:
+        world.kubernetes.apply(world.deployment.outputs["rbac_manifest"])
+
     (quote,) = quoted("PreflightRefused")
     node.group.protect(node)
     ends(world.recycle(node).finishes(), "PreflightRefused", quote)
     assert world.writes() == []
+
+
+def test_a_node_object_is_deleted_a_claim_is_removed_and_a_record_is_edited(world):
+    lost, unclaimed, edited = (world.group(name, size=2, maximum=4).nodes[0] for name in ("lost", "unclaimed", "workers"))
+    executions = []
+    for node, job in ((lost, "train"), (unclaimed, "report"), (edited, "index")):
+        node.job(job, labels={"app": "train"})
+        executions.append(world.recycle(node, label_selector="app=train"))
+    world.at("8m", lambda: world.kubernetes.remove_node(lost.name))
+    world.at("8m", lambda: unclaimed.record("recycle-eks/claim", None))
+    world.at("8m", lambda: edited.record("recycle-eks/record", "mine"))
+
+    of_lost, of_unclaimed, of_edited = (execution.finishes() for execution in executions)
+
+    ends(of_lost, "NodeLost", *quoted("NodeLost"))
+    ends(of_unclaimed, "ClaimLost", *quoted("ClaimLost"))
+    ends(of_edited, "InternalError", *quoted("InternalError"))
 
 
 def test_another_node_of_the_group_is_admitted_for_a_day(world, node, job):
@@ -76,12 +113,6 @@ def test_another_node_of_the_group_is_admitted_for_a_day(world, node, job):
     assert not queued.unschedulable and not queued.has_taint("recycle-eks/draining")
     assert (queued.group.states[queued.instance_id], other.phase) == ("InService", "Running")
     assert node.name in end.cause and "recycle-eks/claim" in node.annotations
-
-
-def test_a_node_object_is_deleted(world, node, job):
-    (quote,) = quoted("NodeLost")
-    world.at("8m", lambda: world.kubernetes.remove_node(node.name))
-    ends(world.recycle(node, label_selector="app=train").finishes(), "NodeLost", quote)
 
 
 def test_nothing_is_launched(world, node, job):
@@ -125,12 +156,6 @@ def protected_members(world):
     return sorted(member.instance_id for member in members if member.protected_from_scale_in)
 
 
-def test_a_claim_is_removed(world, node, job):
-    (quote,) = quoted("ClaimLost")
-    world.at("8m", lambda: node.record("recycle-eks/claim", None))
-    ends(world.recycle(node, label_selector="app=train").finishes(), "ClaimLost", quote)
-
-
 def test_the_cluster_goes_away_for_good(world, node, job):
     (quote,) = quoted("ServiceUnavailable")
     execution = world.recycle(node, label_selector="app=train", drain_timeout=1200)
@@ -149,38 +174,6 @@ def test_a_call_is_denied_and_a_taint_is_removed(world, node, job):
     node.kubernetes.remove_taints("recycle-eks/draining")
     job.finishes()
     ends(execution.finishes(), "ServiceRefused", untainted)
-
-
-def test_a_record_is_edited(world, node, job):
-    (quote,) = quoted("InternalError")
-    world.at("8m", lambda: node.record("recycle-eks/record", "mine"))
-    ends(world.recycle(node, label_selector="app=train").finishes(), "InternalError", quote)
-
-
-def test_the_cluster_cannot_be_reached(world, node):
-    (quote,) = quoted("The cluster cannot be reached")
-    world.kubernetes.proxy.is_reachable = False
-    end = world.recycle(node).finishes()
-    ends(end, "PreflightRefused", quote)
-    assert world.seconds("30s") < end.at < world.seconds("9m")
-    assert world.writes() == []
-
-
-def test_the_role_is_unknown_to_the_cluster_or_may_not_do_enough(world, node):
-    unknown, unauthorised = quoted("Access denied in Kubernetes")
-    entries = world.eks.access_entries()
-    world.kubernetes.set_access_entries([])
-    try:
-        ends(world.recycle(node).finishes(), "ServiceUnavailable", unknown)
-    finally:
-        world.kubernetes.set_access_entries(entries)
-
-    world.kubernetes.must("DELETE", RIGHTS)
-    try:
-        ends(world.recycle(node).finishes(), "PreflightRefused", unauthorised)
-    finally:
-        world.kubernetes.apply(world.deployment.outputs["rbac_manifest"])
-    assert world.writes() == []
 
 
 def test_every_command_of_the_page_prints_what_it_says(world, node, tmp_path):

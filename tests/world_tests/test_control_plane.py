@@ -1,4 +1,7 @@
-"""The processes of the control plane: they end with the process that started them, and leave nothing."""
+"""The processes of the control plane: they end with the process that started them, and leave nothing.
+
+test_sessions.py has the end of a whole session.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +11,54 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from world.kubernetes import control_plane, kube_binaries
 from world.kubernetes.control_plane import FROZEN_BETWEEN_SETTLES, ComponentDied, ControlPlane
-from world.process import folders
 from world.process.processes import eventually, is_running, listening_addresses, thread_states
 
-STARTER = """
-import os, pathlib, sys, time
-from world.kubernetes import kube_binaries
-from world.kubernetes.control_plane import ControlPlane
-plane = ControlPlane(kube_binaries.find(), "world", "http://127.0.0.1:9", os.devnull)
-plane.start()
-print(plane.folder, *[process.pid for process in plane._processes.values()], flush=True)
-time.sleep(600)
-"""
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    """A plane that has only started, for all tests that need no more."""
+    plane = ControlPlane(kube_binaries.find(), "world", "http://127.0.0.1:9", os.devnull)
+    plane.start()
+    try:
+        yield plane
+    finally:
+        plane.stop()
+    assert not plane.folder.exists()
 
 
-def test_a_killed_session_leaves_no_process_and_the_next_one_removes_its_folder() -> None:
-    tests = pathlib.Path(control_plane.__file__).parents[2]
-    session = subprocess.Popen([sys.executable, "-c", STARTER], cwd=tests, stdout=subprocess.PIPE, text=True)
-    assert session.stdout is not None
-    folder, *pids = session.stdout.readline().split()
-    assert len(pids) == 5 and all(is_running(int(pid)) for pid in pids)
-    session.send_signal(signal.SIGKILL)
-    session.wait()
-    session.stdout.close()
-    assert eventually(lambda: not any(is_running(int(pid)) for pid in pids))
-    assert pathlib.Path(folder).exists()
-    folders.remove_abandoned()
-    assert not pathlib.Path(folder).exists()
+def test_every_port_is_on_loopback_only(plane: ControlPlane) -> None:
+    own = {process.pid for process in plane._processes.values()}
+    assert set(listening_addresses(own)) == {"127.0.0.1"}
+
+
+def test_a_component_that_was_frozen_stands_still_at_once(plane: ControlPlane) -> None:
+    pids = [plane._processes[name].pid for name in FROZEN_BETWEEN_SETTLES]
+    for _ in range(200):
+        plane.freeze(*FROZEN_BETWEEN_SETTLES)
+        assert {state for pid in pids for state in thread_states(pid)} == {"T"}
+        plane.thaw(*FROZEN_BETWEEN_SETTLES)
+
+
+def test_controllers_that_get_no_answer_for_a_minute_keep_their_connections(plane: ControlPlane) -> None:
+    client = plane.client()
+
+    def namespace_gets_its_account(name: str) -> bool:
+        client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        return eventually(lambda: client.call("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default").status == 200)
+
+    assert namespace_gets_its_account("before")
+    # A controller may be frozen before it has read the answer to its health check, and thawed a minute later.
+    plane.freeze("kube-apiserver")
+    time.sleep(55)
+    plane.thaw("kube-apiserver")
+    assert namespace_gets_its_account("after")
+    assert [name for name in FROZEN_BETWEEN_SETTLES if "connection lost" in plane.log(name)] == []
 
 
 HASTY = """
@@ -58,51 +77,6 @@ def test_a_session_that_is_killed_while_it_starts_a_component_leaves_none() -> N
         session = subprocess.run([sys.executable, "-c", HASTY], cwd=tests, stdout=subprocess.PIPE, text=True, check=False)
         assert session.returncode == -signal.SIGKILL
         assert eventually(lambda pid=int(session.stdout): not is_running(pid))
-
-
-def test_every_port_is_on_loopback_only() -> None:
-    plane = ControlPlane(kube_binaries.find(), "world", "http://127.0.0.1:9", os.devnull)
-    plane.start()
-    try:
-        own = {process.pid for process in plane._processes.values()}
-        assert set(listening_addresses(own)) == {"127.0.0.1"}
-    finally:
-        plane.stop()
-    assert not plane.folder.exists()
-
-
-def test_a_component_that_was_frozen_stands_still_at_once() -> None:
-    plane = ControlPlane(kube_binaries.find(), "world", "http://127.0.0.1:9", os.devnull)
-    plane.start()
-    try:
-        pids = [plane._processes[name].pid for name in FROZEN_BETWEEN_SETTLES]
-        for _ in range(200):
-            plane.freeze(*FROZEN_BETWEEN_SETTLES)
-            assert {state for pid in pids for state in thread_states(pid)} == {"T"}
-            plane.thaw(*FROZEN_BETWEEN_SETTLES)
-    finally:
-        plane.stop()
-
-
-def test_controllers_that_get_no_answer_for_a_minute_keep_their_connections() -> None:
-    plane = ControlPlane(kube_binaries.find(), "world", "http://127.0.0.1:9", os.devnull)
-    plane.start()
-    client = plane.client()
-
-    def namespace_gets_its_account(name: str) -> bool:
-        client.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        return eventually(lambda: client.call("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default").status == 200)
-
-    try:
-        assert namespace_gets_its_account("before")
-        # A controller may be frozen before it has read the answer to its health check, and thawed a minute later.
-        plane.freeze("kube-apiserver")
-        time.sleep(55)
-        plane.thaw("kube-apiserver")
-        assert namespace_gets_its_account("after")
-        assert [name for name in FROZEN_BETWEEN_SETTLES if "connection lost" in plane.log(name)] == []
-    finally:
-        plane.stop()
 
 
 def test_a_component_that_cannot_start_is_named_with_its_log(tmp_path: pathlib.Path) -> None:
