@@ -25,10 +25,10 @@ SLICE = {
     "hook": ("answer lost", "lost event"),
     "hook-retain": ("refused", "killed after"),
     "spot": ("throttled", "seed"),
-    "put-back": ("killed after", "cut"),
+    "put-back": ("killed after", OPERATOR),
     "evicted": ("second execution", "timed out"),
     "lost": ("killed before", "throttled for minutes"),
-    "sweep": ("seed", "cut"),
+    "sweep": ("seed", OPERATOR),
     "rotation": (OPERATOR, "5xx"),
 }
 

@@ -1,7 +1,8 @@
 //! Decides what a restore removes from the Node.
 
 use crate::base::names::{
-    DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, KEPT_BEFORE_ANNOTATION, PROGRESS_ANNOTATION,
+    CORDONED_FOR_ANNOTATION, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, KEPT_BEFORE_ANNOTATION,
+    PROGRESS_ANNOTATION,
 };
 use crate::cluster::autoscaler::{ScaleDown, find_value_beside, let_go_of_old_node};
 use crate::cluster::node::{NodeFacts, Taint, is_out_of_service_taint, is_request_taint};
@@ -30,14 +31,17 @@ pub struct Undo {
 /// `taint` is the taint that the execution set.
 ///
 /// The execution has set a cordon if three things hold: the record says that it drained the node, the cordon was not there before,
-/// and no other field manager has written the field since.
+/// and no other field manager has written the field since. Without a record, because an operator has deleted the Lease, the last is
+/// enough: a field keeps its manager if another one writes the same value. A cordon for another node's restore is not undone here.
 ///
 /// Cluster Autoscaler also lists members in Standby. So the annotation that keeps it away stays until the node is out of Standby.
 #[must_use]
 pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Option<Undo> {
     let record = node.record();
     let known = record.as_ref().ok();
-    let has_drained = known.is_some_and(|record| record.tainted_at.is_some());
+    let is_forgotten =
+        known == Some(&Record::default()) && !node.annotations.contains_key(CORDONED_FOR_ANNOTATION);
+    let has_drained = is_forgotten || known.is_some_and(|record| record.tainted_at.is_some());
     let others: Vec<Taint> = node
         .taints
         .iter()

@@ -768,6 +768,15 @@ fn without_its_record_a_node_is_released_to_cluster_autoscaler_by_the_value_besi
     let undo = undo_kubernetes(&node, &own(), false).unwrap();
     assert_eq!(undo.scale_down, ScaleDown::Remove);
     assert!(undo.annotations.contains(&KEPT_BEFORE_ANNOTATION));
+    assert!(undo.uncordon, "no other field manager has cordoned it");
+    let by_operator = NodeFacts {
+        cordoned_by: Some("kubectl-cordon".to_owned()),
+        ..node.clone()
+    };
+    assert!(!undo_kubernetes(&by_operator, &own(), false).unwrap().uncordon);
+    node.annotations
+        .extend(strings([(CORDONED_FOR_ANNOTATION, OTHER)]));
+    assert!(!undo_kubernetes(&node, &own(), false).unwrap().uncordon);
 }
 
 #[test]
