@@ -90,7 +90,7 @@ def test_a_node_with_pods_left_at_the_deadline_is_restored(world, node):
 
 
 def test_a_deadline_that_an_operator_moved_is_kept_with_the_grace_periods(world):
-    #: What the operator sets, and the hour of the deadline, by the name of the group and its pod.
+    #: The operator's annotation, and the hour of the deadline, by the name of the group and its pod.
     rows = {"now": ("now", None), "earlier": ("2027-01-01T01:00:00Z", 1), "later": ("2027-01-01T04:00:00Z", 4)}
     executions = {}
     for name, (until, _) in rows.items():

@@ -1,5 +1,5 @@
-"""A node is lost while it drains: each way of losing one is a case, in a group of its own. The group disposes of it, nothing is
-put back onto it, and the pods that were lost are named."""
+"""A node is lost while it drains: each way of losing one is a case, in a group of its own. The group disposes of it, nothing
+returns to it, and the pods that were lost are named."""
 
 import json
 from collections import Counter

@@ -34,7 +34,7 @@ def test_a_node_brought_back_into_service_before_its_replacement_came_stays_ther
     assert not [key for key in node.annotations if key.startswith("recycle-eks/")]
 
 
-#: What an operator does to a node during its drain, by the name of its group, and how its execution ends.
+#: The acts of an operator during the drain of a node, by the name of its group, and the end of its execution.
 ACTS = {
     "exits-standby": (exit_standby, "ServiceRefused"),
     "untaints": (lambda world, node: node.kubernetes.remove_taints("recycle-eks/draining"), "ServiceRefused"),

@@ -329,7 +329,7 @@ def test_spot_does_not_wait_and_others_wait_for_it(world):
 
 
 def test_a_more_urgent_execution_takes_a_node_over_before_its_disposal_and_the_older_one_ends_superseded(world):
-    # Of each group one node, and the moment at which the more urgent execution comes.
+    # The moment at which the more urgent execution comes, for the node of each group.
     moments = {"standby": "20s", "pods": "10m", "queue": "10m"}
     nodes = {name: group(world, name=name).nodes[0] for name in ("standby", "pods", "disposal", "same")}
     (_, nodes["queue"], queued) = held_groups(world, "queue")["queue"]
