@@ -21,7 +21,7 @@ GONE = ("recycled",)
 RESTORED = ("DrainTimedOut", "ReplacementTimedOut", "ServiceRefused", "ServiceUnavailable", "InternalError")
 UNTOUCHED = ("PreflightRefused", "QueueTimedOut", "InvalidInput", "planned")
 ANOTHERS = ("duplicate", "superseded", "ClaimLost", "already_gone", "released", "NodeLost")
-#: These records remain on an instance in Standby that an operator must restore. Cluster Autoscaler must leave it alone until then.
+#: These records remain on an instance in Standby that an operator must restore. Cluster Autoscaler leaves it alone until then.
 FOR_OPERATORS = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/record", DISABLED, "recycle-eks/kept-before"}
 #: A lost node that was reported is not restored, so these records, taints and labels also remain on it.
 FOR_LOST = FOR_OPERATORS | {"recycle-eks/draining", "cordon", "node.kubernetes.io/exclude-from-external-load-balancers"}

@@ -197,16 +197,18 @@ def test_an_event_that_comes_twice_starts_nothing_twice(world):
 def test_without_any_heartbeat_a_retained_node_goes_on_and_another_is_lost_by_name(world):
     world.faults.refuse("autoscaling:RecordLifecycleActionHeartbeat", code="ValidationError", status=400, times=None)
     held, retained = both_kinds(world)
-    lost, job = held.job("train-held", annotations=WAITS), with_job(world, retained, "75m")
+    lost = held.job("train-held", annotations=WAITS)
+    with_job(world, retained, "75m")
 
     held.group.terminate(held)
     world.run("30s")
     retained.group.terminate(retained)
-    of_held, of_retained = ended(world, 2)
+    # The end of the retained member raises the hook once more, which is a duplicate.
+    of_held, of_retained, *_ = ended(world, 2)
 
     assert of_held.error == "NodeLost" and lost.name in of_held.cause and of_held.at < world.seconds("2h")
     assert "RestoreNode" not in world.executions()[1].path
-    assert of_retained.outcome == "recycled" and job.phase == "Succeeded" and of_retained.at > world.seconds("75m")
+    assert of_retained.outcome == "recycled" and outlasts(world, retained, "75m") and of_retained.at > world.seconds("75m")
 
 
 def test_another_execution_follows_one_that_dies(world):
