@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from prepare import ROOT
+from world.aws.iam import ACTION
 
 PAGE = ROOT / "docs" / "install.md"
 HEADING = "### Permissions for Terraform\n"
@@ -21,5 +22,5 @@ def listed() -> set[str]:
 
 
 def unlisted(actions: Iterable[str]) -> set[str]:
-    """Returns the actions that Terraform needs a permission for and that the page lacks."""
-    return {*actions} - listed() - FREE
+    """Returns the permissions that Terraform needs for these calls and that the page lacks."""
+    return {ACTION.get(action, action) for action in actions} - listed() - FREE

@@ -73,17 +73,21 @@ def test_an_example_is_applied_planned_empty_and_destroyed(world):
     folder = project / "examples" / "one-after-the-other"
     folder.mkdir()
     terraform = Terraform(folder, environment(world.aws.endpoint))
-    calls_before = len(world.aws.calls)
+    by_terraform = []
     for example, more in MORE.items():
         for file in folder.glob("*.tf"):
             file.unlink()
         shutil.copytree(project / "examples" / example, folder, dirs_exist_ok=True)
         variables = {**given(), **more(world)}
+        calls_before = len(world.aws.calls)
         terraform.init()
         terraform.apply(AS_KNOWN, **variables)
         assert terraform.plan_is_empty(**variables), example
+        by_terraform += world.aws.calls[calls_before:]
+    calls_before = len(world.aws.calls)
     terraform.destroy(AS_KNOWN, **variables)
-    assert unlisted(call.action for call in world.aws.calls[calls_before:]) == set()
+    by_terraform += world.aws.calls[calls_before:]
+    assert unlisted(call.action for call in by_terraform) == set()
     assert world.aws.client("lambda").list_functions()["Functions"] == []
     assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
     assert world.aws.client("iam").list_roles()["Roles"] == []

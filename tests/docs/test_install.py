@@ -1,7 +1,7 @@
 """docs/install.md, from the first command to the last: real Terraform, AWS CLI and kubectl, an account and a cluster of its own.
 
-Only two things are not as the page says. The packages are this machine's debug builds, whatever processor they are said to be
-for, and the cluster called `production` there is called `world` here.
+Three things are not as the page says. The packages are this machine's debug builds, whatever processor they are said to be for.
+The cluster called `production` there is called `world` here. Terraform's commands share one running provider.
 """
 
 import re

@@ -271,8 +271,10 @@ def mutating_calls(deployed_world):
 
 def test_a_function_killed_around_any_mutating_call_ends_the_same(world, mutating_calls):
     endings = []
-    for number, (function, action, nth) in enumerate(sample(mutating_calls, 2, first=len(mutating_calls) // 4)):
-        moment = ("before", "after")[number % 2]
+    half = len(mutating_calls) // 2
+    points = [("before", *call) for call in mutating_calls]
+    points += [("after", *call) for call in [*mutating_calls[half:], *mutating_calls[:half]]]
+    for moment, function, action, nth in sample(points, 2, first=len(mutating_calls) // 4):
         world.reset()
         workers, node, web = build(world)
         world.faults.kill(moment, action, function=function, nth=nth)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from world.base.faults import sample
+
 DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 OURS = ("recycle-eks/kept-for", "recycle-eks/kept-before", DISABLED)
 
@@ -194,13 +196,17 @@ def test_the_sweep_removes_the_marks_of_a_stopped_execution(world, workers):
 
 def test_a_function_killed_around_any_write_of_a_mark_leaves_none(world):
     """The first four writes of two functions on Nodes, whichever carry the marks. `make campaign` tries both moments of each."""
+    kills = [
+        (moment, function, nth)
+        for function in ("standby-node", "detach-terminate")
+        for nth in range(1, 5)
+        for moment in (("before", "after") if nth % 2 else ("after", "before"))
+    ]
     endings = []
-    for number in range(8):
+    for number, (moment, function, nth) in enumerate(sample(kills, 8)):
         group = world.group(f"workers-{number}", size=2, minimum=1, maximum=3)
-        moment = ("before", "after")[number % 2]
-        function = "standby-node" if number < 4 else "detach-terminate"
         world.faults.clear()
-        world.faults.kill(moment, "kubernetes:PATCH nodes", function=function, nth=number % 4 + 1)
+        world.faults.kill(moment, "kubernetes:PATCH nodes", function=function, nth=nth)
         end = world.recycle(group.nodes[0]).finishes()
         struck = not world.faults.not_struck()
         endings.append((number, struck, end.outcome, [marks(other) for other in group.nodes]))

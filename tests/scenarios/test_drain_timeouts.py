@@ -272,7 +272,10 @@ def test_a_function_killed_around_any_mutating_call_of_the_end_ends_the_same(wor
 
     # In each further run, each execution is struck once, before or after a call about its own node.
     for later, moment in enumerate(("before", "after")):
-        struck = {name: sample(calls, 1, first=2 * n + later) for n, (name, calls) in enumerate(points.items())}
+        struck = {
+            name: sample(calls, 1, first=(2 * n + later) * len(calls) // (2 * len(points)))
+            for n, (name, calls) in enumerate(points.items())
+        }
         for turn in range(max(map(len, struck.values()))):
             world.reset()
             nodes, executions = scene(world)

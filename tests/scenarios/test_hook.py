@@ -103,7 +103,8 @@ def test_in_a_group_that_retains_instances_a_drain_outlasts_the_hook(world):
     workers.terminate(node)
     world.run("49h")
     assert workers.states[node.instance_id] == "Terminating:Retained"
-    assert len(heartbeats(world)) < 200, "the hook had 48 hours"
+    beats = heartbeats(world)
+    assert beats and max(beats) < world.seconds("48h30m"), "the hook had 48 hours"
     end, raised_again = ended(world)
 
     assert end.outcome == "recycled", end.cause
@@ -179,7 +180,7 @@ def test_a_lost_event_costs_half_an_hour_and_nothing_else(world):
         node.group.terminate(node)
     ends = ended(world, 2)
 
-    assert [each.steps[0][0] <= world.seconds("30m") for each in world.executions()] == [True] * 2
+    assert [60 < each.steps[0][0] <= world.seconds("30m") for each in world.executions()] == [True] * 2
     assert [end.outcome for end in ends] == ["recycled"] * 2
     assert [outlasts(world, node, "35m") for node in nodes] == [True] * 2
 

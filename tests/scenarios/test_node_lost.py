@@ -363,7 +363,10 @@ def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(worl
 
     # In each further run, each execution is struck once, before or after a call about its own node.
     for later, moment in enumerate(("before", "after")):
-        struck = {case: sample(calls, 1, first=2 * n + later) for n, (case, calls) in enumerate(points.items())}
+        struck = {
+            case: sample(calls, 1, first=(2 * n + later) * len(calls) // (2 * len(points)))
+            for n, (case, calls) in enumerate(points.items())
+        }
         for turn in range(max(map(len, struck.values()))):
             world.reset()
             nodes, endings = build(world), {}

@@ -191,7 +191,7 @@ def test_no_more_nodes_are_underway_than_the_surge_allows(world):
 # Races
 
 
-@pytest.mark.parametrize(("parallel", "seed"), sample([(parallel, seed) for parallel in (1, 2) for seed in range(6)], 2))
+@pytest.mark.parametrize(("parallel", "seed"), sample([(parallel, seed) for seed in range(6) for parallel in (1, 2)], 4))
 def test_however_executions_race_no_more_than_may_are_busy_and_all_get_through(world, parallel, seed):
     world.reset(seed=seed)
     settings(world, parallel=parallel, surge=3)

@@ -17,7 +17,6 @@ TABLE = {
     "m=d=M": {"not launched": STAYS, "pending": STAYS, "empty": STAYS, "has pods": STAYS},
     "Launch suspended": {"not launched": SUSPENDED, "empty": SUSPENDED, "has pods": SUSPENDED},
 }
-#: Each cell under the readings that are assumed, and some under another one: of 57 each eighth, so that the readings alternate.
 
 
 class FailingExecution:
@@ -294,8 +293,10 @@ def restore_calls(deployed_world):
 
 def test_a_restore_killed_around_any_mutating_call_ends_the_same(world, restore_calls):
     endings = []
-    for number, (function, action, nth) in enumerate(sample(restore_calls, 3, first=len(restore_calls) // 6)):
-        moment = ("before", "after")[number % 2]
+    half = len(restore_calls) // 2
+    points = [("before", *call) for call in restore_calls]
+    points += [("after", *call) for call in [*restore_calls[half:], *restore_calls[:half]]]
+    for moment, function, action, nth in sample(points, 3, first=len(restore_calls) // 6):
         world.reset()
         workers, node = failing(world)
         world.faults.kill(moment, action, function=function, nth=nth)

@@ -76,6 +76,7 @@ def test_a_start_that_is_refused_is_a_failure_of_that_node_and_aborts_no_other(w
     assert only(ends[1])["failed"] == [{"node": first_of_pair, "why": "StepFunctions.AccessDeniedException"}]
     assert started(world, of_pair) == [second_of_pair] and only(ends[1])["recycled"] == 1
     assert 1800 <= executions(world)[second_of_pair].steps[0][0] < 3600
+    assert world.faults.not_struck() == []
 
 
 def test_a_group_whose_execution_broke_is_not_rotated_however_aws_lists_it(world):

@@ -356,8 +356,9 @@ def disposal_calls(request, deployed_world):
 def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposal_calls):
     dispose, calls = disposal_calls
     endings = []
-    for number, (action, nth) in enumerate(sample(calls, 2, first=len(calls) // 4)):
-        moment = ("before", "after")[number % 2]
+    half = len(calls) // 2
+    points = [("before", *call) for call in calls] + [("after", *call) for call in [*calls[half:], *calls[:half]]]
+    for moment, action, nth in sample(points, 2, first=len(calls) // 4):
         world.reset()
         workers, node = build(world)
         world.faults.kill(moment, action, function="detach-terminate", nth=nth)

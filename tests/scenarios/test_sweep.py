@@ -111,7 +111,8 @@ def test_the_clock_alone_restores_a_node_if_every_event_is_lost(world, node):
 def test_a_stopped_execution_is_swept_at_once_and_reported_once_and_an_end_that_no_catcher_sees_as_well(world):
     # The sweep reads the end of an execution, whose form no source shows. All other scenarios have the other form.
     world.services.full_seconds_have_fraction = True
-    world.let_sweep()
+    # Only an event starts a sweep until then, and not the clock.
+    world.events.silent = ""
     nodes = [node_of(world, group) for group in ("stopped", "timed-out", "broken")]
     # The execution that breaks begins first, so that only its history reaches the limit.
     broken = begin(world, nodes[2])
@@ -134,8 +135,11 @@ def test_a_stopped_execution_is_swept_at_once_and_reported_once_and_an_end_that_
     for node in nodes:
         assert world.leftovers(node.group) == [], node
         assert node.group.states[node.instance_id] == "InService", node
+    assert len(world.executions("sweep")) == 3, "one for each bad end"
+    world.events.run_schedules()
     wait(world, "1h")
 
+    assert len([text for text in world.notifications if "was restored" in text]) == 3
     for node, execution in zip(nodes, executions, strict=True):
         sent = [text for text in world.notifications if "was restored" in text and execution.arn in text]
         assert len(sent) == 1 and node.instance_id in sent[0], node
@@ -268,7 +272,7 @@ def test_the_changes_of_operators_and_of_others_stay_and_delay_no_restore(world)
     others["unreadable"].record("recycle-eks/claim", "mine!")
     nodes["tainted"].kubernetes.add_taint("recycle-eks/draining", value="mine")
 
-    # A node whose claim an operator removed is cleaned at once.
+    # A node whose claim an operator removed is cleaned by the next sweep.
     node = nodes["unclaimed"]
     node.record("recycle-eks/claim", None)
     world.aws.client("ec2").delete_tags(Resources=[node.instance_id], Tags=[{"Key": "recycle-eks:claim"}])
@@ -299,7 +303,7 @@ def test_the_changes_of_operators_and_of_others_stay_and_delay_no_restore(world)
     assert [key for name, key in world.leftovers(node.group) if name == node.name] == []
 
 
-@pytest.mark.parametrize("stops", [(1, 2), (4,)], ids=str)
+@pytest.mark.parametrize("stops", [(1, 2), (3,), (4,)], ids=str)
 def test_a_sweep_that_is_stopped_is_followed_by_another(world, node, stops):
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=2)

@@ -36,7 +36,7 @@ pub async fn keep_new_member(
                 .annotate(SCALE_DOWN_DISABLED_ANNOTATION, DISABLED);
             match node.annotations.get(SCALE_DOWN_DISABLED_ANNOTATION) {
                 Some(before) => change.annotate(KEPT_BEFORE_ANNOTATION, before),
-                None => change,
+                None => change.remove_annotation(KEPT_BEFORE_ANNOTATION),
             }
         }))
     })

@@ -107,7 +107,10 @@ pub fn is_kept_for(new_member: &NodeFacts, old: &InstanceId) -> bool {
 #[must_use]
 pub fn let_go_of_new_member(new_member: &NodeFacts) -> ScaleDown {
     let before = new_member.annotations.get(KEPT_BEFORE_ANNOTATION);
-    let_go(says_disabled(new_member), before)
+    let_go(
+        says_disabled(new_member),
+        before.filter(|value| !value.is_empty()),
+    )
 }
 
 fn let_go(is_set_by_execution: bool, before: Option<&String>) -> ScaleDown {

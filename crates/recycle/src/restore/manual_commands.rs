@@ -16,6 +16,7 @@ use crate::cluster::instance::{Instance, describe_instance};
 use crate::cluster::node::{NodeFacts, has_entered_standby};
 use crate::records::claim::Phase;
 use crate::restore::sweep::OWN_TAGS;
+use crate::restore::undo::has_cordoned;
 
 /// The state of a node, and the commands that an operator can run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,8 +63,10 @@ pub fn describe_manual_commands(
     }
     let mut found = Traces::default();
     look_at_standby(instance_id, group, lifecycle_state, instance, node, &mut found);
+    // Cluster Autoscaler also lists members in Standby, so the node is released to it only if the commands take it out.
+    let stays_in_standby = lifecycle_state == Some("Standby") && !has_entered_standby(node, instance);
     if let Some(node) = node {
-        look_at_node(node, &mut found);
+        look_at_node(node, stays_in_standby, &mut found);
         look_at_lease(node, group, &mut found);
     }
     if let Some(instance) = instance {
@@ -224,8 +227,8 @@ fn look_at_standby(
 
 /// Returns the commands of ExitStandby.
 /// At that call a group with unbalanced zones may terminate any member, so the `exposed` members are protected during it.
-/// By its user guide, Auto Scaling then takes back the capacity that the call has added, and terminates a member once none is protected.
-/// So the desired capacity is set to the number of members before that.
+/// By its user guide, Auto Scaling then has more members than it needs, and terminates one by its termination policy.
+/// So the desired capacity is raised to the number of members, and only then their protection ends.
 /// Each member has its own call, because AWS refuses a whole call that names a member which has left.
 fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<String> {
     let exit = format!("aws autoscaling exit-standby --auto-scaling-group-name {group} --instance-ids {id}");
@@ -246,7 +249,7 @@ fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<S
     vec![
         format!(
             "MEMBERS=$(aws autoscaling describe-auto-scaling-groups --auto-scaling-group-names {group} --output text --query \
-             \"AutoScalingGroups[].Instances[?LifecycleState=='InService' && !ProtectedFromScaleIn].InstanceId\")"
+             \"AutoScalingGroups[].Instances[?LifecycleState=='InService' && ! ProtectedFromScaleIn].InstanceId\")"
         ),
         protect("--protected-from-scale-in"),
         exit,
@@ -257,13 +260,14 @@ fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<S
         format!(
             "aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity $(aws autoscaling \
              describe-auto-scaling-groups --auto-scaling-group-names {group} --output text --query \
-             \"length(AutoScalingGroups[0].Instances[?LifecycleState=='InService' || starts_with(LifecycleState, 'Pending')])\")"
+             \"max([AutoScalingGroups[0].DesiredCapacity, length(AutoScalingGroups[0].Instances[?LifecycleState=='InService' || \
+             starts_with(LifecycleState, 'Pending')])])\") && {}",
+            protect("--no-protected-from-scale-in")
         ),
-        protect("--no-protected-from-scale-in"),
     ]
 }
 
-fn look_at_node(node: &NodeFacts, found: &mut Traces) {
+fn look_at_node(node: &NodeFacts, stays_in_standby: bool, found: &mut Traces) {
     let name = &node.name;
     let record = node.record().unwrap_or_default();
     let is_left_out = record.excluded_at.is_some() && node.labels.contains_key(EXCLUDE_FROM_BALANCERS_LABEL);
@@ -275,11 +279,11 @@ fn look_at_node(node: &NodeFacts, found: &mut Traces) {
         let command = format!("kubectl taint node {name} {DRAINING_TAINT}:NoSchedule-");
         found.add(&format!("has the taint {DRAINING_TAINT}"), command);
     }
-    // Only a cordon that was set with the draining taint is the execution's. An earlier cordon stays.
-    if node.unschedulable && record.tainted_at.is_some() && !record.was_unschedulable {
+    if has_cordoned(node, &record) {
         found.add("is cordoned", format!("kubectl uncordon {name}"));
     }
     let change = match let_go_of_old_node(node, &record) {
+        _ if stays_in_standby => None,
         ScaleDown::Keep => None,
         ScaleDown::Remove => Some(format!("{SCALE_DOWN_DISABLED_ANNOTATION}-")),
         ScaleDown::Set(before) => {
@@ -287,7 +291,8 @@ fn look_at_node(node: &NodeFacts, found: &mut Traces) {
             Some(format!("--overwrite {}", quote(&annotation)))
         }
     };
-    let beside = find_value_beside(node).map(|_| format!(" {KEPT_BEFORE_ANNOTATION}-"));
+    let beside = find_value_beside(node).filter(|_| !stays_in_standby);
+    let beside = beside.map(|_| format!(" {KEPT_BEFORE_ANNOTATION}-"));
     let beside = beside.unwrap_or_default();
     match change {
         Some(change) => found.add(
@@ -435,7 +440,7 @@ mod tests {
             left.commands,
             [
                 "MEMBERS=$(aws autoscaling describe-auto-scaling-groups --auto-scaling-group-names workers --output text --query \
-                 \"AutoScalingGroups[].Instances[?LifecycleState=='InService' && !ProtectedFromScaleIn].InstanceId\")",
+                 \"AutoScalingGroups[].Instances[?LifecycleState=='InService' && ! ProtectedFromScaleIn].InstanceId\")",
                 "for id in $(echo $MEMBERS) i-0aaaaaaaaaaaaaaaa; do aws autoscaling set-instance-protection \
                  --auto-scaling-group-name workers --protected-from-scale-in --instance-ids $id; done",
                 "aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids i-0aaaaaaaaaaaaaaaa",
@@ -443,8 +448,8 @@ mod tests {
                  'AutoScalingInstances[].LifecycleState' | grep --quiet -e Standby -e Pending; do sleep 15; done",
                 "aws autoscaling set-desired-capacity --auto-scaling-group-name workers --desired-capacity $(aws autoscaling \
                  describe-auto-scaling-groups --auto-scaling-group-names workers --output text --query \
-                 \"length(AutoScalingGroups[0].Instances[?LifecycleState=='InService' || starts_with(LifecycleState, 'Pending')])\")",
-                "for id in $(echo $MEMBERS) i-0aaaaaaaaaaaaaaaa; do aws autoscaling set-instance-protection \
+                 \"max([AutoScalingGroups[0].DesiredCapacity, length(AutoScalingGroups[0].Instances[?LifecycleState=='InService' || \
+                 starts_with(LifecycleState, 'Pending')])])\") && for id in $(echo $MEMBERS) i-0aaaaaaaaaaaaaaaa; do aws autoscaling set-instance-protection \
                  --auto-scaling-group-name workers --no-protected-from-scale-in --instance-ids $id; done",
                 "kubectl taint node old recycle-eks/draining:NoSchedule-",
                 "kubectl uncordon old",
@@ -732,6 +737,34 @@ mod tests {
         assert_eq!(both.len(), 2);
         assert!(both[0].starts_with("for id in $(echo $MEMBERS); do"), "{both:?}");
         assert_eq!(in_both(&alone).len(), 2, "a group may choose its only member");
+    }
+
+    /// Without the record, which goes with the Lease, the commands do not take the node out of Standby.
+    #[test]
+    fn a_node_that_stays_in_standby_is_not_released_to_cluster_autoscaler() {
+        let mut node = claimed(node("old"), Phase::Draining, &Record::default());
+        node.annotations.extend(strings([
+            (SCALE_DOWN_DISABLED_ANNOTATION, "true"),
+            (KEPT_BEFORE_ANNOTATION, ""),
+        ]));
+        for (state, is_released) in [("Standby", false), ("InService", true)] {
+            let left = describe(Some(state), Some(&tagged()), Some(&node));
+            let release = format!(
+                "kubectl annotate node old {SCALE_DOWN_DISABLED_ANNOTATION}- {KEPT_BEFORE_ANNOTATION}-"
+            );
+            assert_eq!(
+                left.commands.contains(&release),
+                is_released,
+                "{:?}",
+                left.commands
+            );
+            assert!(
+                !left
+                    .commands
+                    .iter()
+                    .any(|command| command.contains("exit-standby"))
+            );
+        }
     }
 
     /// A kubelet writes any annotation on its own Node, and an operator who creates a group chooses its name.

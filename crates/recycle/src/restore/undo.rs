@@ -1,11 +1,13 @@
 //! Decides what a restore removes from the Node.
 
 use crate::base::names::{
-    CORDONED_FOR_ANNOTATION, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, KEPT_BEFORE_ANNOTATION,
-    PROGRESS_ANNOTATION,
+    CORDONED_FOR_ANNOTATION, DRAIN_UNTIL_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, FIELD_MANAGER,
+    KEPT_BEFORE_ANNOTATION, PROGRESS_ANNOTATION,
 };
 use crate::cluster::autoscaler::{ScaleDown, find_value_beside, let_go_of_old_node};
-use crate::cluster::node::{NodeFacts, Taint, is_out_of_service_taint, is_request_taint};
+use crate::cluster::node::{
+    NodeFacts, Taint, detached_taint, is_out_of_service_taint, is_request_taint, stopped_taint,
+};
 use crate::records::node_record::Record;
 
 /// The value of the balancers' label if the execution has set it.
@@ -30,25 +32,17 @@ pub struct Undo {
 /// Decides what to remove from a Node. None if only the claim and the record are left, which go last.
 /// `taint` is the taint that the execution set.
 ///
-/// The execution has set a cordon if three things hold: the record says that it drained the node, the cordon was not there before,
-/// and no other field manager has written the field since. Without a record, because an operator has deleted the Lease, the last is
-/// enough: a field keeps its manager if another one writes the same value. A cordon for another node's restore is not undone here.
-///
 /// Cluster Autoscaler also lists members in Standby. So the annotation that keeps it away stays until the node is out of Standby.
 #[must_use]
 pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Option<Undo> {
     let record = node.record();
     let known = record.as_ref().ok();
-    let is_forgotten =
-        known == Some(&Record::default()) && !node.annotations.contains_key(CORDONED_FOR_ANNOTATION);
-    let has_drained = is_forgotten || known.is_some_and(|record| record.tainted_at.is_some());
     let others: Vec<Taint> = node
         .taints
         .iter()
         .filter(|other| *other != taint && !is_out_of_service_taint(other) && !is_request_taint(other))
         .cloned()
         .collect();
-    let was_cordoned = known.is_some_and(|record| record.was_unschedulable);
     let was_excluded = known.is_some_and(|record| record.excluded_at.is_some());
     let had_label = known.is_none_or(|record| record.excluded_before.is_some());
     let label = node.labels.get(EXCLUDE_FROM_BALANCERS_LABEL);
@@ -68,7 +62,7 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Opt
     .collect();
     let undo = Undo {
         taints: (others.len() < node.taints.len()).then_some(others),
-        uncordon: node.is_cordoned_by_recycle_eks() && has_drained && !was_cordoned,
+        uncordon: known.is_some_and(|record| has_cordoned(node, record)),
         annotations,
         remove_label: was_excluded && !had_label && label.is_some_and(|value| value == EXCLUDED),
         scale_down,
@@ -89,4 +83,21 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Opt
         && undo.scale_down == ScaleDown::Keep
         && undo.record.as_ref() == known;
     (!is_clean).then_some(undo)
+}
+
+/// Checks whether an execution has set the node's cordon. Three things hold then: the record says that it drained the node, the cordon
+/// was not there before, and no other field manager has written the field since.
+///
+/// Without a record, because an operator has deleted the Lease, the field manager has to be recycle-eks: a field keeps its manager if
+/// another one writes the same value. The cordon of a stopped or detached instance, or for another node's restore, is not meant.
+#[must_use]
+pub fn has_cordoned(node: &NodeFacts, record: &Record) -> bool {
+    let is_forgotten = *record == Record::default() && node.cordoned_by.as_deref() == Some(FIELD_MANAGER);
+    let is_for_another = node.annotations.contains_key(CORDONED_FOR_ANNOTATION);
+    let is_result = node.instance.as_ref().is_some_and(|id| {
+        let results = [stopped_taint(id), detached_taint(id)];
+        results.iter().any(|taint| node.taints.contains(taint))
+    });
+    let has_drained = record.tainted_at.is_some() || (is_forgotten && !is_for_another && !is_result);
+    node.is_cordoned_by_recycle_eks() && has_drained && !record.was_unschedulable
 }

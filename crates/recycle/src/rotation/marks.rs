@@ -38,12 +38,10 @@ pub fn marked_by(node: &NodeFacts) -> Option<&str> {
 }
 
 /// The marks of one rotation.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Number of nodes that have its mark.
-    pub nodes: usize,
-    /// Time at which it began, by one of the marks.
-    pub began_at: Option<Timestamp>,
+    /// Time at which it began, by each of the marks that say it.
+    pub began_at: Vec<Timestamp>,
 }
 
 /// Returns the rotations that have marked a node.
@@ -53,8 +51,7 @@ pub fn find_rotations(nodes: &[NodeFacts]) -> BTreeMap<ExecutionArn, Marks> {
     for (owner, rest) in nodes.iter().filter_map(read_mark) {
         if let Ok(rotation) = owner.parse() {
             let marks = found.entry(rotation).or_default();
-            marks.nodes += 1;
-            marks.began_at = marks.began_at.or_else(|| rest.parse().ok());
+            marks.began_at.extend(rest.parse::<Timestamp>().ok());
         }
     }
     found
@@ -62,12 +59,15 @@ pub fn find_rotations(nodes: &[NodeFacts]) -> BTreeMap<ExecutionArn, Marks> {
 
 /// Decides whether a rotation with marks may still run. `status` is None if Step Functions does not know the execution.
 /// DescribeExecution is eventually consistent, so a rotation that began a moment ago may be unknown.
-/// A kubelet can write the annotation of its own Node. So one mark alone keeps no rotation out of a group.
+/// A kubelet can write the annotation of its own Node. So two marks have to say that it has just begun.
 #[must_use]
 pub fn may_run(status: Option<&str>, marks: &Marks, now: Timestamp) -> bool {
     match status {
         Some(status) => matches!(status, "RUNNING" | "PENDING_REDRIVE"),
-        None => marks.nodes > 1 && marks.began_at.is_some_and(|at| has_just_begun(at, now)),
+        None => {
+            let began_at = marks.began_at.iter();
+            began_at.filter(|at| has_just_begun(**at, now)).count() > 1
+        }
     }
 }
 
@@ -209,13 +209,9 @@ mod tests {
             ..taint(OUTDATED_TAINT, "NoSchedule")
         }];
         assert_eq!(without_mark(&found), found.taints);
-        let marks = Marks {
-            nodes: 1,
-            began_at: None,
-        };
         assert_eq!(
             find_rotations(&[marked(ARN, None), marked("me", None), node("b")]),
-            [(ARN.parse().unwrap(), marks)].into()
+            [(ARN.parse().unwrap(), Marks::default())].into()
         );
     }
 
@@ -234,8 +230,7 @@ mod tests {
                 .all(|node| marked_by(node) == Some(rotation.as_str()))
         );
         let marks = Marks {
-            nodes: 3,
-            began_at: Some(at(60)),
+            began_at: vec![at(60)],
         };
         assert_eq!(find_rotations(&nodes), [(rotation.clone(), marks)].into());
         assert_eq!(write_mark(&rotation, None), rotation.as_str());
@@ -243,17 +238,27 @@ mod tests {
 
     #[test]
     fn an_unknown_rotation_counts_as_running_for_ten_minutes_after_its_start() {
-        for (name, status, nodes, began_at, expected) in [
-            ("running", Some("RUNNING"), 1, None, true),
-            ("waits for its redrive", Some("PENDING_REDRIVE"), 1, None, true),
-            ("failed", Some("FAILED"), 2, Some(at(0)), false),
-            ("unknown at first", None, 2, Some(at(1)), true),
-            ("unknown for ten minutes", None, 2, Some(at(0)), false),
-            ("unknown, with a time far ahead", None, 2, Some(at(1_200)), false),
-            ("unknown, by the mark of one node", None, 1, Some(at(1)), false),
-            ("unknown, without a time", None, 2, None, false),
+        for (name, status, began_at, expected) in [
+            ("running", Some("RUNNING"), vec![], true),
+            ("waits for its redrive", Some("PENDING_REDRIVE"), vec![], true),
+            ("failed", Some("FAILED"), vec![1, 1], false),
+            ("unknown at first", None, vec![1, 1], true),
+            ("unknown for ten minutes", None, vec![0, 0], false),
+            ("unknown, with a time far ahead", None, vec![1_200, 1_200], false),
+            ("unknown, by the mark of one node", None, vec![1], false),
+            // A kubelet has copied the mark, with a new time.
+            (
+                "unknown, by a young mark beside an old one",
+                None,
+                vec![0, 1],
+                false,
+            ),
+            ("unknown, hidden by an old mark", None, vec![0, 1, 1], true),
+            ("unknown, without a time", None, vec![], false),
         ] {
-            let marks = Marks { nodes, began_at };
+            let marks = Marks {
+                began_at: began_at.into_iter().map(at).collect(),
+            };
             assert_eq!(may_run(status, &marks, at(600)), expected, "{name}");
         }
     }

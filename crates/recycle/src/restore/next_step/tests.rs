@@ -10,6 +10,7 @@ use crate::cluster::group::Member;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 use crate::cluster::node::Taint;
+use crate::cluster::node::stopped_taint;
 use crate::records::node_record::Record;
 use crate::records::restore_log::GaveUp;
 use crate::records::restore_log::GroupChange;
@@ -774,6 +775,16 @@ fn without_its_record_a_node_is_released_to_cluster_autoscaler_by_the_value_besi
         ..node.clone()
     };
     assert!(!undo_kubernetes(&by_operator, &own(), false).unwrap().uncordon);
+    let by_unknown = NodeFacts {
+        cordoned_by: None,
+        ..node.clone()
+    };
+    assert!(!undo_kubernetes(&by_unknown, &own(), false).unwrap().uncordon);
+    let stopped = NodeFacts {
+        taints: vec![stopped_taint(&id(OLD))],
+        ..node.clone()
+    };
+    assert!(!undo_kubernetes(&stopped, &own(), false).unwrap().uncordon);
     node.annotations
         .extend(strings([(CORDONED_FOR_ANNOTATION, OTHER)]));
     assert!(!undo_kubernetes(&node, &own(), false).unwrap().uncordon);
