@@ -1,12 +1,11 @@
 """docs/install.md, from the first command to the last: real Terraform, AWS CLI and kubectl, an account and a cluster of its own.
 
-Three things are not as the page says. The packages are this machine's debug builds, whatever processor they are said to be for.
-The cluster called `production` there is called `world` here. Terraform's commands share one running provider.
+Only two things are not as the page says. The packages are this machine's debug builds, whatever processor they are said to be
+for, and the cluster called `production` there is called `world` here.
 """
 
 import re
 import shutil
-import weakref
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from docs.pages import Shell, blocks, follow_page
 from prepare import ROOT, host_architecture
 from world.deployment import CLUSTER, ZIPS
-from world.process.terraform import copy_of_project, find_mirror, start_provider
+from world.process.terraform import copy_of_project, find_mirror
 from world.world import World
 
 PAGE = ROOT / "docs" / "install.md"
@@ -61,18 +60,6 @@ def terraform_settings(folder: Path) -> dict[str, str]:
     return {"TF_CLI_CONFIG_FILE": str(file)}
 
 
-class WithOneProvider(Shell):
-    """After `terraform init` one running provider serves all commands: its starts would take more than half of their time."""
-
-    def run(self, script: str) -> str:
-        printed = super().run(script)
-        if script == "terraform init\n":
-            provider = start_provider(Path(self._environment["PWD"]), self._environment)
-            self._environment["TF_REATTACH_PROVIDERS"] = provider.address
-            weakref.finalize(self, provider.end)
-        return printed
-
-
 def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
     packages = lay_out(tmp_path / "recycle-eks")
     workers = world.group("workers", size=3, minimum=1, maximum=6)
@@ -82,7 +69,7 @@ def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
     world.budget(web, min_available=2)
     node.daemon_set("log-shipper")
     world.at("20h", job.finishes)
-    shell = WithOneProvider(tmp_path / "recycling", {**world.environment(), **terraform_settings(tmp_path)})
+    shell = Shell(tmp_path / "recycling", {**world.environment(), **terraform_settings(tmp_path)})
     (tmp_path / "recycling" / "main.tf").write_text(configuration(page))
 
     def package_another(function: str) -> None:
