@@ -2,7 +2,7 @@
 # make test      every test; ARGS='--since main' for those that the changes since a commit can affect
 # make check     the fast part of them: under 90 seconds once built
 # make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file or several, wherever they lie
-# make readings  the scenarios that depend on what AWS's documentation leaves open, under each reading: at most an hour; ARGS="-k restore" for some
+# make readings  the scenarios that depend on what AWS's documentation leaves open, under each reading; ARGS="-k restore" for some
 # make prose     comments, texts and documentation for plain English; FILE='path …' for some of them, ARGS=--count for a summary
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
 # make bench     measures the functions beside a plain Python version, for docs/performance.md; ARGS=--quick takes few samples, writes nothing

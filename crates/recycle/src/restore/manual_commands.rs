@@ -64,7 +64,8 @@ pub fn describe_manual_commands(
     let mut found = Traces::default();
     look_at_standby(instance_id, group, lifecycle_state, instance, node, &mut found);
     // Cluster Autoscaler also lists members in Standby, so the node is released to it only if the commands take it out.
-    let stays_in_standby = lifecycle_state == Some("Standby") && !has_entered_standby(node, instance);
+    let is_in_standby = matches!(lifecycle_state, Some("Standby" | "EnteringStandby"));
+    let stays_in_standby = is_in_standby && !has_entered_standby(node, instance);
     if let Some(node) = node {
         look_at_node(node, stays_in_standby, &mut found);
         look_at_lease(node, group, &mut found);
@@ -747,7 +748,11 @@ mod tests {
             (SCALE_DOWN_DISABLED_ANNOTATION, "true"),
             (KEPT_BEFORE_ANNOTATION, ""),
         ]));
-        for (state, is_released) in [("Standby", false), ("InService", true)] {
+        for (state, is_released) in [
+            ("Standby", false),
+            ("EnteringStandby", false),
+            ("InService", true),
+        ] {
             let left = describe(Some(state), Some(&tagged()), Some(&node));
             let release = format!(
                 "kubectl annotate node old {SCALE_DOWN_DISABLED_ANNOTATION}- {KEPT_BEFORE_ANNOTATION}-"
