@@ -284,6 +284,7 @@ GENERATED = {
     "contract": "tests/contract/contract.json",
     "inputs": "docs/inputs-and-outcomes.md",
     "notifications": "docs/notifications.md",
+    "pods": "docs/pods.md",
 }
 
 #: The files that repeat the version of Cargo.toml for Terraform.

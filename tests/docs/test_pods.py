@@ -33,9 +33,11 @@ def test_each_kind_is_classed_as_the_page_says(world, node):
     node.job("unsafe", annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
     node.stateful_set("database")
     node.daemon_set("logs")
+    node.daemon_set("shipper", annotations={"recycle-eks/drain": "evict"})
     node.mirror_pod("proxy")
     node.bare_pod("script", restart_policy="Never")
     node.bare_pod("debug")
+    node.bare_pod("gone", annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"})
     node.deployment("scratch", uses_empty_dir=True)
     node.deployment("tolerant", tolerations=EVERYTHING)
     node.deployment("misspelt", annotations={"recycle-eks/drain": "evicted"})
@@ -45,13 +47,14 @@ def test_each_kind_is_classed_as_the_page_says(world, node):
     names = world.recycle(node, label_selector="app=train", dry_run=True).finishes().output["names"]
 
     classes = {class_: sorted(pod.split("/")[1].split("-")[0] for pod in pods) for class_, pods in names.items()}
-    assert classes["awaited"] == ["debug", "queued", "script", "selected", "unsafe"]
+    assert classes["awaited"] == ["debug", "queued", "script", "selected", "undisturbed"], "the first five of six"
     assert classes["bare"] == ["debug", "script"]
-    assert classes["never_ends"] == ["debug"]
+    assert classes["never_ends"] == ["debug", "undisturbed"]
+    assert (classes["owner_protected"], classes["leaves_last"]) == (["undisturbed", "unsafe"], ["shipper"])
     assert classes["bad_annotation"] == ["misspelt"]
-    assert (classes["empty_dir"], classes["grace_too_long"], classes["pending"]) == (["scratch"], ["zombie"], ["queued"])
-    # The first five by name, of eight.
-    assert classes["evictable"] == ["database", "misspelt", "scratch", "tolerant", "undisturbed"]
+    assert (classes["local_storage"], classes["grace_too_long"], classes["pending"]) == (["scratch"], ["zombie"], ["queued"])
+    # The first five by name, of seven.
+    assert classes["evictable"] == ["database", "gone", "misspelt", "scratch", "tolerant"]
 
 
 def test_a_job_that_is_not_selected_starts_again_elsewhere_if_the_input_says_so(world, node):

@@ -74,7 +74,7 @@ def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_ev
         "never_ends": ["endless"],
         "pending": ["queued"],
         "evictable": ["held", "left", "misspelt", "shell", "slow"],
-        "empty_dir": ["held"],
+        "local_storage": ["held"],
         "debugged": ["shell"],
         "bad_annotation": ["misspelt"],
         "grace_too_long": ["slow"],
@@ -333,7 +333,7 @@ def test_the_dry_run_the_check_the_eviction_and_the_disposal_class_the_pods_of_a
     execution = world.recycle(node, label_selector="app=train")
     world.run("15m")
     check, eviction = execution.answers("CheckPods")[0], execution.answers("EvictPods")[0]
-    assert check["counts"] == {"awaited": 1, "empty_dir": 1, "evictable": 1, "zone_mismatch": 1}
+    assert check["counts"] == {"awaited": 1, "local_storage": 1, "evictable": 1, "zone_mismatch": 1}
     assert classes(dry.answers("ClaimNode")[-1]) == classes(check)
     assert [pod for names in eviction["names"].values() for pod in names] == check["names"]["evictable"]
 
@@ -348,3 +348,133 @@ def test_the_dry_run_the_check_the_eviction_and_the_disposal_class_the_pods_of_a
     disposal = execution.answers("DetachTerminate")[-1]
     assert disposal["verdict"] == "check_pods" and disposal["counts"]["zone_mismatch"] == 1
     assert classes(disposal) == classes(execution.answers("CheckPods")[looks])
+
+
+def test_a_pod_that_its_owner_protects_holds_its_node_until_the_annotation_goes_or_the_input_overrides_it(world):
+    waits, overridden, ends = (world.group(name, size=2, minimum=1, maximum=4).nodes[0] for name in ("one", "two", "three"))
+    protect = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    until = {"karpenter.sh/do-not-disrupt": "2h"}
+    web = waits.deployment("web", annotations=protect).pods()[0]
+    overridden.deployment("web-too", annotations=protect)
+    api = ends.deployment("api", annotations=until).pods()[0]
+    world.at("5h", lambda: web.annotate(**{"cluster-autoscaler.kubernetes.io/safe-to-evict": None}))
+    executions = [world.recycle(waits), world.recycle(overridden, override=["owner_protected"]), world.recycle(ends)]
+    world.run("30m")
+    assert kinds(progress_of(waits)["names"]) == {"awaited": ["web"], "never_ends": ["web"], "owner_protected": ["web"]}
+    assert any("never ends by itself: 1 pod" in block for sent in world.all_notifications for block in sent["blocks"])
+
+    long, quick, middle = (execution.finishes() for execution in executions)
+
+    assert [end.outcome for end in (long, quick, middle)] == ["recycled"] * 3
+    assert 5 * HOUR < long.at < 5.5 * HOUR and quick.at < HOUR and 2 * HOUR < middle.at < 2.5 * HOUR
+    assert not web.exists and not api.exists
+
+
+def test_critical_pods_leave_after_the_others_and_a_daemon_sets_pod_last(world, node):
+    train = node.job("train", labels={"app": "train"})
+    web = node.deployment("web", grace=300, exits_after=240).pods()[0]
+    dns = node.deployment("dns", priorityClassName="system-cluster-critical").pods()[0]
+    node.daemon_set("logs", annotations={"recycle-eks/drain": "evict"})
+    world.at("40m", train.finishes)
+    execution = world.recycle(node, label_selector="app=train")
+
+    end = execution.finishes()
+
+    assert end.outcome == "recycled"
+    asked = {call.parameters["name"].split("-")[0]: call.at for call in reversed(world.calls("kubernetes:POST pods/eviction"))}
+    assert asked["web"] + 240 <= asked["dns"] < 20 * 60, asked
+    assert 40 * 60 <= asked["logs"] < end.at and not (web.exists or dns.exists)
+
+
+def test_ways_past_pods_that_cannot_move_are_off_until_the_input_asks_and_are_named_in_the_outcome(world):
+    names = ("off", "bare", "stuck", "looping")
+    off, bare, stuck, looping = (world.group(name, size=2, minimum=1, maximum=4).nodes[0] for name in names)
+
+    def broken(node, name):
+        deployment = node.deployment(name)
+        world.budget(deployment, min_available=1)
+        (pod,) = deployment.pods()
+        pod.becomes_unready()
+        waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+        shown = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 9, "state": waiting}
+        patch = {"status": {"containerStatuses": [shown]}}
+        world.kubernetes.must("PATCH", f"{pod.path}/status", patch, "application/strategic-merge-patch+json")
+        return pod
+
+    off.bare_pod("script")
+    off.deployment("hangs", stuck=True)
+    broken(off, "crashes")
+    bare.bare_pod("loner")
+    hangs = stuck.deployment("lazy", stuck=True).pods()[0]
+    crashes = broken(looping, "fails")
+
+    executions = [
+        world.recycle(off, drain_timeout="2h"),
+        world.recycle(bare, evict="all"),
+        world.recycle(stuck, skip_stuck_after="1h"),
+        world.recycle(looping, override=["unhealthy_budget"]),
+    ]
+    held, *ends = (execution.finishes() for execution in executions)
+
+    assert held.error == "DrainTimedOut" and all(word in held.cause for word in ("script", "hangs", "budget default/crashes"))
+    assert [end.outcome for end in ends] == ["recycled"] * 3
+    assert HOUR < ends[1].at < 1.5 * HOUR
+    assert f"1 pod did not leave in time, and ended with it ({hangs.full_name})" in ends[1].output["reason"]
+    assert ends[1].output["names"]["skipped"] == [hangs.full_name]
+    (deleted,) = world.calls("kubernetes:DELETE pods")
+    assert deleted.parameters["name"] == crashes.name and ends[2].at < HOUR
+
+
+def test_refusals_by_a_policy_and_by_a_namespace_that_is_deleted_are_blockers_of_their_own(world, node):
+    world.kubernetes.must("POST", "/api/v1/namespaces", {"metadata": {"name": "leaving"}})
+    kept = node.deployment("kept", namespace="leaving", finalizers=["example.com/never"])
+    guarded = node.deployment("guarded")
+    policy = {
+        "metadata": {"name": "keep"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {
+                "resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"]},
+                ],
+            },
+            "validations": [{"expression": "request.namespace != 'default'", "message": "not on Fridays"}],
+        },
+    }
+    bind = {"metadata": {"name": "keep"}, "spec": {"policyName": "keep", "validationActions": ["Deny"]}}
+    path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+    world.kubernetes.must("POST", f"{path}ies", policy)
+    world.kubernetes.must("POST", f"{path}ybindings", bind)
+    execution = world.recycle(node, drain_timeout="1h")
+    world.run("70s")
+    world.run("20m")
+
+    said = {blocker["what"]: blocker["says"] for blocker in progress_of(node)["blocked"]}
+    assert list(said) == ["admission policy keep"] and "not on Fridays" in said["admission policy keep"]
+    assert execution.answers("EvictPods")[-1]["counts"]["admission"] == 1
+    assert guarded.pods() and kept.pods()
+    world.kubernetes.must("DELETE", f"{path}ybindings/keep")
+    world.kubernetes.must("DELETE", f"{path}ies/keep")
+    assert execution.finishes().outcome == "recycled"
+
+
+def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_it_back(world, node):
+    key = "recycle-eks/waits-until"
+    train = node.job("train", labels={"app": "train"})
+    web = node.deployment("web").pods()[0]
+    execution = world.recycle(node, label_selector="app=train", drain_timeout="10h")
+    world.run("10m")
+    until = progress_of(node)["until"]
+    assert train.annotations[key] == until and key not in web.annotations
+    (event,) = [event for event in world.kubernetes.events(train.name) if event["reason"] == "RecycleNotice"]
+    assert event["involvedObject"]["kind"] == "Pod" and event["message"] == (
+        f"Node {node.name} is being retired. It waits for this pod until {until}. At the end: the node is restored"
+    )
+
+    later = "2027-01-01T15:00:00Z"
+    node.annotate(**{"recycle-eks/drain-until": later})
+    world.run("1h")
+    assert train.annotations[key] == later
+
+    assert execution.finishes().error == "DrainTimedOut"
+    assert key not in train.annotations and train.phase == "Running"

@@ -204,7 +204,7 @@ pub(crate) fn pod(name: &str) -> PodFacts {
 pub(crate) fn restarted(policy: &str) -> PodContainers {
     PodContainers {
         restart_policy: policy.to_owned(),
-        is_debugged: false,
+        ..PodContainers::default()
     }
 }
 
@@ -232,6 +232,9 @@ pub(crate) fn terms() -> Terms<'static> {
     Terms {
         awaited: &NO_AWAITED,
         evict: Evict::Others,
+        disrupts_protected: false,
+        deletes_unhealthy: false,
+        skip_stuck_after: None,
         on_timeout: OnDrainTimeout::Restore,
         drain_timeout: 86_400,
         tainted_since: None,
@@ -259,7 +262,13 @@ pub(crate) fn job_pod(name: &str) -> PodFacts {
 }
 
 pub(crate) fn controller(kind: &str) -> Option<Controller> {
+    let api_group = match kind {
+        "Node" => "",
+        "Job" => "batch",
+        _ => "apps",
+    };
     Some(Controller {
+        api_group: api_group.to_owned(),
         kind: kind.to_owned(),
         name: "controller".to_owned(),
         uid: "c-1".to_owned(),

@@ -1,4 +1,5 @@
-//! Writes the Events that `kubectl describe node` shows: one for each phase that an execution reaches, and others about its pods.
+//! Writes the Events that `kubectl describe` shows: on a Node one for each phase that an execution reaches, and others about its pods,
+//! and on a pod the notice that its node is being retired.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
@@ -7,6 +8,7 @@ use kube::api::{Api, PostParams};
 use recycle::base::failure::with_causes;
 use recycle::base::ids::{Fence, NodeName, short_hash};
 use recycle::base::names::FIELD_MANAGER;
+use recycle::cluster::pod::PodFacts;
 use recycle::records::claim::Phase;
 
 use crate::Error;
@@ -16,10 +18,61 @@ use crate::call::{Call, send};
 const NAMESPACE: &str = "default";
 /// The maximum number of bytes in a message, a limit of the API server.
 const LONGEST_MESSAGE: usize = 1024;
-/// The maximum number of characters of a Node's name in the name of an Event, which has 253. The rest is for reason and hash.
-const LONGEST_NODE: usize = 200;
+/// The maximum number of characters of an object's name in the name of an Event, which has 253. The rest is for reason and hash.
+const LONGEST_NAME: usize = 200;
 
-/// The subject of an Event.
+/// The object that an Event is about.
+#[derive(Debug, Clone, Copy)]
+pub enum Subject<'a> {
+    Node(&'a NodeName),
+    Pod(&'a PodFacts),
+}
+
+impl<'a> From<&'a NodeName> for Subject<'a> {
+    fn from(node: &'a NodeName) -> Self {
+        Self::Node(node)
+    }
+}
+
+impl<'a> From<&'a PodFacts> for Subject<'a> {
+    fn from(pod: &'a PodFacts) -> Self {
+        Self::Pod(pod)
+    }
+}
+
+impl Subject<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Node(node) => node.as_str(),
+            Self::Pod(pod) => &pod.name,
+        }
+    }
+
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Node(_) => NAMESPACE,
+            Self::Pod(pod) => &pod.namespace,
+        }
+    }
+
+    fn refer(&self) -> ObjectReference {
+        let (kind, namespace, uid) = match self {
+            // The kubelet also uses the name as the uid, and `kubectl describe node` also lists the Events with this uid.
+            Self::Node(node) => ("Node", None, node.to_string()),
+            Self::Pod(pod) => ("Pod", Some(pod.namespace.clone()), pod.uid.clone()),
+        };
+        ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some(kind.to_owned()),
+            name: Some(self.name().to_owned()),
+            namespace,
+            uid: Some(uid),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+/// The reason for an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occasion<'a> {
     Phase(Phase),
@@ -29,6 +82,8 @@ pub enum Occasion<'a> {
     Blocked(&'a str),
     /// An obstacle came up from outside while the execution works on the node. There is one Event for each obstacle.
     Disturbed(&'a str),
+    /// The node of a pod is being retired. There is one Event for each end of the drain.
+    Notice(Timestamp),
     /// The request of a request taint is refused.
     Refused,
     /// The request of a request taint is a dry run. The message is the plan.
@@ -55,6 +110,7 @@ impl Occasion<'_> {
             Self::Pods(_) => "RecyclePods",
             Self::Blocked(_) => "RecycleBlocked",
             Self::Disturbed(_) => "RecycleDisturbed",
+            Self::Notice(_) => "RecycleNotice",
             Self::Refused => "RecycleRefused",
             Self::Planned => "RecyclePlanned",
             Self::Lost => "RecycleNodeLost",
@@ -63,34 +119,36 @@ impl Occasion<'_> {
 
     fn kind(self) -> &'static str {
         match self {
-            Self::Phase(_) | Self::Pods(_) | Self::Planned => "Normal",
+            Self::Phase(_) | Self::Pods(_) | Self::Notice(_) | Self::Planned => "Normal",
             Self::Blocked(_) | Self::Disturbed(_) | Self::Refused | Self::Lost => "Warning",
         }
     }
 
     /// Returns the text in which Events of the same reason differ.
-    fn detail(&self) -> &str {
+    fn detail(&self) -> String {
         match self {
-            Self::Phase(_) | Self::Refused | Self::Planned | Self::Lost => "",
-            Self::Pods(detail) | Self::Blocked(detail) | Self::Disturbed(detail) => detail,
+            Self::Phase(_) | Self::Refused | Self::Planned | Self::Lost => String::new(),
+            Self::Pods(detail) | Self::Blocked(detail) | Self::Disturbed(detail) => (*detail).to_owned(),
+            Self::Notice(until) => until.to_string(),
         }
     }
 }
 
-/// Writes an Event on the Node: a phase began, or something else happened that an operator should know.
+/// Writes an Event on a Node or a pod: a phase began, or something else happened that an operator should know.
 /// A second Event of the execution with the same reason and detail is dropped, unless the execution was redriven in between.
 /// An Event that cannot be written is logged and fails nothing, because only the record counts.
 pub async fn record_event(
     client: &kube::Client,
-    node: &NodeName,
+    subject: impl Into<Subject<'_>>,
     occasion: impl Into<Occasion<'_>>,
     message: &str,
     now: Timestamp,
     fence: &Fence,
 ) {
-    let event = write_event(node, occasion.into(), message, now, fence);
-    let call = Call::new("create", "events", node.as_str());
-    let api: Api<Event> = Api::namespaced(client.clone(), NAMESPACE);
+    let subject = subject.into();
+    let event = write_event(subject, occasion.into(), message, now, fence);
+    let call = Call::new("create", "events", subject.name());
+    let api: Api<Event> = Api::namespaced(client.clone(), subject.namespace());
     let params = PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
@@ -102,7 +160,7 @@ pub async fn record_event(
 }
 
 fn write_event(
-    node: &NodeName,
+    subject: Subject<'_>,
     occasion: Occasion<'_>,
     message: &str,
     now: Timestamp,
@@ -113,18 +171,11 @@ fn write_event(
     let end = message.floor_char_boundary(LONGEST_MESSAGE);
     Event {
         metadata: ObjectMeta {
-            name: Some(event_name(node, occasion, fence)),
-            namespace: Some(NAMESPACE.to_owned()),
+            name: Some(event_name(subject, occasion, fence)),
+            namespace: Some(subject.namespace().to_owned()),
             ..ObjectMeta::default()
         },
-        involved_object: ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(node.to_string()),
-            // The kubelet also uses the name as the uid, and `kubectl describe node` also lists the Events with this uid.
-            uid: Some(node.to_string()),
-            ..ObjectReference::default()
-        },
+        involved_object: subject.refer(),
         type_: Some(occasion.kind().to_owned()),
         reason: Some(reason.to_owned()),
         action: Some(reason.to_owned()),
@@ -139,10 +190,10 @@ fn write_event(
     }
 }
 
-/// Returns the Event's name. Node, occasion, execution and redrive count determine it, so the API server keeps only the first Event.
-fn event_name(node: &NodeName, occasion: Occasion<'_>, fence: &Fence) -> String {
-    let node: String = node.as_str().chars().take(LONGEST_NODE).collect();
-    let node = node.trim_end_matches(['-', '.']);
+/// Returns the Event's name. Subject, occasion, execution and redrive count determine it, so the API server keeps only the first Event.
+fn event_name(subject: Subject<'_>, occasion: Occasion<'_>, fence: &Fence) -> String {
+    let name: String = subject.name().chars().take(LONGEST_NAME).collect();
+    let name = name.trim_end_matches(['-', '.']);
     let hash = short_hash(&format!("{fence}{}", occasion.detail()));
-    format!("{node}.{}.{hash}", occasion.reason().to_lowercase())
+    format!("{name}.{}.{hash}", occasion.reason().to_lowercase())
 }

@@ -4,6 +4,7 @@
 //! that no change of another client is lost. No call is repeated, except where the documentation of a function says so.
 
 mod access;
+mod budgets;
 mod call;
 mod error;
 mod events;
@@ -12,6 +13,7 @@ mod leases;
 mod marks;
 mod node_change;
 mod nodes;
+mod notices;
 mod object;
 mod permissions;
 mod pods;
@@ -23,6 +25,7 @@ mod survey;
 mod volumes;
 
 pub use access::open;
+pub use budgets::list_budgets;
 pub use error::Error;
 pub use events::{Occasion, record_event};
 pub use keep::{keep_new_member, keep_old_node, let_go, let_go_of_all};
@@ -37,8 +40,9 @@ pub use nodes::{
     amend_node, change_node, check_claim, find_node, find_node_and_lease, get_node, guess_node,
     is_another_ready, list_claimed_nodes, list_nodes, list_replacements, read_release,
 };
+pub use notices::{tell_pods, untell_pods};
 pub use permissions::{missing_permissions, server_version};
-pub use pods::{Eviction, evict_pod, list_pending_pods, list_pods};
+pub use pods::{Eviction, delete_pod, evict_pod, list_pending_pods, list_pods};
 pub use progress::{read_progress, write_progress};
 pub use request::answer_request;
 pub use retire::{retire_detached, retire_stopped};

@@ -46,8 +46,9 @@ pub(crate) fn keep_read(annotations: Option<BTreeMap<String, String>>) -> BTreeM
 
 /// The owner of an object.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub(crate) struct OwnerReference {
+    pub(crate) api_version: Option<String>,
     pub(crate) kind: Option<String>,
     pub(crate) name: Option<String>,
     pub(crate) uid: Option<String>,
@@ -143,6 +144,17 @@ impl<'a> Objects<'a> {
         patch: &Patch<Value>,
     ) -> kube::Result<Value> {
         let request = self.request.patch(name, params, patch);
+        let request = request.map_err(kube::Error::BuildRequest)?;
+        read_object(&self.client.request_text(request).await?)
+    }
+
+    pub(crate) async fn patch_status(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<Value>,
+    ) -> kube::Result<Value> {
+        let request = self.request.patch_subresource("status", name, params, patch);
         let request = request.map_err(kube::Error::BuildRequest)?;
         read_object(&self.client.request_text(request).await?)
     }

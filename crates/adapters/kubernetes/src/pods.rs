@@ -4,12 +4,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::api::policy::v1::Eviction as EvictionRequest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
-use kube::api::{Api, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use recycle::base::ids::NodeName;
 use recycle::base::names::FIELD_MANAGER;
 use recycle::base::strict::read_value;
 use recycle::cluster::pod::{Controller, PodContainers, PodFacts, PodVolumes, Toleration};
-use recycle::drain::blocked::RefusalKind;
+use recycle::drain::blocked::{RefusalKind, read_admission};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -31,6 +31,7 @@ struct Pod {
 #[serde(default, rename_all = "camelCase")]
 struct Spec {
     restart_policy: Option<String>,
+    priority_class_name: Option<String>,
     termination_grace_period_seconds: Option<i64>,
     volumes: Vec<PodVolume>,
     tolerations: Vec<SpecToleration>,
@@ -50,6 +51,8 @@ struct SpecToleration {
 #[serde(rename_all = "camelCase")]
 struct PodVolume {
     empty_dir: Option<Value>,
+    host_path: Option<Value>,
+    ephemeral: Option<Value>,
     persistent_volume_claim: Option<ClaimReference>,
 }
 
@@ -64,7 +67,16 @@ struct ClaimReference {
 struct Status {
     phase: Option<String>,
     start_time: Option<Timestamp>,
+    conditions: Vec<Condition>,
+    container_statuses: Vec<ContainerStatus>,
     ephemeral_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    r#type: String,
+    status: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -77,6 +89,20 @@ struct ContainerStatus {
 #[serde(default)]
 struct ContainerState {
     running: Option<Value>,
+    waiting: Option<Waiting>,
+    terminated: Option<Terminated>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Waiting {
+    reason: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Terminated {
+    exit_code: Option<i64>,
 }
 
 /// The API server's default of `terminationGracePeriodSeconds`.
@@ -136,6 +162,30 @@ pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, grace: Option<u32>
     refusal.ok_or_else(|| Error::from_failure(call, failure))
 }
 
+/// Deletes exactly this pod, in exactly this state: after any change the API server refuses. No budget is asked.
+pub async fn delete_pod(
+    client: &kube::Client,
+    pod: &PodFacts,
+    grace: Option<u32>,
+) -> Result<Eviction, Error> {
+    let pods = Objects::of::<v1::Pod>(client, Some(&pod.namespace));
+    let name = pod.full_name();
+    let call = Call::new("delete", "pods", &name);
+    let params = DeleteParams {
+        grace_period_seconds: grace,
+        preconditions: Some(kube::api::Preconditions {
+            uid: Some(pod.uid.clone()),
+            resource_version: Some(pod.version.clone()),
+        }),
+        ..DeleteParams::default()
+    };
+    match attempt(pods.delete(&pod.name, &params)).await {
+        Ok(_) => Ok(Eviction::Accepted),
+        Err(CallFailure::Status(status)) if status.code == 404 => Ok(Eviction::Gone),
+        Err(failure) => Err(Error::from_failure(call, failure)),
+    }
+}
+
 /// Builds the request. `grace` is a grace period in seconds that replaces the pod's own.
 fn request(pod: &PodFacts, grace: Option<u32>) -> EvictionRequest {
     EvictionRequest {
@@ -156,33 +206,33 @@ fn request(pod: &PodFacts, grace: Option<u32>) -> EvictionRequest {
 }
 
 /// Reads a refusal that is an answer about the pod. None if the refusal is a failure of the call.
-/// A 429 without a budget among its causes is the API server's own throttling.
 /// A budget with a retry time means that its controller has not processed it yet.
+/// A webhook chooses the code of its refusal, and one that does not answer is an internal error (500). Both have its name in the text.
 fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
-    let budget = status
-        .details
-        .iter()
-        .flat_map(|details| &details.causes)
-        .find(|cause| cause.reason == "DisruptionBudget");
-    match (status.code, budget) {
-        (404, _) => Some(Eviction::Gone),
-        (409, _) if status.message.contains("UID in the precondition") => Some(Eviction::Gone),
-        (429, Some(cause)) => {
+    let causes = || status.details.iter().flat_map(|details| &details.causes);
+    let budget = causes().find(|cause| cause.reason == "DisruptionBudget");
+    let is_terminating = causes().any(|cause| cause.reason == "NamespaceTerminating");
+    let text = &status.message;
+    let kind = match (status.code, budget) {
+        (404, _) => return Some(Eviction::Gone),
+        (409, _) if text.contains("UID in the precondition") => return Some(Eviction::Gone),
+        (429, Some(_)) => {
             let retry_after = status.details.as_ref().map(|details| details.retry_after_seconds);
-            Some(Eviction::Refused {
-                kind: match retry_after {
-                    Some(1..) => RefusalKind::BudgetNotReady,
-                    Some(0) | None => RefusalKind::BudgetFull,
-                },
-                says: cause.message.clone(),
-            })
+            match retry_after {
+                Some(1..) => RefusalKind::BudgetNotReady,
+                Some(0) | None => RefusalKind::BudgetFull,
+            }
         }
-        (500, _) if status.message.contains("more than one PodDisruptionBudget") => Some(Eviction::Refused {
-            kind: RefusalKind::SeveralBudgets,
-            says: status.message.clone(),
-        }),
-        _ => None,
-    }
+        (500, _) if text.contains("more than one PodDisruptionBudget") => RefusalKind::SeveralBudgets,
+        _ if read_admission(text).is_some() => RefusalKind::Admission,
+        (403, _) if is_terminating => RefusalKind::NamespaceTerminating,
+        (403, _) => RefusalKind::Forbidden,
+        (429, None) => RefusalKind::Throttled,
+        (400 | 422, _) => RefusalKind::Invalid,
+        _ => return None,
+    };
+    let says = budget.map_or(text, |budget| &budget.message).clone();
+    Some(Eviction::Refused { kind, says })
 }
 
 impl Item for PodFacts {
@@ -218,6 +268,7 @@ fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
     let mut owners = metadata.owner_references.into_iter();
     let controller = owners.find(|owner| owner.controller == Some(true));
     let controller = controller.map(read_controller).transpose()?;
+    let containers = read_containers(&status, spec.restart_policy);
     let grace = spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE);
     Ok(PodFacts {
         namespace: given("metadata.namespace", metadata.namespace)?,
@@ -228,15 +279,11 @@ fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
         annotations: keep_read(metadata.annotations),
         controller,
         phase: given("status.phase", status.phase)?,
-        containers: PodContainers {
-            restart_policy: spec.restart_policy.unwrap_or_else(|| "Always".to_owned()),
-            is_debugged: status
-                .ephemeral_container_statuses
-                .iter()
-                .any(|container| container.state.running.is_some()),
-        },
+        priority_class: spec.priority_class_name.unwrap_or_default(),
+        version: metadata.resource_version.unwrap_or_default(),
+        containers,
         volumes: PodVolumes {
-            has_empty_dir: spec.volumes.iter().any(|volume| volume.empty_dir.is_some()),
+            has_local_storage: spec.volumes.iter().any(PodVolume::is_local),
             claims: spec
                 .volumes
                 .into_iter()
@@ -262,9 +309,43 @@ fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
     })
 }
 
+impl PodVolume {
+    /// Checks whether the data of the volume ends with the pod or its machine.
+    fn is_local(&self) -> bool {
+        self.empty_dir.is_some() || self.host_path.is_some() || self.ephemeral.is_some()
+    }
+}
+
+fn read_containers(status: &Status, restart_policy: Option<String>) -> PodContainers {
+    let is_running = |container: &ContainerStatus| container.state.running.is_some();
+    let is_completed = |container: &ContainerStatus| {
+        let terminated = container.state.terminated.as_ref();
+        terminated.is_some_and(|end| end.exit_code == Some(0))
+    };
+    let is_looping = |container: &ContainerStatus| {
+        let waiting = container.state.waiting.as_ref();
+        waiting.is_some_and(|waiting| waiting.reason.as_deref() == Some("CrashLoopBackOff"))
+    };
+    let containers = &status.container_statuses;
+    PodContainers {
+        restart_policy: restart_policy.unwrap_or_else(|| "Always".to_owned()),
+        is_debugged: status.ephemeral_container_statuses.iter().any(is_running),
+        is_half_completed: containers.iter().any(is_completed) && containers.iter().any(is_running),
+        is_ready: status
+            .conditions
+            .iter()
+            .any(|condition| condition.r#type == "Ready" && condition.status == "True"),
+        is_crash_looping: containers.iter().any(is_looping),
+    }
+}
+
 fn read_controller(owner: OwnerReference) -> Result<Controller, Gap> {
     let read = |field: &str, value| given(&format!("metadata.ownerReferences.{field}"), value);
+    let version = read("apiVersion", owner.api_version)?;
+    // The core group has no name: its versions are written `v1`.
+    let (api_group, _) = version.split_once('/').unwrap_or_default();
     Ok(Controller {
+        api_group: api_group.to_owned(),
         kind: read("kind", owner.kind)?,
         name: read("name", owner.name)?,
         uid: read("uid", owner.uid)?,

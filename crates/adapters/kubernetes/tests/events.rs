@@ -163,7 +163,7 @@ async fn every_permission_of_every_group_is_reviewed_and_the_missing_ones_are_na
     assert_eq!(
         missing,
         [
-            "the group recycle-eks-write may not patch nodes",
+            "the group recycle-eks-write may not patch nodes, patch pods/status",
             "the group recycle-eks-lease may not patch leases.coordination.k8s.io in namespace recycle-eks",
             "the group recycle-eks-evict may not create pods/eviction",
         ]

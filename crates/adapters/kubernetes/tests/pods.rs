@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use kubernetes::{Error, Eviction, evict_pod, list_pods};
+use kubernetes::{Error, Eviction, delete_pod, evict_pod, list_pods};
 use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::cluster::pod::{Controller, PodContainers, PodFacts, PodVolumes};
 use recycle::drain::blocked::RefusalKind;
@@ -32,7 +32,7 @@ fn some_pod() -> PodFacts {
         phase: "Running".to_owned(),
         containers: PodContainers {
             restart_policy: "Never".to_owned(),
-            is_debugged: false,
+            ..PodContainers::default()
         },
         grace_seconds: 30,
         ..PodFacts::default()
@@ -46,6 +46,7 @@ async fn an_incomplete_pod_is_unreadable() {
         "/metadata/namespace",
         "/metadata/uid",
         "/metadata/creationTimestamp",
+        "/metadata/ownerReferences/0/apiVersion",
         "/metadata/ownerReferences/0/kind",
         "/metadata/ownerReferences/0/name",
         "/metadata/ownerReferences/0/uid",
@@ -132,6 +133,7 @@ async fn a_pod_is_read_as_the_decisions_see_it() {
         labels: [("app".to_owned(), "train".to_owned())].into(),
         annotations: [("recycle-eks/drain".to_owned(), "wait".to_owned())].into(),
         controller: Some(Controller {
+            api_group: "batch".to_owned(),
             kind: "Job".to_owned(),
             name: "train".to_owned(),
             uid: "y".to_owned(),
@@ -140,7 +142,7 @@ async fn a_pod_is_read_as_the_decisions_see_it() {
         deletion_at: Some("2027-01-01T01:00:00Z".parse().unwrap()),
         volumes: PodVolumes {
             claims: vec!["data-train-0".to_owned()],
-            has_empty_dir: true,
+            has_local_storage: true,
         },
         ..some_pod()
     };
@@ -159,7 +161,7 @@ async fn read(spec: Value, status: Value) -> PodFacts {
 }
 
 #[tokio::test]
-async fn grace_period_and_empty_directories_are_read() {
+async fn grace_period_and_local_volumes_are_read() {
     let grace = |seconds: Value| read(json!({"terminationGracePeriodSeconds": seconds}), json!({}));
     assert_eq!(grace(json!(72_000)).await.grace_seconds, 72_000);
     assert_eq!(grace(json!(0)).await.grace_seconds, 0);
@@ -171,10 +173,42 @@ async fn grace_period_and_empty_directories_are_read() {
     for (volumes, expected) in [
         (json!([token]), false),
         (json!([token, memory]), true),
+        (json!([{"name": "logs", "hostPath": {"path": "/var/log"}}]), true),
+        (
+            json!([{"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]),
+            true,
+        ),
+        (
+            json!([{"name": "data", "persistentVolumeClaim": {"claimName": "a"}}]),
+            false,
+        ),
         (json!([]), false),
     ] {
         let pod = read(json!({"volumes": volumes}), json!({})).await;
-        assert_eq!(pod.volumes.has_empty_dir, expected, "{volumes}");
+        assert_eq!(pod.volumes.has_local_storage, expected, "{volumes}");
+    }
+}
+
+#[tokio::test]
+async fn priority_and_the_state_of_containers_are_read() {
+    let pod = read(json!({"priorityClassName": "system-node-critical"}), json!({})).await;
+    assert_eq!(pod.priority_class, "system-node-critical");
+    let running = json!({"name": "proxy", "state": {"running": {}}});
+    let ended = |code: u32| json!({"name": "main", "state": {"terminated": {"exitCode": code}}});
+    let looping = json!({"name": "web", "state": {"waiting": {"reason": "CrashLoopBackOff"}}});
+    for (containers, ready, expected) in [
+        (json!([running]), "True", (false, true, false)),
+        (json!([running, ended(0)]), "False", (true, false, false)),
+        (json!([running, ended(1)]), "False", (false, false, false)),
+        (json!([ended(0)]), "False", (false, false, false)),
+        (json!([looping, running]), "False", (false, false, true)),
+    ] {
+        let conditions =
+            json!([{"type": "Initialized", "status": "True"}, {"type": "Ready", "status": ready}]);
+        let status = json!({"containerStatuses": containers, "conditions": conditions});
+        let read = read(json!({}), status).await.containers;
+        let found = (read.is_half_completed, read.is_ready, read.is_crash_looping);
+        assert_eq!(found, expected, "{containers}");
     }
 }
 
@@ -249,6 +283,11 @@ async fn refusals_that_are_answers() {
     let processed = "The disruption budget web is still being processed by the server.";
     let several =
         "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+    let denied = "admission webhook \"keep.example.com\" denied the request: not now";
+    let silent = "Internal error occurred: failed calling webhook \"keep.example.com\": timeout";
+    let mut terminating = refusal(403, "Forbidden", "no");
+    terminating["details"] =
+        json!({"causes": [{"reason": "NamespaceTerminating", "message": "", "field": "metadata.namespace"}]});
     let refused = |kind, says: &str| Eviction::Refused {
         kind,
         says: says.to_owned(),
@@ -279,6 +318,37 @@ async fn refusals_that_are_answers() {
             json!({"kind": "Status", "status": "Failure", "code": 500, "message": several}),
             refused(RefusalKind::SeveralBudgets, several),
         ),
+        (
+            403,
+            refusal(403, "Forbidden", denied),
+            refused(RefusalKind::Admission, denied),
+        ),
+        (
+            500,
+            refusal(500, "InternalError", silent),
+            refused(RefusalKind::Admission, silent),
+        ),
+        (403, terminating, refused(RefusalKind::NamespaceTerminating, "no")),
+        (
+            403,
+            refusal(403, "Forbidden", "no"),
+            refused(RefusalKind::Forbidden, "no"),
+        ),
+        (
+            429,
+            refusal(429, "TooManyRequests", "no"),
+            refused(RefusalKind::Throttled, "no"),
+        ),
+        (
+            400,
+            refusal(400, "BadRequest", "no"),
+            refused(RefusalKind::Invalid, "no"),
+        ),
+        (
+            422,
+            refusal(422, "Invalid", "no"),
+            refused(RefusalKind::Invalid, "no"),
+        ),
     ];
     for (status, body, expected) in cases {
         let kube = ScriptedKube::new().on("POST", "/eviction", status, body);
@@ -293,12 +363,9 @@ async fn refusals_that_are_answers() {
 async fn refusals_that_are_errors() {
     let cases = [
         (401, "Unauthorized", Failure::ServiceUnavailable),
-        (403, "Forbidden", Failure::ServiceRefused),
         (409, "Conflict", Failure::ServiceUnavailable),
-        (429, "TooManyRequests", Failure::ServiceUnavailable),
         (500, "InternalError", Failure::ServiceUnavailable),
         (503, "ServiceUnavailable", Failure::ServiceUnavailable),
-        (400, "BadRequest", Failure::InternalError),
     ];
     for (status, reason, failure) in cases {
         let kube = ScriptedKube::new().refuses("POST", "/eviction", status, reason, "no");
@@ -314,6 +381,30 @@ async fn refusals_that_are_errors() {
     let kube = ScriptedKube::new().breaks_on("POST", "/eviction");
     let error = evict_pod(&kube.client(), &some_pod(), None).await.unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_deletion_names_the_uid_and_the_version_of_the_pod() {
+    let pod = PodFacts {
+        version: "17".to_owned(),
+        ..some_pod()
+    };
+    let kube = ScriptedKube::new()
+        .on("DELETE", "/pods/train", 200, json!({"kind": "Pod"}))
+        .refuses("DELETE", "/pods/train", 404, "NotFound", "no")
+        .refuses("DELETE", "/pods/train", 409, "Conflict", "it has changed");
+    let client = kube.client();
+    let delete = async || delete_pod(&client, &pod, Some(5)).await;
+    assert_eq!(delete().await.unwrap(), Eviction::Accepted);
+    assert_eq!(delete().await.unwrap(), Eviction::Gone);
+    let changed = delete().await.unwrap_err();
+    assert!(matches!(changed, Error::Conflict { .. }), "{changed:?}");
+    let body = &kube.calls()[0].body;
+    assert_eq!(
+        body["preconditions"],
+        json!({"uid": "uid-of-train", "resourceVersion": "17"})
+    );
+    assert_eq!(body["gracePeriodSeconds"], 5);
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ fn pod(name: &str, claims: &[&str]) -> PodFacts {
         name: name.to_owned(),
         uid: name.to_owned(),
         controller: Some(Controller {
+            api_group: "apps".to_owned(),
             kind: "StatefulSet".to_owned(),
             name: "db".to_owned(),
             uid: "c-1".to_owned(),
@@ -25,7 +26,7 @@ fn pod(name: &str, claims: &[&str]) -> PodFacts {
         phase: "Running".to_owned(),
         volumes: PodVolumes {
             claims: claims.iter().map(|claim| (*claim).to_owned()).collect(),
-            has_empty_dir: false,
+            has_local_storage: false,
         },
         ..PodFacts::default()
     }

@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_refusal_names_the_flag_the_allowed_values_and_the_given_value() {
         for (arguments, words) in [
-            (["--evict", "all"], ["--evict", "others", "'all'"]),
+            (["--evict", "every"], ["--evict", "others", "'every'"]),
             (
                 ["--drain-timeout", "30"],
                 ["--drain-timeout", "from 60s to 30d", "'30'"],

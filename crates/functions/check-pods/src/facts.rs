@@ -5,6 +5,7 @@ use kubernetes::{NodeSurvey, Occasion, read_progress, record_event, write_progre
 use recycle::base::ids::Fence;
 use recycle::base::names::DRAINING_TAINT;
 use recycle::cluster::node::{NodeFacts, is_draining_taint};
+use recycle::cluster::pod::PodFacts;
 use recycle::drain::blocked::{describe_blockers, describe_update};
 use recycle::drain::progress::{build_progress, describe_pods, summarize_pods};
 use recycle::drain::survey::PodSurvey;
@@ -22,6 +23,8 @@ pub(crate) const ALL_SILENT: &str =
 const MOST_HELD: usize = 1;
 
 pub(crate) struct CheckFacts<'a> {
+    /// The pods as the API server listed them.
+    pub(crate) listed: Vec<PodFacts>,
     pub(crate) survey: PodSurvey,
     pub(crate) terms: Terms<'a>,
     /// The progress that is written on the Node for operators.
@@ -43,7 +46,7 @@ impl<'a> CheckFacts<'a> {
         outside_facts: &OutsideFacts,
     ) -> Self {
         let terms = survey.terms.emptied_at(emptied_at);
-        let (survey, remark) = (survey.pods, survey.remark);
+        let (listed, survey, remark) = (survey.listed, survey.pods, survey.remark);
         let before = read_progress(node);
         // Only `evict-pods` knows what blocks evictions. Its blockers hold as long as there is something to evict.
         let still_blocked = before.as_ref().filter(|_| !survey.evictable.is_empty());
@@ -64,6 +67,7 @@ impl<'a> CheckFacts<'a> {
                 disruptions: outside.clone(),
                 ..build_progress(&survey, blocked, &terms)
             },
+            listed,
             remarks: held.chain(remarks).chain(outside).collect(),
             survey,
             terms,

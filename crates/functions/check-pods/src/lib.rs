@@ -16,7 +16,7 @@ use eks_auth::Access;
 use jiff::Timestamp;
 use kubernetes::{
     NodeChange, NodeSurvey, Occasion, amend_node, check_claim, is_another_ready, open, read_progress,
-    record_event,
+    record_event, tell_pods,
 };
 use recycle::answer::envelope::Answer;
 use recycle::base::poll::spread;
@@ -133,6 +133,15 @@ async fn check(
     };
     warn_once(client, &node, outside_facts, context).await;
     facts.write_progress_and_event(client, &node, &me).await?;
+    tell_pods(
+        client,
+        &node.name,
+        &facts.listed,
+        &facts.survey,
+        &facts.terms,
+        &me,
+    )
+    .await;
 
     let (deadline, reason) = (facts.terms.deadline, facts.reason());
     let blocks = list_blocks(&facts.survey, &facts.progress);

@@ -5,7 +5,7 @@ use recycle::base::poll::POLL_BUDGET;
 use recycle::claim::obstacle::Obstacle;
 use recycle::cluster::hook::HeldByHook;
 use recycle::records::progress::Progress;
-use scripted_kube::ScriptedKube;
+use scripted_kube::{Call, ScriptedKube};
 use serde_json::{Value, json};
 
 use super::*;
@@ -122,7 +122,8 @@ async fn run(kube: &ScriptedKube) -> Result<Answer<CheckVerdict>, Error> {
 }
 
 fn written(kube: &ScriptedKube) -> Option<Progress> {
-    let call = kube.calls().into_iter().rfind(|call| call.method == "PATCH")?;
+    let is_of_node = |call: &Call| call.method == "PATCH" && call.path.contains("/nodes/");
+    let call = kube.calls().into_iter().rfind(is_of_node)?;
     let annotations = call.body["metadata"]["annotations"].clone();
     assert_eq!(
         annotations.as_object().unwrap().len(),

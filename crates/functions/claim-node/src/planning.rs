@@ -1,13 +1,13 @@
 //! The dry run: builds the plan from the facts that were read. It writes nothing, except the answer to a request taint.
 
 use jiff::Timestamp;
-use kubernetes::{DrainFacts, NodeSurvey, Occasion};
+use kubernetes::{DrainFacts, NodeSurvey, Occasion, list_budgets};
 use recycle::answer::envelope::{Answer, ClaimBody};
 use recycle::cluster::instance::describe_instance;
 use recycle::contract::context::Context;
 use recycle::contract::verdicts::ClaimVerdict;
 use recycle::input::model::Input;
-use recycle::plan::dry_run::write_plan;
+use recycle::plan::dry_run::{PlanFacts, write_plan};
 use recycle::restore::sweep::is_by_request;
 
 use crate::facts::ClaimFacts;
@@ -24,8 +24,18 @@ impl ClaimFacts {
         notes.extend(self.warn_of_hook(input, now));
         let subject = describe_instance(&self.instance.id, Some(&self.node.name));
         let reason = format!("{subject} can be recycled; nothing was touched");
-        let (pods, survey) = (survey.listed, survey.pods);
-        let plan = write_plan(input, &self.group, &self.node, &pods, &survey, notes, now);
+        let budgets = list_budgets(&self.client).await?;
+        let facts = PlanFacts {
+            input,
+            group: &self.group,
+            node: &self.node,
+            pods: &survey.listed,
+            survey: &survey.pods,
+            terms: &survey.terms,
+            budgets: &budgets,
+        };
+        let plan = write_plan(facts, notes);
+        let survey = survey.pods;
         Ok(Answer {
             counts: survey.counts(),
             names: survey.names(),
@@ -73,7 +83,14 @@ mod tests {
         let mut node = node(None);
         node["metadata"]["annotations"][RECORD_ANNOTATION] =
             json!(r#"{"schema": 1, "tainted_at": "2027-01-01T05:00:00Z"}"#);
-        let kube = ScriptedKube::new().on("GET", "/pods?", 200, json!({"metadata": {}, "items": [pod]}));
+        let kube = ScriptedKube::new()
+            .on("GET", "/pods?", 200, json!({"metadata": {}, "items": [pod]}))
+            .on(
+                "GET",
+                "/poddisruptionbudgets?",
+                200,
+                json!({"metadata": {}, "items": []}),
+            );
         let answer = facts(&kube, &node)
             .await
             .plan(
@@ -85,7 +102,10 @@ mod tests {
             .unwrap();
         assert_eq!(answer.verdict, ClaimVerdict::Planned);
         assert_eq!(answer.names["awaited"], ["jobs/train"], "{answer:?}");
-        assert_eq!(kube.requests(), ["GET /api/v1/pods"]);
+        assert_eq!(
+            kube.requests(),
+            ["GET /api/v1/pods", "GET /apis/policy/v1/poddisruptionbudgets"]
+        );
     }
 
     /// Returns the methods of the calls that an execution of this name makes with its plan, for a node with a request taint.

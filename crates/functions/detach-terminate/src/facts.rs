@@ -337,6 +337,7 @@ impl FetchedFacts {
         self.run.disposing_since = None;
         self.run.lost = None;
         self.run.drain.late_pods = None;
+        self.run.drain.skipped_pods = None;
         self.run.old = None;
         self.run.short_since = None;
     }

@@ -31,7 +31,8 @@ fn whole() -> Answers {
     node["spec"]["taints"] = json!([{"key": "recycle-eks/draining", "value": id(), "effect": "NoSchedule"}]);
     node["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
     let pod = |name: &str, kind: &str, phase: &str| {
-        let owner = json!({"apiVersion": "v1", "kind": kind, "name": "o", "uid": "o", "controller": true});
+        let owner =
+            json!({"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": true});
         json!({
             "metadata": {"name": name, "namespace": "jobs", "uid": name, "creationTimestamp": BEFORE, "ownerReferences": [owner]},
             "spec": {"restartPolicy": "Never"},

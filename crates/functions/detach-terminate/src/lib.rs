@@ -93,6 +93,7 @@ impl DetachTerminate {
                 None => facts.survey_pods().await?,
             };
             facts.run.drain.late_pods = EndedPods::late(&survey);
+            facts.run.drain.skipped_pods = EndedPods::skipped(&survey);
             match &mut facts.run.drain.ended_pods {
                 Some(ended) => *ended = EndedPods::of(&survey),
                 None if survey.is_clear() => {}

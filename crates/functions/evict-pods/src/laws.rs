@@ -66,8 +66,12 @@ fn permits_eviction(pod: &Value) -> bool {
         .cloned()
         .unwrap_or_default();
     let may_bring_back = |owner: &Value| {
-        let is_named = ["kind", "name", "uid"].iter().all(|field| given(&owner[*field]));
-        owner["controller"] == true && is_named && owner["kind"] != "DaemonSet" && owner["kind"] != "Node"
+        let is_named = ["apiVersion", "kind", "name", "uid"]
+            .iter()
+            .all(|field| given(&owner[*field]));
+        let is_of_node = owner["apiVersion"] == "v1" && owner["kind"] == "Node";
+        let is_of_daemon_set = owner["apiVersion"] == "apps/v1" && owner["kind"] == "DaemonSet";
+        owner["controller"] == true && is_named && !is_of_node && !is_of_daemon_set
     };
     given(&pod["status"]["phase"])
         && !["Succeeded", "Failed"]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, future};
-use kubernetes::{Eviction, evict_pod};
+use kubernetes::{Eviction, delete_pod, evict_pod};
 use recycle::answer::envelope::Answer;
 use recycle::base::failure::with_causes;
 use recycle::cluster::pod::PodFacts;
@@ -35,7 +35,14 @@ pub(crate) async fn send_all(client: &kube::Client, pods: Vec<PodFacts>, terms: 
     let mut answers = futures::stream::iter(alternate_controllers(pods))
         .take_while(|_| future::ready(Instant::now() < end))
         .map(|pod| async move {
-            let eviction = evict_pod(client, &pod, terms.asked_grace(&pod)).await;
+            let grace = terms.asked_grace(&pod);
+            let eviction = evict_pod(client, &pod, grace).await;
+            let eviction = match eviction {
+                Ok(Eviction::Refused { kind, .. }) if terms.may_delete(&pod, kind) => {
+                    delete_pod(client, &pod, grace).await
+                }
+                eviction => eviction,
+            };
             (pod, eviction)
         })
         .buffer_unordered(AT_ONCE);

@@ -68,6 +68,7 @@ pub(crate) fn node(blocked: &[Value]) -> Value {
 }
 
 pub(crate) fn pod(name: &str, app: &str, kind: &str, created: &str) -> Value {
+    let version = if kind == "Node" { "v1" } else { "apps/v1" };
     json!({
         "metadata": {
             "name": name,
@@ -75,7 +76,7 @@ pub(crate) fn pod(name: &str, app: &str, kind: &str, created: &str) -> Value {
             "uid": name,
             "labels": {"app": app},
             "creationTimestamp": created,
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o", "controller": true}],
+            "ownerReferences": [{"apiVersion": version, "kind": kind, "name": "o", "uid": "o", "controller": true}],
         },
         "spec": {"restartPolicy": "Always", "containers": []},
         "status": {"phase": "Running"},
@@ -297,24 +298,25 @@ async fn the_answer_for_one_pod_does_not_affect_the_others() {
     assert_eq!(names("blocked"), ["shop/blocked"]);
     assert_eq!(names("budget_not_ready"), ["shop/not-ready"]);
     assert_eq!(names("several_budgets"), ["shop/two-budgets"]);
-    assert_eq!(
-        names("failed"),
-        ["shop/cut-off", "shop/forbidden", "shop/throttled"]
-    );
+    assert_eq!(names("failed"), ["shop/cut-off"]);
+    assert_eq!(names("forbidden"), ["shop/forbidden"]);
+    assert_eq!(names("throttled"), ["shop/throttled"]);
     let blockers = blockers_written(&kube).unwrap();
     let what: Vec<&str> = blockers.iter().map(|blocker| blocker.what.as_str()).collect();
     assert_eq!(
         what,
         [
+            "a missing permission",
             "an error",
             "budget shop/new",
             "budget shop/web",
-            "more than one budget in shop"
+            "more than one budget in shop",
+            "the API server's limit of requests",
         ]
     );
     assert_eq!(
-        (blockers[0].count, &blockers[0].names[0]),
-        (3, &"shop/cut-off".to_owned())
+        (blockers[1].count, &blockers[1].names[0]),
+        (1, &"shop/cut-off".to_owned())
     );
     assert!(
         blockers
@@ -324,7 +326,7 @@ async fn the_answer_for_one_pod_does_not_affect_the_others() {
     assert!(events(&kube).is_empty(), "the blockers are too recent");
     assert_eq!(
         answer.reason,
-        "pods: 1 blocked, 1 budget_not_ready, 2 evicted, 3 failed, 1 gone, 1 several_budgets"
+        "pods: 1 blocked, 1 budget_not_ready, 2 evicted, 1 failed, 1 forbidden, 1 gone, 1 several_budgets, 1 throttled"
     );
 }
 

@@ -1,6 +1,6 @@
 //! Changes the Nodes during a restore.
 
-use kubernetes::NodeChange;
+use kubernetes::{NodeChange, untell_pods};
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{
     CORDONED_FOR_ANNOTATION, EVICTED_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, REPLACEMENT_FOR_ANNOTATION,
@@ -16,7 +16,11 @@ use crate::facts::FetchedFacts;
 impl FetchedFacts {
     /// Removes everything of recycle-eks from the Node in one request, except the claim. The record follows.
     /// The claim's phase goes back to Standby, because nothing is being drained now.
+    /// The notices of the pods go first: once the Node is as before, the restore does not come back to them.
     pub(crate) async fn undo_kubernetes(&self) -> Result<(), Error> {
+        if let (Ok(cluster), Some(node)) = (&self.cluster, self.node()) {
+            untell_pods(&cluster.client, &node.name).await?;
+        }
         let taint = draining_taint(&self.id);
         self.amend_node(|node| {
             let claim = self.check_claim(node)?;

@@ -74,6 +74,7 @@ impl<V: Verdict> Answer<V> {
         for (class, ended) in [
             ("ended", &run.drain.ended_pods),
             ("tolerates_taint", &run.drain.late_pods),
+            ("skipped", &run.drain.skipped_pods),
         ] {
             if let Some(ended) = ended.as_ref().filter(|ended| ended.count > 0) {
                 self.counts.insert(class.to_owned(), ended.count);

@@ -36,6 +36,9 @@ pub const RESTORING_ANNOTATION: &str = "recycle-eks/restoring";
 /// Pod annotation that an operator or a pod's owner sets: `wait`, `evict` or `ignore`. Wins over every selector.
 pub const DRAIN_ANNOTATION: &str = "recycle-eks/drain";
 
+/// Pod annotation: the time (RFC 3339) until which the pod's node, which is being retired, waits for the pod. Written for the pod.
+pub const WAITS_UNTIL_ANNOTATION: &str = "recycle-eks/waits-until";
+
 /// Lease label: a short hash of the group's name, by which the API server selects the claims of a group.
 pub const GROUP_LABEL: &str = "recycle-eks/group";
 
@@ -114,10 +117,20 @@ pub const SCALE_DOWN_DISABLED_ANNOTATION: &str = "cluster-autoscaler.kubernetes.
 /// The annotation that the kubelet sets on pods that it runs from a file (Kubernetes' own name).
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
+/// The annotation in which the kubelet says where it has a pod from (Kubernetes' own name): `api`, `file` or `http`.
+pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
+
+/// Cluster Autoscaler's mark on a pod that it treats like a DaemonSet's, value `true` (its FAQ).
+pub const DAEMON_SET_POD_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/daemonset-pod";
+
 /// Karpenter's protection of a pod: `true`, or for how long after the pod's start (karpenter.sh, "Well-Known Annotations").
 pub const DO_NOT_DISRUPT_ANNOTATION: &str = "karpenter.sh/do-not-disrupt";
 
+/// Cyclops' protection of a pod, value `true` (its README).
+pub const CYCLOPS_ANNOTATION: &str = "cyclops.atlassian.com/do-not-disrupt";
+
 /// Cluster Autoscaler's protection of a pod: `false`, or `on-completion`, which means until the pod has finished.
+/// With `true` the pod may be evicted although no controller starts it again (its FAQ).
 pub const SAFE_TO_EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// Checks whether recycle-eks reads an annotation of Nodes or pods. All others are left out when a list is read, because they may be large.
@@ -126,6 +139,9 @@ pub fn is_read_annotation(key: &str) -> bool {
     let of_others = [
         SCALE_DOWN_DISABLED_ANNOTATION,
         MIRROR_ANNOTATION,
+        CONFIG_SOURCE_ANNOTATION,
+        DAEMON_SET_POD_ANNOTATION,
+        CYCLOPS_ANNOTATION,
         DO_NOT_DISRUPT_ANNOTATION,
         SAFE_TO_EVICT_ANNOTATION,
     ];

@@ -130,6 +130,10 @@ pub const PERMISSIONS: &[Permission] = &[
         READING_VOLUMES,
     ),
     in_core_group(AccessGroup::Read, "persistentvolumes", "get", READING_VOLUMES),
+    Permission {
+        api_group: "policy",
+        ..in_core_group(AccessGroup::Read, "poddisruptionbudgets", "list", &["claim-node"])
+    },
     on_leases(AccessGroup::Read, "get", FINDING),
     on_leases(
         AccessGroup::Read,
@@ -137,6 +141,12 @@ pub const PERMISSIONS: &[Permission] = &[
         &["claim-node", "restore-node", "select-nodes", "serve-operator"],
     ),
     in_core_group(AccessGroup::Write, "nodes", "patch", STEPS),
+    in_core_group(
+        AccessGroup::Write,
+        "pods/status",
+        "patch",
+        &["check-pods", "restore-node"],
+    ),
     in_core_group(AccessGroup::Write, "events", "create", STEPS),
     on_leases(AccessGroup::Write, "create", &["claim-node", "restore-node"]),
     on_leases(
@@ -158,6 +168,7 @@ pub const PERMISSIONS: &[Permission] = &[
         ],
     ),
     in_core_group(AccessGroup::Evict, "pods/eviction", "create", &["evict-pods"]),
+    in_core_group(AccessGroup::Evict, "pods", "delete", &["evict-pods"]),
     REVIEW,
 ];
 

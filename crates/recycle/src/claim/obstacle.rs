@@ -101,7 +101,7 @@ impl Obstacle {
             Override::ScaleInProtection => self == Self::ScaleInProtection,
             Override::SuspendedProcess => self == Self::SuspendedProcess,
             Override::LastTarget => self == Self::LastTarget,
-            Override::RunningPods => false,
+            Override::RunningPods | Override::OwnerProtected | Override::UnhealthyBudget => false,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::base::names::MIRROR_ANNOTATION;
+use crate::base::names::{CONFIG_SOURCE_ANNOTATION, DAEMON_SET_POD_ANNOTATION, MIRROR_ANNOTATION};
 use crate::base::text::cut_given;
 use crate::base::time::later;
 use crate::cluster::node::Taint;
@@ -12,6 +12,8 @@ use crate::cluster::node::Taint;
 /// The controller of a pod (the entry with `controller: true` in `metadata.ownerReferences`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
+    /// The API group of its `apiVersion`, such as `apps`; empty for the core group.
+    pub api_group: String,
     /// The kind, such as `ReplicaSet`, `DaemonSet`, `Job` or `Node`.
     pub kind: String,
     pub name: String,
@@ -78,6 +80,10 @@ pub struct PodFacts {
     pub deletion_at: Option<Timestamp>,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace_seconds: u32,
+    /// `metadata.resourceVersion`, the precondition of a deletion.
+    pub version: String,
+    /// `spec.priorityClassName`; empty if there is none.
+    pub priority_class: String,
     pub containers: PodContainers,
     pub volumes: PodVolumes,
 }
@@ -88,14 +94,20 @@ pub struct PodContainers {
     pub restart_policy: String,
     /// Whether a debug container (`kubectl debug`) runs in the pod.
     pub is_debugged: bool,
+    /// Whether a container has completed with the exit code 0 and another one still runs. Init containers do not count.
+    pub is_half_completed: bool,
+    /// Whether the pod's condition `Ready` is true.
+    pub is_ready: bool,
+    /// Whether the kubelet waits before it starts a container again, because the container keeps failing (`CrashLoopBackOff`).
+    pub is_crash_looping: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodVolumes {
     /// The PersistentVolumeClaims in `spec.volumes`, which outlive the pod.
     pub claims: Vec<String>,
-    /// Whether the pod has a volume of the type emptyDir, whose content ends with the pod.
-    pub has_empty_dir: bool,
+    /// Whether the pod has data on the machine: an emptyDir, a hostPath, or a generic ephemeral volume, which ends with the pod.
+    pub has_local_storage: bool,
 }
 
 impl PodFacts {
@@ -117,25 +129,42 @@ impl PodFacts {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    fn is_controlled_by(&self, kinds: &[&str]) -> bool {
-        let kind = self
-            .controller
-            .as_ref()
-            .map(|controller| controller.kind.as_str());
-        kind.is_some_and(|kind| kinds.contains(&kind))
+    fn is_controlled_by(&self, groups: &[&str], kind: &str) -> bool {
+        let controller = self.controller.as_ref();
+        controller.is_some_and(|controller| {
+            controller.kind == kind && groups.contains(&controller.api_group.as_str())
+        })
     }
 
     pub(crate) fn is_finished(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
+    /// Whether the kubelet runs the pod from a file or a URL (`IsStaticPod` in Kubernetes' `kubelet/types/pod_update.go`),
+    /// or the pod is its copy in the API server.
     pub(crate) fn is_mirror(&self) -> bool {
-        self.annotations.contains_key(MIRROR_ANNOTATION) || self.is_controlled_by(&["Node"])
+        let source = self.annotations.get(CONFIG_SOURCE_ANNOTATION);
+        self.annotations.contains_key(MIRROR_ANNOTATION)
+            || source.is_some_and(|source| source != "api")
+            || self.is_controlled_by(&[""], "Node")
+    }
+
+    /// Whether every node has a pod like it: Kubernetes' own DaemonSets (until version 1.15 also in the group `extensions`),
+    /// and pods that their owner marked so for Cluster Autoscaler.
+    pub(crate) fn is_of_daemon_set(&self) -> bool {
+        let mark = self.annotations.get(DAEMON_SET_POD_ANNOTATION);
+        self.is_controlled_by(&["apps", "extensions"], "DaemonSet") || mark.is_some_and(|mark| mark == "true")
     }
 
     /// Whether nothing is lost if the pod ends with the node: it has finished, or every node has one like it.
     pub(crate) fn leaves_nothing(&self) -> bool {
-        self.is_finished() || self.is_controlled_by(&["DaemonSet"]) || self.is_mirror()
+        self.is_finished() || self.is_of_daemon_set() || self.is_mirror()
+    }
+
+    /// Whether other pods may depend on it: Karpenter evicts pods of these two classes last, too (`terminator.go`).
+    pub(crate) fn is_critical(&self) -> bool {
+        let classes = ["system-cluster-critical", "system-node-critical"];
+        classes.contains(&self.priority_class.as_str()) || self.namespace == "kube-system"
     }
 
     /// Whether the pod has a node, and not all of its containers have begun.
@@ -154,12 +183,9 @@ impl PodFacts {
         self.controller.is_none()
     }
 
-    /// Whether the pod may come to an end without a request. With restartPolicy Always it is always restarted,
-    /// unless a controller of an unknown kind removes it when its work is done.
+    /// Whether the pod may come to an end without a request. With restartPolicy Always its containers are always started again.
     pub(crate) fn can_end(&self) -> bool {
         self.containers.restart_policy != "Always"
-            || !(self.is_bare()
-                || self.is_controlled_by(&["ReplicaSet", "StatefulSet", "ReplicationController"]))
     }
 
     /// Whether the pod's containers end, and its controller counts on that: a Job, a workflow, a task.

@@ -79,6 +79,9 @@ pub struct DrainState {
     /// The late pods that end with the instance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_pods: Option<EndedPods>,
+    /// The stuck pods that end with the instance, because they were skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skipped_pods: Option<EndedPods>,
     /// The time since which the drain is blocked, and the time of the last notification about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blockage: Option<Blockage>,
@@ -117,10 +120,18 @@ impl Run {
     /// Describes the pods that end with the instance, for the text of an answer; empty if there are none.
     #[must_use]
     pub fn describe_ended(&self) -> String {
-        let (over, late) = (self.drain.ended_pods.iter(), self.drain.late_pods.iter());
-        let over = over.map(|pods| pods.describe("still ran on it when its drain timed out"));
-        let late = late.map(|pods| pods.describe("tolerated its taint, came after it, and ended with it"));
-        over.chain(late).collect()
+        let drain = &self.drain;
+        [
+            (&drain.ended_pods, "still ran on it when its drain timed out"),
+            (
+                &drain.late_pods,
+                "tolerated its taint, came after it, and ended with it",
+            ),
+            (&drain.skipped_pods, "did not leave in time, and ended with it"),
+        ]
+        .into_iter()
+        .filter_map(|(pods, what)| Some(pods.as_ref()?.describe(what)))
+        .collect()
     }
 
     /// Returns the phase of this execution, as its claim names it. While the node only waits, the phase is also `draining`.
@@ -176,6 +187,12 @@ impl EndedPods {
     #[must_use]
     pub fn late(survey: &PodSurvey) -> Option<Self> {
         (!survey.tolerates_taint.is_empty()).then(|| Self::list(&survey.tolerates_taint))
+    }
+
+    /// Lists the stuck pods that no longer hold the node. None if there are none.
+    #[must_use]
+    pub fn skipped(survey: &PodSurvey) -> Option<Self> {
+        (!survey.skipped.is_empty()).then(|| Self::list(&survey.skipped))
     }
 
     fn list(pods: &[PodFacts]) -> Self {

@@ -28,7 +28,17 @@ pub enum RefusalKind {
     BudgetNotReady,
     /// Several budgets select the pod. The API server refuses such an eviction whatever the budgets allow (500).
     SeveralBudgets,
-    /// Any other refusal: no right, an admission policy, no answer.
+    /// An admission webhook or an admission policy of the cluster refuses the eviction, or the webhook does not answer.
+    Admission,
+    /// The pod's namespace is being deleted, and nothing can be created in it any more (403 with the cause `NamespaceTerminating`).
+    NamespaceTerminating,
+    /// The permission is missing (403).
+    Forbidden,
+    /// The API server has too many requests (429 without a budget among its causes).
+    Throttled,
+    /// The API server does not accept the request (400 or 422).
+    Invalid,
+    /// Anything else, such as no answer.
     Failed,
 }
 
@@ -40,6 +50,11 @@ impl RefusalKind {
             Self::BudgetFull => "blocked",
             Self::BudgetNotReady => "budget_not_ready",
             Self::SeveralBudgets => "several_budgets",
+            Self::Admission => "admission",
+            Self::NamespaceTerminating => "namespace_terminating",
+            Self::Forbidden => "forbidden",
+            Self::Throttled => "throttled",
+            Self::Invalid => "invalid",
             Self::Failed => "failed",
         }
     }
@@ -68,6 +83,14 @@ impl Refusal {
                 None => format!("a budget in {namespace}"),
             },
             RefusalKind::SeveralBudgets => format!("more than one budget in {namespace}"),
+            RefusalKind::Admission => match read_admission(&self.says) {
+                Some((kind, name)) => format!("{kind} {name}"),
+                None => "an admission webhook".to_owned(),
+            },
+            RefusalKind::NamespaceTerminating => format!("the deletion of namespace {namespace}"),
+            RefusalKind::Forbidden => "a missing permission".to_owned(),
+            RefusalKind::Throttled => "the API server's limit of requests".to_owned(),
+            RefusalKind::Invalid => "an invalid request".to_owned(),
             RefusalKind::Failed => "an error".to_owned(),
         }
     }
@@ -79,6 +102,23 @@ impl Refusal {
 fn read_budget(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("disruption budget ")?;
     rest.split_whitespace().next()
+}
+
+/// Reads what refused an eviction from the API server's text.
+/// Examples are `admission webhook "pods.example.com" denied the request: no`, `failed calling webhook "pods.example.com": …`
+/// and `ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: no` (Kubernetes' `apiserver/pkg/admission`).
+#[must_use]
+pub fn read_admission(text: &str) -> Option<(&'static str, &str)> {
+    [
+        ("webhook", "webhook \"", '"'),
+        ("admission policy", "ValidatingAdmissionPolicy '", '\''),
+    ]
+    .into_iter()
+    .find_map(|(kind, before, end)| {
+        let (_, rest) = text.split_once(before)?;
+        let (name, _) = rest.split_once(end)?;
+        (!name.is_empty()).then_some((kind, name))
+    })
 }
 
 /// Describes the first five, one short sentence each: the end of a failure's text.
@@ -178,7 +218,10 @@ mod tests {
 
     #[test]
     fn a_blocker_is_named_after_the_answer_of_the_api_server() {
-        use RefusalKind::{BudgetFull, BudgetNotReady, Failed, SeveralBudgets};
+        use RefusalKind::{
+            Admission, BudgetFull, BudgetNotReady, Failed, Forbidden, Invalid, NamespaceTerminating,
+            SeveralBudgets, Throttled,
+        };
         let cases = [
             (BudgetFull, FULL, "budget shop/web"),
             (
@@ -193,6 +236,34 @@ mod tests {
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
                 "more than one budget in shop",
             ),
+            (
+                Admission,
+                "admission webhook \"pods.example.com\" denied the request: not on Fridays",
+                "webhook pods.example.com",
+            ),
+            (
+                Admission,
+                "Internal error occurred: failed calling webhook \"pods.example.com\": context deadline exceeded",
+                "webhook pods.example.com",
+            ),
+            (
+                Admission,
+                "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'all' denied request: no",
+                "admission policy keep",
+            ),
+            (Admission, "webhook \"\" says no", "an admission webhook"),
+            (
+                NamespaceTerminating,
+                "because it is being terminated",
+                "the deletion of namespace shop",
+            ),
+            (Forbidden, "cannot create resource", "a missing permission"),
+            (
+                Throttled,
+                "too many requests",
+                "the API server's limit of requests",
+            ),
+            (Invalid, "is invalid", "an invalid request"),
             (Failed, "failed to create pods/eviction shop/a: no", "an error"),
         ];
         for (kind, says, expected) in cases {

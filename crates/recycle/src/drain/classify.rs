@@ -5,9 +5,12 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::base::names::{DO_NOT_DISRUPT_ANNOTATION, DRAIN_ANNOTATION, SAFE_TO_EVICT_ANNOTATION};
+use crate::base::names::{
+    CYCLOPS_ANNOTATION, DO_NOT_DISRUPT_ANNOTATION, DRAIN_ANNOTATION, SAFE_TO_EVICT_ANNOTATION,
+};
 use crate::base::time::later;
 use crate::cluster::pod::PodFacts;
+use crate::drain::terms::Terms;
 use crate::input::model::{Awaited, Evict};
 
 /// Seconds past its deletionTimestamp, which includes the grace period, after which a pod counts as stuck.
@@ -30,54 +33,127 @@ pub enum PodClass {
     Evict,
 }
 
-/// Decides a pod's class and names the rule: the first that matches wins.
-#[must_use]
-pub fn explain_class(
-    pod: &PodFacts,
-    awaited: &Awaited,
-    evict: Evict,
-    now: Timestamp,
-) -> (PodClass, &'static str) {
-    if let Some(asked) = find_asked_class(pod, awaited, now) {
-        asked
-    } else if pod.is_bare() {
-        (PodClass::Wait, "no controller would start it again")
-    } else if pod.runs_to_completion() && evict != Evict::OthersAndJobs {
-        (PodClass::Wait, "it runs to completion")
-    } else {
-        class_of_others(evict)
+/// The rules that decide the class of a pod, in the order in which they are tried. The first that matches wins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    Unreadable,
+    Finished,
+    Mirror,
+    /// The pod of a DaemonSet asks to be evicted once no other pod holds the node.
+    LeavesLast,
+    OfDaemonSet,
+    /// The annotation `recycle-eks/drain` names the class.
+    Marked(PodClass),
+    Selected,
+    /// An annotation for Karpenter, Cluster Autoscaler or Cyclops forbids to disrupt the pod.
+    OwnerProtected,
+    /// The pod came after the draining taint and tolerates it.
+    Late,
+    /// No controller starts the pod again, and its owner allows the eviction all the same.
+    SafeToEvict,
+    Bare,
+    ToCompletion,
+    Other,
+}
+
+impl Rule {
+    pub const ALL: [Self; 15] = [
+        Self::Unreadable,
+        Self::Finished,
+        Self::Mirror,
+        Self::LeavesLast,
+        Self::OfDaemonSet,
+        Self::Marked(PodClass::Wait),
+        Self::Marked(PodClass::Evict),
+        Self::Marked(PodClass::Ignore),
+        Self::Selected,
+        Self::OwnerProtected,
+        Self::Late,
+        Self::SafeToEvict,
+        Self::Bare,
+        Self::ToCompletion,
+        Self::Other,
+    ];
+
+    /// Returns the class that the rule gives to a pod under this setting.
+    #[must_use]
+    pub fn class(self, evict: Evict) -> PodClass {
+        match (self, evict) {
+            (Self::Marked(class), _) => class,
+            (Self::Unreadable | Self::Selected | Self::OwnerProtected, _)
+            | (Self::Bare, Evict::None | Evict::Others | Evict::OthersAndJobs)
+            | (Self::ToCompletion, Evict::None | Evict::Others) => PodClass::Wait,
+            (Self::Finished | Self::Mirror | Self::OfDaemonSet, _)
+            | (Self::Late | Self::SafeToEvict | Self::Other, Evict::None) => PodClass::Ignore,
+            (Self::LeavesLast, _)
+            | (Self::Bare, Evict::All)
+            | (Self::ToCompletion, Evict::OthersAndJobs | Evict::All)
+            | (
+                Self::Late | Self::SafeToEvict | Self::Other,
+                Evict::Others | Evict::OthersAndJobs | Evict::All,
+            ) => PodClass::Evict,
+        }
+    }
+
+    /// Describes the rule in a few words, for a plan.
+    #[must_use]
+    pub fn reason(self, evict: Evict) -> &'static str {
+        match (self, self.class(evict)) {
+            (Self::Unreadable, _) => "it cannot be read",
+            (Self::Finished, _) => "it has finished",
+            (Self::Mirror, _) => "it is a static pod of the kubelet",
+            (Self::LeavesLast, _) => "its annotation recycle-eks/drain, after all other pods",
+            (Self::OfDaemonSet, _) => "it belongs to a DaemonSet",
+            (Self::Marked(_), _) => "its annotation recycle-eks/drain",
+            (Self::Selected, _) => "label_selector matches it",
+            (Self::OwnerProtected, _) => "its owner's annotation protects it",
+            (Self::Late, PodClass::Evict | PodClass::Wait) => "it came after the taint and tolerates it",
+            (Self::SafeToEvict, PodClass::Evict | PodClass::Wait) => "its annotation safe-to-evict allows it",
+            (Self::Bare, PodClass::Evict) => "evict is all, and no controller starts it again",
+            (Self::Bare, PodClass::Wait | PodClass::Ignore) => "no controller would start it again",
+            (Self::ToCompletion, PodClass::Wait | PodClass::Ignore) => "it runs to completion",
+            (Self::ToCompletion | Self::Other, PodClass::Evict) | (Self::Other, PodClass::Wait) => {
+                "its controller starts it elsewhere"
+            }
+            (Self::Late | Self::SafeToEvict | Self::Other, PodClass::Ignore) => "evict is none",
+        }
     }
 }
 
-/// Returns the class that a selector or an annotation asks for, or that a pod of this kind has on every node. None if no rule applies.
-pub(crate) fn find_asked_class(
-    pod: &PodFacts,
-    awaited: &Awaited,
-    now: Timestamp,
-) -> Option<(PodClass, &'static str)> {
-    Some(if pod.unreadable.is_some() {
-        (PodClass::Wait, "it cannot be read")
+/// Finds the rule that decides the pod's class.
+#[must_use]
+pub fn find_rule(pod: &PodFacts, terms: &Terms<'_>) -> Rule {
+    let mark = pod.annotated_class();
+    if pod.unreadable.is_some() {
+        Rule::Unreadable
     } else if pod.is_finished() {
-        (PodClass::Ignore, "it has finished")
+        Rule::Finished
     } else if pod.is_mirror() {
-        (PodClass::Ignore, "it is a mirror pod of the kubelet")
-    } else if pod.leaves_nothing() {
-        (PodClass::Ignore, "it belongs to a DaemonSet")
-    } else if let Ok(Some(class)) = pod.annotated_class() {
-        (class, "its annotation recycle-eks/drain")
-    } else if is_selected(pod, awaited) {
-        (PodClass::Wait, "label_selector matches it")
-    } else if pod.is_not_to_be_disturbed(now) && pod.can_end() {
-        (PodClass::Wait, "an annotation protects it, and it can end")
+        Rule::Mirror
+    } else if pod.is_of_daemon_set() {
+        // A DaemonSet that tolerates every taint starts its pod again at once. That one ends with the machine.
+        let leaves = mark == Ok(Some(PodClass::Evict)) && !terms.is_late(pod);
+        if leaves {
+            Rule::LeavesLast
+        } else {
+            Rule::OfDaemonSet
+        }
+    } else if let Ok(Some(class)) = mark {
+        Rule::Marked(class)
+    } else if is_selected(pod, terms.awaited) {
+        Rule::Selected
+    } else if pod.is_not_to_be_disturbed(terms.now) && !terms.disrupts_protected {
+        Rule::OwnerProtected
+    } else if terms.is_late(pod) {
+        Rule::Late
+    } else if pod.is_bare() && pod.annotation(SAFE_TO_EVICT_ANNOTATION) == Some("true") {
+        Rule::SafeToEvict
+    } else if pod.is_bare() {
+        Rule::Bare
+    } else if pod.runs_to_completion() {
+        Rule::ToCompletion
     } else {
-        return None;
-    })
-}
-
-pub(crate) fn class_of_others(evict: Evict) -> (PodClass, &'static str) {
-    match evict {
-        Evict::Others | Evict::OthersAndJobs => (PodClass::Evict, "its controller starts it elsewhere"),
-        Evict::None => (PodClass::Ignore, "evict is none"),
+        Rule::Other
     }
 }
 
@@ -99,10 +175,17 @@ impl PodFacts {
         self.deletion_at.is_some_and(|at| now > later(at, STUCK_AFTER))
     }
 
-    /// Checks whether an annotation for Karpenter or Cluster Autoscaler protects the pod.
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
+    }
+
+    /// Checks whether an annotation for Karpenter, Cluster Autoscaler or Cyclops protects the pod.
     pub(crate) fn is_not_to_be_disturbed(&self, now: Timestamp) -> bool {
-        let value = |annotation: &str| self.annotations.get(annotation).map(String::as_str);
-        let is_protected = match value(DO_NOT_DISRUPT_ANNOTATION) {
+        let until_completion = matches!(
+            self.annotation(SAFE_TO_EVICT_ANNOTATION),
+            Some("false" | "on-completion")
+        );
+        let by_karpenter = match self.annotation(DO_NOT_DISRUPT_ANNOTATION) {
             None => false,
             Some("true") => true,
             Some(text) => text.parse::<SignedDuration>().is_ok_and(|protection| {
@@ -110,7 +193,7 @@ impl PodFacts {
                 end.is_none_or(|end| end.is_ok_and(|end| now < end))
             }),
         };
-        is_protected || matches!(value(SAFE_TO_EVICT_ANNOTATION), Some("false" | "on-completion"))
+        until_completion || by_karpenter || self.annotation(CYCLOPS_ANNOTATION) == Some("true")
     }
 
     /// Checks whether the pod's annotation `recycle-eks/drain` is `evict`.
@@ -119,14 +202,40 @@ impl PodFacts {
     }
 
     /// Returns what the pod's annotation `recycle-eks/drain` says; None if there is none, an error if the value is unknown.
-    pub(crate) fn annotated_class(&self) -> Result<Option<PodClass>, ()> {
-        match self.annotations.get(DRAIN_ANNOTATION).map(String::as_str) {
+    fn annotated_class(&self) -> Result<Option<PodClass>, ()> {
+        match self.annotation(DRAIN_ANNOTATION) {
             None => Ok(None),
             Some("wait") => Ok(Some(PodClass::Wait)),
             Some("evict") => Ok(Some(PodClass::Evict)),
             Some("ignore") => Ok(Some(PodClass::Ignore)),
             Some(_) => Err(()),
         }
+    }
+
+    /// Checks whether an annotation has a value that does not count: an unknown one, or one that a pod of this kind cannot have.
+    pub(crate) fn has_bad_annotation(&self, rule: Rule) -> bool {
+        let is_known = match rule {
+            Rule::Unreadable | Rule::Finished => return false,
+            Rule::Mirror | Rule::OfDaemonSet => {
+                !matches!(self.annotated_class(), Ok(Some(PodClass::Wait)) | Err(()))
+            }
+            Rule::LeavesLast
+            | Rule::Marked(_)
+            | Rule::Selected
+            | Rule::OwnerProtected
+            | Rule::Late
+            | Rule::SafeToEvict
+            | Rule::Bare
+            | Rule::ToCompletion
+            | Rule::Other => self.annotated_class().is_ok(),
+        };
+        let is_flag = |value: &str| matches!(value, "true" | "false");
+        let karpenter = self.annotation(DO_NOT_DISRUPT_ANNOTATION);
+        let autoscaler = self.annotation(SAFE_TO_EVICT_ANNOTATION);
+        !(is_known
+            && karpenter.is_none_or(|value| is_flag(value) || value.parse::<SignedDuration>().is_ok())
+            && autoscaler.is_none_or(|value| is_flag(value) || value == "on-completion")
+            && self.annotation(CYCLOPS_ANNOTATION).is_none_or(is_flag))
     }
 }
 
@@ -185,6 +294,15 @@ mod tests {
         }
     }
 
+    fn class_of(pod: &PodFacts, awaited: &Awaited, evict: Evict, now: i64) -> PodClass {
+        let terms = Terms {
+            awaited,
+            now: at(now),
+            ..terms()
+        };
+        find_rule(pod, &terms).class(evict)
+    }
+
     fn bare(name: &str) -> PodFacts {
         PodFacts {
             controller: None,
@@ -227,6 +345,8 @@ mod tests {
         let no_disrupt = |pod| with_annotation(pod, "karpenter.sh/do-not-disrupt", "true");
         let unsafe_to_evict =
             |pod| with_annotation(pod, "cluster-autoscaler.kubernetes.io/safe-to-evict", "false");
+        let safe_to_evict =
+            |pod| with_annotation(pod, "cluster-autoscaler.kubernetes.io/safe-to-evict", "true");
         let drain = |pod, value| with_annotation(pod, "recycle-eks/drain", value);
         let custom = PodFacts {
             controller: controller("Workflow"),
@@ -236,7 +356,7 @@ mod tests {
             containers: restarted("OnFailure"),
             ..custom.clone()
         };
-        use Evict::{None as NoPod, Others, OthersAndJobs as AndJobs};
+        use Evict::{All as AndAll, None as NoPod, Others, OthersAndJobs as AndJobs};
         use PodClass::{Evict as Go, Ignore, Wait};
         let cases = [
             (
@@ -262,7 +382,7 @@ mod tests {
             ),
             (
                 "a DaemonSet's pod is ignored though annotated",
-                drain(daemon, "wait"),
+                drain(daemon.clone(), "wait"),
                 all(),
                 Others,
                 Ignore,
@@ -354,11 +474,11 @@ mod tests {
                 Wait,
             ),
             (
-                "do-not-disrupt does not count for a pod that never ends",
+                "do-not-disrupt counts for a Deployment",
                 no_disrupt(pod("a")),
                 none(),
                 Others,
-                Go,
+                Wait,
             ),
             (
                 "safe-to-evict false counts for a Job",
@@ -368,11 +488,102 @@ mod tests {
                 Wait,
             ),
             (
-                "safe-to-evict false does not count for a pod that never ends",
+                "safe-to-evict false counts for a Deployment",
                 unsafe_to_evict(pod("a")),
+                none(),
+                AndAll,
+                Wait,
+            ),
+            (
+                "Cyclops' annotation counts for a Deployment",
+                with_annotation(pod("a"), "cyclops.atlassian.com/do-not-disrupt", "true"),
+                none(),
+                Others,
+                Wait,
+            ),
+            (
+                "a bare pod that is safe to evict is evicted",
+                safe_to_evict(bare("a")),
                 none(),
                 Others,
                 Go,
+            ),
+            (
+                "a bare pod that is safe to evict is ignored without evictions",
+                safe_to_evict(bare("a")),
+                none(),
+                NoPod,
+                Ignore,
+            ),
+            (
+                "a selected bare pod is awaited although it is safe to evict",
+                safe_to_evict(bare("a")),
+                all(),
+                Others,
+                Wait,
+            ),
+            ("a bare pod is evicted if asked", bare("a"), none(), AndAll, Go),
+            (
+                "a Job's pod is evicted with all",
+                job_pod("a"),
+                none(),
+                AndAll,
+                Go,
+            ),
+            (
+                "the annotation wait wins over all",
+                drain(bare("a"), "wait"),
+                none(),
+                AndAll,
+                Wait,
+            ),
+            (
+                "a DaemonSet's pod goes if it asks for it",
+                drain(daemon.clone(), "evict"),
+                none(),
+                NoPod,
+                Go,
+            ),
+            (
+                "a pod of a DaemonSet of OpenKruise is evicted",
+                PodFacts {
+                    controller: Some(Controller {
+                        api_group: "apps.kruise.io".to_owned(),
+                        ..daemon.controller.clone().unwrap()
+                    }),
+                    ..daemon.clone()
+                },
+                none(),
+                Others,
+                Go,
+            ),
+            (
+                "a pod that is marked as a DaemonSet's for Cluster Autoscaler is ignored",
+                with_annotation(pod("a"), "cluster-autoscaler.kubernetes.io/daemonset-pod", "true"),
+                all(),
+                Others,
+                Ignore,
+            ),
+            (
+                "any other value of that mark does not count",
+                with_annotation(pod("a"), "cluster-autoscaler.kubernetes.io/daemonset-pod", "yes"),
+                none(),
+                Others,
+                Go,
+            ),
+            (
+                "a bare pod from a file of the kubelet is ignored",
+                with_annotation(bare("a"), "kubernetes.io/config.source", "file"),
+                none(),
+                Others,
+                Ignore,
+            ),
+            (
+                "a bare pod from the API server is awaited",
+                with_annotation(bare("a"), "kubernetes.io/config.source", "api"),
+                none(),
+                Others,
+                Wait,
             ),
             (
                 "safe-to-evict false counts for an unknown controller",
@@ -446,7 +657,7 @@ mod tests {
             ),
         ];
         for (name, pod, awaited, evict, expected) in cases {
-            assert_eq!(explain_class(&pod, &awaited, evict, at(0)).0, expected, "{name}");
+            assert_eq!(class_of(&pod, &awaited, evict, 0), expected, "{name}");
         }
     }
 
@@ -457,7 +668,7 @@ mod tests {
                 started_at: Some(at(0)),
                 ..with_annotation(job_pod("a"), annotation, value)
             };
-            explain_class(&pod, &NO_AWAITED, Evict::OthersAndJobs, at(now)).0 == PodClass::Wait
+            class_of(&pod, &NO_AWAITED, Evict::OthersAndJobs, now) == PodClass::Wait
         };
         for (annotation, value, now, expected) in [
             (DO_NOT_DISRUPT_ANNOTATION, "true", 0, true),
@@ -615,7 +826,10 @@ mod tests {
             with_label(pod("endless"), "app", "batch"),
             bare("lonely"),
             PodFacts {
-                containers: restarted("Never"),
+                containers: PodContainers {
+                    is_half_completed: true,
+                    ..restarted("Never")
+                },
                 ..bare("script")
             },
             with_label(bare("chosen"), "app", "batch"),
@@ -644,6 +858,20 @@ mod tests {
                 ..pod("daemon")
             },
             with_annotation(pod("typo"), "recycle-eks/drain", "evicted"),
+            with_annotation(pod("protected"), SAFE_TO_EVICT_ANNOTATION, "false"),
+            with_annotation(pod("vague"), SAFE_TO_EVICT_ANNOTATION, "maybe"),
+            PodFacts {
+                controller: controller("StrimziPodSet"),
+                ..with_annotation(pod("managed"), "recycle-eks/drain", "wait")
+            },
+            PodFacts {
+                controller: controller("DaemonSet"),
+                ..with_annotation(pod("logs"), "recycle-eks/drain", "evict")
+            },
+            PodFacts {
+                controller: controller("DaemonSet"),
+                ..with_annotation(pod("forever"), "recycle-eks/drain", "wait")
+            },
         ];
         let awaited = awaiting("app=batch", &[]);
         let terms = Terms {
@@ -661,19 +889,27 @@ mod tests {
                 "script",
                 "chosen",
                 "asked",
-                "finishing"
+                "finishing",
+                "protected",
+                "managed"
             ]
         );
-        assert_eq!(names(&survey.evictable), ["web", "same-second", "typo"]);
+        assert_eq!(names(&survey.evictable), ["web", "same-second", "typo", "vague"]);
         assert_eq!(names(&survey.terminating), ["leaving", "finishing"]);
         assert_eq!(
             names(&survey.remarks.never_ends),
-            ["endless", "lonely", "chosen", "asked"]
+            ["endless", "lonely", "chosen", "asked", "protected", "managed"]
         );
+        assert_eq!(names(&survey.remarks.owner_protected), ["protected"]);
+        assert_eq!(names(&survey.remarks.half_completed), ["script"]);
+        assert_eq!(names(&survey.leaves_last), ["logs"]);
         assert_eq!(names(&survey.remarks.bare), ["lonely", "script"]);
         assert_eq!(names(&survey.tolerates_taint), ["tolerant"]);
-        assert_eq!(names(&survey.remarks.bad_annotation), ["typo"]);
-        assert_eq!(survey.ignored, 1);
+        assert_eq!(
+            names(&survey.remarks.bad_annotation),
+            ["typo", "vague", "forever"]
+        );
+        assert_eq!(survey.ignored, 2);
     }
 
     fn names(pods: &[PodFacts]) -> Vec<String> {
@@ -722,7 +958,7 @@ mod tests {
         };
         let scratch = |pod: PodFacts| PodFacts {
             volumes: PodVolumes {
-                has_empty_dir: true,
+                has_local_storage: true,
                 ..pod.volumes
             },
             ..pod
@@ -767,7 +1003,7 @@ mod tests {
             names(&survey.remarks.debugged),
             ["waits-with-a-shell", "goes-with-a-shell"]
         );
-        assert_eq!(names(&survey.remarks.empty_dir), ["loses-its-files"]);
+        assert_eq!(names(&survey.remarks.local_storage), ["loses-its-files"]);
         assert_eq!(names(&survey.terminating), ["never-began"]);
         assert_eq!(survey.ignored, 1);
     }
@@ -866,12 +1102,218 @@ mod tests {
     }
 
     #[test]
+    fn an_owners_protection_can_be_overridden_and_other_rules_then_decide() {
+        let protect = |pod| with_annotation(pod, DO_NOT_DISRUPT_ANNOTATION, "true");
+        let terms = Terms {
+            disrupts_protected: true,
+            ..terms()
+        };
+        for (pod, expected) in [
+            (protect(pod("a")), Rule::Other),
+            (protect(job_pod("a")), Rule::ToCompletion),
+            (protect(bare("a")), Rule::Bare),
+        ] {
+            assert_eq!(find_rule(&pod, &terms), expected);
+        }
+    }
+
+    #[test]
+    fn every_rule_gives_a_reason_that_fits_its_class() {
+        for evict in [Evict::Others, Evict::OthersAndJobs, Evict::All, Evict::None] {
+            for rule in Rule::ALL {
+                let is_left_alone = rule.reason(evict) == "evict is none";
+                assert!(
+                    !is_left_alone || rule.class(evict) == PodClass::Ignore,
+                    "{rule:?} {evict:?}"
+                );
+            }
+        }
+    }
+
+    /// The order is Karpenter's, except that awaited pods do not keep critical pods, because they may take hours.
+    #[test]
+    fn critical_pods_go_after_the_others_and_pods_of_daemon_sets_last() {
+        let critical = |name: &str| PodFacts {
+            priority_class: "system-cluster-critical".to_owned(),
+            ..pod(name)
+        };
+        let of_system = PodFacts {
+            namespace: "kube-system".to_owned(),
+            ..pod("dns")
+        };
+        let leaving = |pod: PodFacts| PodFacts {
+            deletion_at: Some(at(60)),
+            ..pod
+        };
+        let logs = || PodFacts {
+            controller: controller("DaemonSet"),
+            ..with_annotation(pod("logs"), DRAIN_ANNOTATION, "evict")
+        };
+        let wait = || job_pod("train");
+        let late = || PodFacts {
+            created_at: Some(at(11)),
+            tolerations: blanket(),
+            ..pod("late")
+        };
+        for (name, pods, expected) in [
+            (
+                "others first",
+                vec![pod("web"), critical("api"), of_system.clone(), logs(), wait()],
+                vec!["web"],
+            ),
+            (
+                "while others leave",
+                vec![leaving(pod("web")), critical("api"), logs()],
+                vec![],
+            ),
+            (
+                "critical pods beside awaited ones",
+                vec![wait(), critical("api"), of_system.clone(), logs()],
+                vec!["api", "dns"],
+            ),
+            (
+                "critical pods do not wait for each other",
+                vec![leaving(of_system), critical("api"), logs()],
+                vec!["api"],
+            ),
+            ("awaited pods keep DaemonSets' pods", vec![wait(), logs()], vec![]),
+            (
+                "DaemonSets' pods before late pods",
+                vec![logs(), late()],
+                vec!["logs"],
+            ),
+            ("late pods", vec![leaving(logs()), late()], vec![]),
+            ("only late pods", vec![late()], vec!["late"]),
+        ] {
+            let tainted = Terms {
+                tainted_since: Some(at(10)),
+                ..terms()
+            };
+            let survey = survey_pods(&pods, &tainted);
+            assert_eq!(names(&survey.to_evict()), expected, "{name}");
+            let over = Terms {
+                now: at(86_400),
+                ..tainted
+            };
+            let all = survey_pods(&pods, &over);
+            assert!(
+                all.to_evict().len() >= all.evictable.len() + all.leaves_last.len(),
+                "{name}"
+            );
+        }
+        let again = PodFacts {
+            created_at: Some(at(11)),
+            tolerations: blanket(),
+            ..logs()
+        };
+        let tainted = Terms {
+            tainted_since: Some(at(10)),
+            ..terms()
+        };
+        assert_eq!(
+            survey_pods(&[again], &tainted).ignored,
+            1,
+            "started again by its DaemonSet"
+        );
+    }
+
+    #[test]
+    fn a_stuck_pod_holds_the_node_until_it_is_skipped() {
+        let leaving = |pod: PodFacts| PodFacts {
+            deletion_at: Some(at(0)),
+            ..pod
+        };
+        let pods = [leaving(pod("web")), leaving(job_pod("job"))];
+        for (skip_stuck_after, now, skipped) in [
+            (None, 80_000, 0),
+            (Some(600), 600, 0),
+            (Some(600), 601, 2),
+            (Some(300), 301, 2),
+        ] {
+            let terms = Terms {
+                skip_stuck_after,
+                now: at(now),
+                ..terms()
+            };
+            let survey = survey_pods(&pods, &terms);
+            assert_eq!(survey.skipped.len(), skipped, "{skip_stuck_after:?} {now}");
+            assert_eq!(survey.is_clear(), skipped == 2, "{skip_stuck_after:?} {now}");
+            assert_eq!(
+                survey.awaited.len(),
+                usize::from(skipped == 0),
+                "{skip_stuck_after:?} {now}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_crash_looping_pod_is_deleted_past_its_budget_if_the_input_asks_for_it() {
+        let looping = |is_crash_looping, is_ready| {
+            let mut pod = pod("a");
+            (pod.containers.is_crash_looping, pod.containers.is_ready) = (is_crash_looping, is_ready);
+            pod
+        };
+        for (name, asked, pod, kind, expected) in [
+            ("asked", true, looping(true, false), RefusalKind::BudgetFull, true),
+            (
+                "several budgets",
+                true,
+                looping(true, false),
+                RefusalKind::SeveralBudgets,
+                true,
+            ),
+            (
+                "not asked",
+                false,
+                looping(true, false),
+                RefusalKind::BudgetFull,
+                false,
+            ),
+            (
+                "only not Ready",
+                true,
+                looping(false, false),
+                RefusalKind::BudgetFull,
+                false,
+            ),
+            (
+                "Ready again",
+                true,
+                looping(true, true),
+                RefusalKind::BudgetFull,
+                false,
+            ),
+            (
+                "a webhook",
+                true,
+                looping(true, false),
+                RefusalKind::Admission,
+                false,
+            ),
+            (
+                "a budget that was not processed yet",
+                true,
+                looping(true, false),
+                RefusalKind::BudgetNotReady,
+                false,
+            ),
+        ] {
+            let terms = Terms {
+                deletes_unhealthy: asked,
+                ..terms()
+            };
+            assert_eq!(terms.may_delete(&pod, kind), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn pods_of_one_controller_are_not_evicted_in_a_row() {
         let of = |controller_name: &str, name: &str| PodFacts {
             controller: Some(Controller {
                 kind: "ReplicaSet".to_owned(),
                 name: controller_name.to_owned(),
-                uid: "c-1".to_owned(),
+                uid: format!("uid-{controller_name}"),
+                api_group: "apps".to_owned(),
             }),
             ..pod(name)
         };
@@ -1012,7 +1454,7 @@ mod tests {
                     is,
                     grace_seconds,
                 )| {
-                    let [is_pending, is_debugged, has_empty_dir] = is;
+                    let [is_pending, is_debugged, has_local_storage] = is;
                     let name = format!("{:p<243}{number:010}", "");
                     let pod = PodFacts {
                         namespace: "n".repeat(63),
@@ -1020,6 +1462,8 @@ mod tests {
                         containers: PodContainers {
                             restart_policy: restart_policy.to_owned(),
                             is_debugged,
+                            is_half_completed: is_debugged,
+                            ..PodContainers::default()
                         },
                         deletion_at,
                         created_at: Some(created_at),
@@ -1027,7 +1471,7 @@ mod tests {
                         grace_seconds,
                         volumes: PodVolumes {
                             claims: Vec::new(),
-                            has_empty_dir,
+                            has_local_storage,
                         },
                         ..pod(&name)
                     };
@@ -1108,6 +1552,8 @@ mod tests {
             let counted = survey.ignored as usize
                 + survey.awaited.len()
                 + survey.evictable.len()
+                + survey.leaves_last.len()
+                + survey.skipped.len()
                 + survey.tolerates_taint.len()
                 + only_leaving;
             prop_assert_eq!(counted, pods.len());

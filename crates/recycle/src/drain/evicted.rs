@@ -47,6 +47,7 @@ mod tests {
 
     fn of(uid: &str) -> PodFacts {
         let controller = Controller {
+            api_group: "apps".to_owned(),
             kind: "ReplicaSet".to_owned(),
             name: "web".to_owned(),
             uid: uid.to_owned(),

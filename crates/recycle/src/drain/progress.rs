@@ -15,11 +15,12 @@ const SENTENCE_BUDGET: usize = 450;
 /// Describes in one sentence the pods that hold the node: counts, and the first five names of each kind.
 #[must_use]
 pub fn describe_pods(survey: &PodSurvey) -> String {
-    let leaving = not_awaited(survey, &survey.terminating);
+    let leaving = survey.leaving();
     let mut kinds: Vec<(&str, usize, Vec<String>, &str)> = [
         ("cannot read", &survey.unreadable, ""),
         ("waits for", &survey.awaited, ""),
         ("still has to evict", &survey.evictable, ""),
+        ("evicts last", &survey.leaves_last, ""),
         ("holds back", &survey.zone_mismatch, " because of zone_mismatch"),
         ("finds", &leaving, " still leaving"),
         ("finds", &survey.stuck, " stuck"),
@@ -46,8 +47,8 @@ pub fn describe_pods(survey: &PodSurvey) -> String {
 pub fn only_waits(survey: &PodSurvey) -> bool {
     !(survey.awaited.is_empty() && survey.zone_mismatch.is_empty() && survey.unreadable.is_empty())
         && survey.evictable.is_empty()
-        && not_awaited(survey, &survey.terminating).is_empty()
-        && not_awaited(survey, &survey.stuck).is_empty()
+        && survey.leaving().is_empty()
+        && survey.without_awaited(&survey.stuck).is_empty()
 }
 
 /// Describes a node that [`only_waits`], for an Event.
@@ -64,12 +65,6 @@ pub fn describe_waiting(survey: &PodSurvey) -> String {
         "Only waits for pods that end by themselves".to_owned()
     };
     format!("{what}; another node of its group may be admitted")
-}
-
-/// Returns the pods that are not awaited. Awaited pods are counted and named as such.
-fn not_awaited(survey: &PodSurvey, pods: &[PodFacts]) -> Vec<PodFacts> {
-    let is_awaited = |pod: &PodFacts| survey.awaited.iter().any(|awaited| awaited.uid == pod.uid);
-    pods.iter().filter(|pod| !is_awaited(pod)).cloned().collect()
 }
 
 /// Builds the progress of the drain. The text changes only if something changes. Readers see from `since` how long it has taken.
@@ -114,7 +109,8 @@ fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
         ("to wait for", survey.awaited.len()),
         ("to evict", survey.evictable.len()),
         ("blocked", blocked),
-        ("leaving", not_awaited(survey, &survey.terminating).len()),
+        ("to evict last", survey.leaves_last.len()),
+        ("leaving", survey.leaving().len()),
         ("stuck", survey.stuck.len()),
         ("held back by zone_mismatch", survey.zone_mismatch.len()),
     ]
@@ -129,7 +125,8 @@ fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
 }
 
 /// Describes what happens at the deadline, and which evictions come before it.
-fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
+#[must_use]
+pub fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
     if let Some(at) = terms.interrupted_at {
         return format!(
             "EC2 takes the instance away at {at}; if it is still there at the end, the node is restored"

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::base::text::{NAMES_PER_CLASS, fit_names};
 use crate::cluster::pod::PodFacts;
-use crate::drain::classify::{PodClass, class_of_others, explain_class, find_asked_class};
+use crate::drain::classify::{PodClass, Rule, find_rule};
 use crate::drain::terms::Terms;
 
 /// The bytes that all names of an answer may have together.
@@ -14,7 +14,7 @@ use crate::drain::terms::Terms;
 pub const NAMES_BUDGET: usize = 1_300;
 
 /// The pods of one node by class, at one time. A pod may be in several lists.
-/// `ignored`, `unreadable`, `awaited`, `evictable`, `zone_mismatch`, `tolerates_taint`
+/// `ignored`, `unreadable`, `awaited`, `evictable`, `leaves_last`, `zone_mismatch`, `tolerates_taint`, `skipped`
 /// and the pods that are only `terminating` or `stuck` are disjoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodSurvey {
@@ -24,6 +24,8 @@ pub struct PodSurvey {
     pub awaited: Vec<PodFacts>,
     /// Pods to evict that are not leaving yet.
     pub evictable: Vec<PodFacts>,
+    /// Pods of DaemonSets that are evicted once no other pod holds the node, because their owner asks for it.
+    pub leaves_last: Vec<PodFacts>,
     /// Pods that are not evicted because no other node can use one of their volumes now ([`crate::drain::volumes`]). They hold the node.
     pub zone_mismatch: Vec<PodFacts>,
     /// One sentence for each pod in `zone_mismatch`, with the volume and the nodes it needs.
@@ -36,6 +38,10 @@ pub struct PodSurvey {
     /// Late pods: they tolerate the draining taint, came after it, and no selector or annotation asks to wait for them.
     /// They are evicted for [`crate::drain::classify::LATE_PATIENCE`] seconds once nothing else holds the node.
     pub tolerates_taint: Vec<PodFacts>,
+    /// Pods that have been stuck for so long that they no longer hold the node (`skip_stuck_after`).
+    pub skipped: Vec<PodFacts>,
+    /// Whether all pods are evicted at once: the drain's time is over, or EC2 takes the instance away.
+    pub hurries: bool,
     /// Remarks about some of these pods.
     pub remarks: PodRemarks,
     /// The number of pods that do not matter.
@@ -57,20 +63,28 @@ pub struct PodRemarks {
     /// Pods that are awaited because they run to completion, without a selector or an annotation that asks for it;
     /// also among `awaited`.
     pub to_completion: Vec<PodFacts>,
-    /// Pods to evict that have an emptyDir, whose content is lost.
+    /// Pods that are awaited because an annotation of their owner protects them; also among `awaited`.
+    pub owner_protected: Vec<PodFacts>,
+    /// Awaited pods of which a container has completed while another one still runs, as an injected sidecar does;
+    /// also among `awaited`.
+    pub half_completed: Vec<PodFacts>,
+    /// Pods to evict that have data on the machine (an emptyDir, a hostPath, an ephemeral volume), which is lost.
     /// Also among `evictable`, or among `zone_mismatch` if a volume holds them back.
-    pub empty_dir: Vec<PodFacts>,
+    pub local_storage: Vec<PodFacts>,
     /// Pods with a debug container. It does not change their class.
     pub debugged: Vec<PodFacts>,
     /// Pods that are bound to the node and have not begun. That does not change their class.
     pub pending: Vec<PodFacts>,
-    /// Pods whose annotation `recycle-eks/drain` has an unknown value. They are classed as if they had none.
+    /// Pods with an annotation whose value does not count: an unknown one, or one that a pod of this kind cannot have.
     pub bad_annotation: Vec<PodFacts>,
 }
 
 #[must_use]
 pub fn survey_pods(pods: &[PodFacts], terms: &Terms<'_>) -> PodSurvey {
-    let mut survey = PodSurvey::default();
+    let mut survey = PodSurvey {
+        hurries: terms.hurries(),
+        ..PodSurvey::default()
+    };
     for pod in pods {
         add_pod(&mut survey, pod, terms);
     }
@@ -85,22 +99,21 @@ fn add_pod(survey: &mut PodSurvey, pod: &PodFacts, terms: &Terms<'_>) {
             .push(format!("cannot read pod {}: {why}", pod.full_name()));
         return;
     }
-    let asked = find_asked_class(pod, terms.awaited, terms.now);
-    let is_late = terms.is_late(pod);
-    let (class, _) = match asked {
-        Some(asked) => asked,
-        None if is_late => class_of_others(terms.evict),
-        None => explain_class(pod, terms.awaited, terms.evict, terms.now),
-    };
-    if pod.annotated_class().is_err() && !pod.is_finished() {
+    let rule = find_rule(pod, terms);
+    let class = rule.class(terms.evict);
+    if pod.has_bad_annotation(rule) {
         survey.remarks.bad_annotation.push(pod.clone());
     }
     if class == PodClass::Ignore {
         survey.ignored += 1;
         return;
     }
-    if is_late && class != PodClass::Wait {
+    if terms.is_late(pod) && class != PodClass::Wait {
         survey.tolerates_taint.push(pod.clone());
+        return;
+    }
+    if terms.skips(pod) {
+        survey.skipped.push(pod.clone());
         return;
     }
     survey.add_remarks(pod, terms);
@@ -110,9 +123,11 @@ fn add_pod(survey: &mut PodSurvey, pod: &PodFacts, terms: &Terms<'_>) {
             survey.remarks.out_of_time.push(pod.clone());
             survey.add_evictable(pod, terms);
         }
-        PodClass::Wait => survey.add_awaited(pod, terms),
-        PodClass::Evict if !is_leaving => survey.add_evictable(pod, terms),
-        PodClass::Evict | PodClass::Ignore => {}
+        PodClass::Wait => survey.add_awaited(pod, rule),
+        PodClass::Evict if is_leaving => {}
+        PodClass::Evict if rule == Rule::LeavesLast => survey.leaves_last.push(pod.clone()),
+        PodClass::Evict => survey.add_evictable(pod, terms),
+        PodClass::Ignore => {}
     }
 }
 
@@ -133,26 +148,37 @@ impl PodSurvey {
         }
     }
 
-    fn add_awaited(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
+    fn add_awaited(&mut self, pod: &PodFacts, rule: Rule) {
         self.awaited.push(pod.clone());
+        let remarks = &mut self.remarks;
         if !pod.can_end() && pod.deletion_at.is_none() {
-            self.remarks.never_ends.push(pod.clone());
+            remarks.never_ends.push(pod.clone());
         }
-        if find_asked_class(pod, terms.awaited, terms.now).is_none() {
-            let class = if pod.is_bare() {
-                &mut self.remarks.bare
-            } else {
-                &mut self.remarks.to_completion
-            };
-            class.push(pod.clone());
+        if pod.containers.is_half_completed {
+            remarks.half_completed.push(pod.clone());
+        }
+        match rule {
+            Rule::Bare => remarks.bare.push(pod.clone()),
+            Rule::ToCompletion => remarks.to_completion.push(pod.clone()),
+            Rule::OwnerProtected => remarks.owner_protected.push(pod.clone()),
+            Rule::Unreadable
+            | Rule::Finished
+            | Rule::Mirror
+            | Rule::LeavesLast
+            | Rule::OfDaemonSet
+            | Rule::Marked(_)
+            | Rule::Selected
+            | Rule::Late
+            | Rule::SafeToEvict
+            | Rule::Other => {}
         }
     }
 
     fn add_evictable(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
         self.evictable.push(pod.clone());
         self.compare_grace(pod, terms);
-        if pod.volumes.has_empty_dir {
-            self.remarks.empty_dir.push(pod.clone());
+        if pod.volumes.has_local_storage {
+            self.remarks.local_storage.push(pod.clone());
         }
     }
 
@@ -169,14 +195,38 @@ impl PodSurvey {
         self.holding().is_empty()
     }
 
-    /// Returns the pods to evict: `evictable` while a pod holds the node, then the late pods that are not leaving yet.
+    /// Returns the pods to evict now. Pods that others may depend on go after the others: critical pods once no other pod is left to evict
+    /// or leaving, pods of DaemonSets once no other pod holds the node, then the late pods. If there is no time left, all go at once.
     #[must_use]
     pub fn to_evict(&self) -> Vec<PodFacts> {
-        if !self.is_clear() {
-            return self.evictable.clone();
+        if self.is_clear() {
+            let late = self.tolerates_taint.iter();
+            return late.filter(|pod| pod.deletion_at.is_none()).cloned().collect();
         }
-        let late = self.tolerates_taint.iter();
-        late.filter(|pod| pod.deletion_at.is_none()).cloned().collect()
+        if self.hurries {
+            return [self.evictable.as_slice(), &self.leaves_last].concat();
+        }
+        let is_last = |pod: &PodFacts| self.leaves_last.iter().any(|last| last.uid == pod.uid);
+        if self.holding().iter().all(is_last) {
+            return self.leaves_last.clone();
+        }
+        let (critical, others): (Vec<PodFacts>, Vec<PodFacts>) =
+            self.evictable.iter().cloned().partition(PodFacts::is_critical);
+        let leaving = self.leaving();
+        let has_others = !others.is_empty() || leaving.iter().any(|pod| !pod.is_critical());
+        if has_others { others } else { critical }
+    }
+
+    /// Returns the pods that are leaving and have time left, except awaited pods.
+    #[must_use]
+    pub fn leaving(&self) -> Vec<PodFacts> {
+        self.without_awaited(&self.terminating)
+    }
+
+    /// Leaves out the awaited pods. They are counted and named as such.
+    pub(crate) fn without_awaited(&self, pods: &[PodFacts]) -> Vec<PodFacts> {
+        let is_awaited = |pod: &PodFacts| self.awaited.iter().any(|awaited| awaited.uid == pod.uid);
+        pods.iter().filter(|pod| !is_awaited(pod)).cloned().collect()
     }
 
     /// Returns the pods that hold the node, each once.
@@ -186,6 +236,7 @@ impl PodSurvey {
             &self.unreadable,
             &self.awaited,
             &self.evictable,
+            &self.leaves_last,
             &self.zone_mismatch,
             &self.terminating,
             &self.stuck,
@@ -224,11 +275,12 @@ impl PodSurvey {
         name_lists(self.classes(), budget)
     }
 
-    fn classes(&self) -> [(&'static str, &[PodFacts]); 16] {
+    fn classes(&self) -> [(&'static str, &[PodFacts]); 20] {
         [
             ("unreadable", &self.unreadable),
             ("awaited", &self.awaited),
             ("evictable", &self.evictable),
+            ("leaves_last", &self.leaves_last),
             ("zone_mismatch", &self.zone_mismatch),
             ("terminating", &self.terminating),
             ("stuck", &self.stuck),
@@ -237,10 +289,13 @@ impl PodSurvey {
             ("never_ends", &self.remarks.never_ends),
             ("bare", &self.remarks.bare),
             ("to_completion", &self.remarks.to_completion),
-            ("empty_dir", &self.remarks.empty_dir),
+            ("owner_protected", &self.remarks.owner_protected),
+            ("half_completed", &self.remarks.half_completed),
+            ("local_storage", &self.remarks.local_storage),
             ("debugged", &self.remarks.debugged),
             ("pending", &self.remarks.pending),
             ("tolerates_taint", &self.tolerates_taint),
+            ("skipped", &self.skipped),
             ("bad_annotation", &self.remarks.bad_annotation),
         ]
     }
@@ -274,12 +329,12 @@ pub fn name_lists<'a>(
 /// and on evictions under several budgets at the same time.
 #[must_use]
 pub fn alternate_controllers(pods: Vec<PodFacts>) -> Vec<PodFacts> {
-    let mut seen: BTreeMap<(String, Option<String>), usize> = BTreeMap::new();
+    let mut seen: BTreeMap<Option<String>, usize> = BTreeMap::new();
     let mut rounds: Vec<(usize, PodFacts)> = pods
         .into_iter()
         .map(|pod| {
-            let controller = pod.controller.as_ref().map(|controller| controller.name.clone());
-            let round = seen.entry((pod.namespace.clone(), controller)).or_default();
+            let controller = pod.controller.as_ref().map(|controller| controller.uid.clone());
+            let round = seen.entry(controller).or_default();
             *round += 1;
             (*round, pod)
         })

@@ -10,8 +10,9 @@ use crate::base::time::later;
 use crate::cluster::hook::HeldByHook;
 use crate::cluster::node::{NodeFacts, draining_taint};
 use crate::cluster::pod::PodFacts;
+use crate::drain::blocked::RefusalKind;
 use crate::drain::classify::LATE_PATIENCE;
-use crate::input::model::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout};
+use crate::input::model::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout, Override};
 
 /// Seconds that are left between the end of a pod's grace period and the deadline with `on_drain_timeout: evict`.
 /// Two more checks fit in, for an eviction that is refused at first and for a slow kubelet.
@@ -28,6 +29,12 @@ pub struct Terms<'a> {
     pub awaited: &'a Awaited,
     /// How the other pods are treated.
     pub evict: Evict,
+    /// Whether pods are treated as if no annotation of their owners protected them (`override: ["owner_protected"]`).
+    pub disrupts_protected: bool,
+    /// Whether a crash-looping pod is deleted if a budget refuses its eviction (`override: ["unhealthy_budget"]`).
+    pub deletes_unhealthy: bool,
+    /// Seconds after which a stuck pod no longer holds the node, counted from its deletionTimestamp; None if it always does.
+    pub skip_stuck_after: Option<u32>,
     /// How awaited pods are treated that need more time than the drain has.
     pub on_timeout: OnDrainTimeout,
     /// Seconds that the drain may take (`drain_timeout` of the input).
@@ -68,6 +75,9 @@ impl<'a> Terms<'a> {
         let terms = Self {
             awaited: &input.awaited,
             evict: input.evict,
+            disrupts_protected: input.overrides.contains(&Override::OwnerProtected),
+            deletes_unhealthy: input.overrides.contains(&Override::UnhealthyBudget),
+            skip_stuck_after: input.skip_stuck_after,
             on_timeout: input.on_drain_timeout,
             drain_timeout,
             tainted_since,
@@ -97,6 +107,34 @@ impl<'a> Terms<'a> {
     pub(crate) fn is_late(&self, pod: &PodFacts) -> bool {
         let came_after = self.tainted_since.is_some_and(|at| pod.created_at > Some(at));
         came_after && pod.tolerates(&draining_taint(self.instance))
+    }
+
+    /// Checks whether a pod is stuck for so long that it no longer holds the node.
+    pub(crate) fn skips(&self, pod: &PodFacts) -> bool {
+        let ended = pod.deletion_at.zip(self.skip_stuck_after);
+        pod.is_stuck(self.now) && ended.is_some_and(|(at, patience)| self.now > later(at, patience))
+    }
+
+    /// Checks whether a pod may be deleted past the budget that refuses its eviction. Its containers keep failing, so it serves no client.
+    #[must_use]
+    pub fn may_delete(&self, pod: &PodFacts, refused: RefusalKind) -> bool {
+        let is_by_budget = match refused {
+            RefusalKind::BudgetFull | RefusalKind::SeveralBudgets => true,
+            RefusalKind::BudgetNotReady
+            | RefusalKind::Admission
+            | RefusalKind::NamespaceTerminating
+            | RefusalKind::Forbidden
+            | RefusalKind::Throttled
+            | RefusalKind::Invalid
+            | RefusalKind::Failed => false,
+        };
+        let containers = &pod.containers;
+        self.deletes_unhealthy && is_by_budget && containers.is_crash_looping && !containers.is_ready
+    }
+
+    /// Checks whether all pods have to leave now, in whatever order.
+    pub(crate) fn hurries(&self) -> bool {
+        self.interrupted_at.is_some() || self.is_time_over()
     }
 
     /// Returns the seconds for which late pods may still be evicted and waited for.

@@ -52,7 +52,8 @@ pub fn judge_drain(
             (false, false) => DrainVerdict::Evict(SHORTEST_WAIT.min(patience)),
         };
     }
-    if is_over && !survey.evictable.is_empty() && !last_eviction_tried {
+    let is_something_to_evict = !survey.to_evict().is_empty();
+    if is_over && is_something_to_evict && !last_eviction_tried {
         return DrainVerdict::Evict(last_wait(survey, terms));
     }
     // A spent poll budget alone ends no pod: pods are ended at the announced time, not before.
@@ -64,16 +65,17 @@ pub fn judge_drain(
         return DrainVerdict::TimedOut(format!("{}; {pods}", describe_over(terms, polls)));
     }
     let wait = pace(survey, terms, polls);
-    if survey.evictable.is_empty() {
-        DrainVerdict::Wait(wait)
-    } else {
+    if is_something_to_evict {
         DrainVerdict::Evict(wait)
+    } else {
+        DrainVerdict::Wait(wait)
     }
 }
 
 /// Returns the seconds to wait after the last eviction, so that pods that were awaited so far can end.
 fn last_wait(survey: &PodSurvey, terms: &Terms<'_>) -> u32 {
-    let longest = survey.evictable.iter().map(|pod| terms.grace_of(pod)).max();
+    let evicted = survey.to_evict();
+    let longest = evicted.iter().map(|pod| terms.grace_of(pod)).max();
     match terms.on_timeout {
         OnDrainTimeout::Restore => SHORTEST_WAIT,
         OnDrainTimeout::Evict | OnDrainTimeout::Terminate => longest

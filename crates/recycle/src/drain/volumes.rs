@@ -309,7 +309,7 @@ mod tests {
         PodFacts {
             volumes: PodVolumes {
                 claims: claims.iter().map(|claim| (*claim).to_owned()).collect(),
-                has_empty_dir: false,
+                has_local_storage: false,
             },
             ..pod(name)
         }

@@ -132,6 +132,10 @@ pub(crate) const EVICT: Field = setting(
             "like `others`, but pods that run to completion are also evicted, unless they are selected or annotated",
         ),
         choice(
+            "all",
+            "like `others_and_jobs`, but bare pods are also evicted, which no controller starts again",
+        ),
+        choice(
             "none",
             "they are left alone, unless they have the annotation `recycle-eks/drain` with the value `evict`",
         ),
@@ -220,6 +224,15 @@ pub(crate) const ON_DRAIN_TIMEOUT: Field = setting(
     "What happens if the pods take longer",
 );
 
+/// The minimum is the time after which a pod counts as stuck ([`crate::drain::classify`]).
+pub(crate) const SKIP_STUCK_AFTER: Field = setting(
+    "skip_stuck_after",
+    duration(300, LONGEST_DRAIN),
+    "",
+    "How long a pod may still be there after the end of its grace period before it no longer holds the node. The outcome names such pods. \
+     Absent: they hold the node until the drain is over",
+);
+
 /// The maximum is an hour, the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
 pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
     "load_balancer_grace",
@@ -276,6 +289,14 @@ pub(crate) const OVERRIDE: Field = setting(
             "suspended_process",
             "recycle although the process Launch or Terminate of the group is suspended",
         ),
+        choice(
+            "owner_protected",
+            "evict pods although an annotation for Karpenter, Cluster Autoscaler or Cyclops protects them",
+        ),
+        choice(
+            "unhealthy_budget",
+            "delete crash-looping pods whose eviction a disruption budget refuses",
+        ),
     ]),
     "[]",
     "Refusals to override",
@@ -297,7 +318,7 @@ pub(crate) const HOOK: Field = field(
 );
 
 /// Every field, in the order of the documentation.
-pub const FIELDS: [Field; 18] = [
+pub const FIELDS: [Field; 19] = [
     INSTANCE_ID,
     CLUSTER_NAME,
     LABEL_SELECTOR,
@@ -309,6 +330,7 @@ pub const FIELDS: [Field; 18] = [
     DRAIN_TIMEOUT,
     ON_DRAIN_TIMEOUT,
     NODE_LOST_AFTER,
+    SKIP_STUCK_AFTER,
     LOAD_BALANCER_GRACE,
     GRACE_PERIOD,
     URGENCY,

@@ -27,6 +27,9 @@ pub struct Input {
     pub drain_timeout: u32,
     pub on_drain_timeout: OnDrainTimeout,
     pub load_balancer_grace: u32,
+    /// None means that stuck pods hold the node until the drain is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skip_stuck_after: Option<u32>,
     /// `grace_period`. None means each pod's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period: Option<u32>,
@@ -57,6 +60,8 @@ pub enum Evict {
     Others,
     /// Like [`Evict::Others`], but pods that run to completion are also evicted, unless they are awaited for another reason.
     OthersAndJobs,
+    /// Like [`Evict::OthersAndJobs`], but bare pods are also evicted. No controller starts them again.
+    All,
     /// Pods that are not awaited are left alone.
     None,
 }
@@ -122,6 +127,10 @@ pub enum Override {
     /// Pods may still run when the drain's time is over.
     RunningPods,
     SuspendedProcess,
+    /// The owner of a pod forbids to disrupt it.
+    OwnerProtected,
+    /// A budget refuses the eviction of a crash-looping pod.
+    UnhealthyBudget,
 }
 
 /// An error in one sentence: the field, what is allowed, and what was given.
@@ -184,6 +193,7 @@ mod tests {
                 drain_timeout: 172_800,
                 on_drain_timeout: OnDrainTimeout::Restore,
                 load_balancer_grace: 60,
+                skip_stuck_after: None,
                 grace_period: None,
                 urgency: Urgency::Planned,
                 dry_run: false,
@@ -306,12 +316,12 @@ mod tests {
                 "namespaces must have at most 16 names, but has 17",
             ),
             (
-                json!({"evict": "all"}),
-                "evict must be one of \"others\", \"others_and_jobs\", \"none\", but is \"all\"",
+                json!({"evict": "every"}),
+                "evict must be one of \"others\", \"others_and_jobs\", \"all\", \"none\", but is \"every\"",
             ),
             (
                 json!({"evict": null}),
-                "evict must be one of \"others\", \"others_and_jobs\", \"none\", but is null",
+                "evict must be one of \"others\", \"others_and_jobs\", \"all\", \"none\", but is null",
             ),
             (
                 json!({"replacement": true}),
@@ -357,12 +367,12 @@ mod tests {
             ),
             (
                 json!({"override": "scale_in_protection"}),
-                "override must be a list of \"scale_in_protection\", \"last_target\", \"running_pods\", \"suspended_process\", but is \
+                "override must be a list of \"scale_in_protection\", \"last_target\", \"running_pods\", \"suspended_process\", \"owner_protected\", \"unhealthy_budget\", but is \
                  \"scale_in_protection\"",
             ),
             (
                 json!({"override": ["everything"]}),
-                "\"suspended_process\", but has \"everything\"",
+                "\"unhealthy_budget\", but has \"everything\"",
             ),
             (
                 json!({"override": ["suspended_process", "suspended_process"]}),
@@ -547,8 +557,8 @@ mod tests {
     fn a_refusal_says_that_the_value_is_a_module_setting() {
         let cases = [
             (
-                json!({"evict": "all"}),
-                "the module setting evict must be one of \"others\", \"others_and_jobs\", \"none\", but is \"all\"",
+                json!({"evict": "every"}),
+                "the module setting evict must be one of \"others\", \"others_and_jobs\", \"all\", \"none\", but is \"every\"",
             ),
             (
                 json!({"label_selector": "=" }),

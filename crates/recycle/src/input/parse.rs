@@ -15,7 +15,7 @@ use crate::base::text::cut_given;
 use crate::input::fields::{
     CLUSTER_NAME, DISPOSE, DRAIN_TIMEOUT, DRY_RUN, EVICT, FIELDS, Field, GRACE_PERIOD, HOOK, INSTANCE_ID,
     INTERRUPTED_AT, Kind, LABEL_SELECTOR, LOAD_BALANCER_GRACE, NAMESPACES, NODE_LOST_AFTER, ON_DRAIN_TIMEOUT,
-    OVERRIDE, REPLACEMENT, REPLACEMENT_TIMEOUT, Settings, URGENCY, choices,
+    OVERRIDE, REPLACEMENT, REPLACEMENT_TIMEOUT, SKIP_STUCK_AFTER, Settings, URGENCY, choices,
 };
 use crate::input::model::{
     Awaited, Dispose, Hook, Input, InvalidInput, OnDrainTimeout, Override, Replacement,
@@ -169,10 +169,8 @@ impl Reader<'_> {
             drain_timeout: self.read_duration(&DRAIN_TIMEOUT)?,
             on_drain_timeout: self.read_choice(&ON_DRAIN_TIMEOUT)?,
             load_balancer_grace: self.read_duration(&LOAD_BALANCER_GRACE)?,
-            grace_period: self
-                .find(&GRACE_PERIOD)
-                .map(|_| self.read_duration(&GRACE_PERIOD))
-                .transpose()?,
+            skip_stuck_after: self.read_optional_duration(&SKIP_STUCK_AFTER)?,
+            grace_period: self.read_optional_duration(&GRACE_PERIOD)?,
             urgency: match (urgency, interrupted_at) {
                 (Urgency::Spot, Some(_)) => Urgency::Interruption,
                 (urgency, _) => urgency,
@@ -226,6 +224,10 @@ impl Reader<'_> {
         let given = self.require(field)?;
         let duration = range.read(&given.value).map_err(|error| given.refuse(error))?;
         Ok(duration.as_seconds())
+    }
+
+    fn read_optional_duration(&self, field: &Field) -> Result<Option<u32>, InvalidInput> {
+        self.find(field).map(|_| self.read_duration(field)).transpose()
     }
 
     fn read_override(&self) -> Result<BTreeSet<Override>, InvalidInput> {

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::base::text::fit_names;
 use crate::cluster::group::Group;
 use crate::cluster::node::NodeFacts;
 use crate::cluster::pod::PodFacts;
-use crate::drain::classify::{PodClass, explain_class};
+use crate::drain::budgets::{Budget, describe_refusing, is_refused};
+use crate::drain::classify::{PodClass, find_rule};
 use crate::drain::survey::PodSurvey;
+use crate::drain::terms::Terms;
 use crate::input::model::{Dispose, Evict, Input, OnDrainTimeout, Replacement};
 use crate::restore::table::{Column, Way, find_row, look_up};
 
@@ -36,7 +37,7 @@ pub struct Plan {
 /// Pods that are treated alike for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlannedPods {
-    /// The treatment: `wait`, `evict`, `hold` or `ignore`.
+    /// The treatment: `wait`, `hold`, `evict`, `leave`, `skip` or `ignore`.
     pub class: &'static str,
     pub reason: &'static str,
     pub count: u32,
@@ -44,16 +45,29 @@ pub struct PlannedPods {
     pub pods: Vec<String>,
 }
 
+/// Everything that a plan is written from.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanFacts<'a> {
+    pub input: &'a Input,
+    pub group: &'a Group,
+    pub node: &'a NodeFacts,
+    /// The pods of the node, and the same pods by class under these terms.
+    pub pods: &'a [PodFacts],
+    pub survey: &'a PodSurvey,
+    pub terms: &'a Terms<'a>,
+    /// All disruption budgets of the cluster.
+    pub budgets: &'a [Budget],
+}
+
 #[must_use]
-pub fn write_plan(
-    input: &Input,
-    group: &Group,
-    node: &NodeFacts,
-    pods: &[PodFacts],
-    survey: &PodSurvey,
-    notes: Vec<String>,
-    now: Timestamp,
-) -> Plan {
+pub fn write_plan(facts: PlanFacts<'_>, notes: Vec<String>) -> Plan {
+    let PlanFacts {
+        input,
+        group,
+        node,
+        survey,
+        ..
+    } = facts;
     let mut steps = Vec::new();
     if input.replacement == Replacement::Before {
         steps.push(plan_standby(input, group));
@@ -67,27 +81,49 @@ pub fn write_plan(
     if input.replacement == Replacement::After && input.hook.is_none() {
         steps.push(plan_wait("the group's new member", input, node));
     }
+    let refusing = describe_refusing(&survey.evictable, facts.budgets);
     Plan {
         steps,
-        notes: notes.into_iter().chain(note_pods(survey)).collect(),
-        pods: plan_pods(input, pods, survey, now),
+        notes: notes
+            .into_iter()
+            .chain(note_pods(survey))
+            .chain(refusing)
+            .collect(),
+        pods: plan_pods(facts),
         restore: plan_restore(input, group),
     }
 }
 
+/// Finds the treatment of a pod, its rank in a plan, and the reason.
+fn plan_pod(pod: &PodFacts, facts: PlanFacts<'_>) -> (u8, &'static str, &'static str) {
+    let (rule, terms) = (find_rule(pod, facts.terms), facts.terms);
+    let is_held = facts.survey.zone_mismatch.iter().any(|held| held.uid == pod.uid);
+    let is_leaving = pod.deletion_at.is_some();
+    let class = rule.class(terms.evict);
+    if class != PodClass::Ignore && terms.skips(pod) {
+        return (4, "skip", "it should have ended long ago");
+    }
+    match class {
+        PodClass::Ignore => (5, "ignore", rule.reason(terms.evict)),
+        PodClass::Wait if !is_leaving && terms.is_out_of_time(pod) => {
+            (2, "evict", "the drain has no time to wait for it")
+        }
+        PodClass::Wait => (0, "wait", rule.reason(terms.evict)),
+        PodClass::Evict if pod.is_stuck(terms.now) => (3, "leave", "it should have ended five minutes ago"),
+        PodClass::Evict if is_leaving => (3, "leave", "it is already leaving"),
+        PodClass::Evict if is_held => (1, "hold", "no other node that takes pods can use its volume"),
+        PodClass::Evict if is_refused(pod, facts.budgets) => {
+            (2, "evict", "its budget allows no eviction now")
+        }
+        PodClass::Evict => (2, "evict", rule.reason(terms.evict)),
+    }
+}
+
 /// Groups the pods by class and reason. The most important class comes first.
-fn plan_pods(input: &Input, pods: &[PodFacts], survey: &PodSurvey, now: Timestamp) -> Vec<PlannedPods> {
+fn plan_pods(facts: PlanFacts<'_>) -> Vec<PlannedPods> {
     let mut groups: BTreeMap<(u8, &'static str, &'static str), Vec<String>> = BTreeMap::new();
-    for pod in pods {
-        let is_held = survey.zone_mismatch.iter().any(|held| held.uid == pod.uid);
-        let key = match explain_class(pod, &input.awaited, input.evict, now) {
-            (PodClass::Wait, reason) => (0, "wait", reason),
-            (PodClass::Evict, _) if is_held => {
-                (1, "hold", "no other node that takes pods can use its volume")
-            }
-            (PodClass::Evict, reason) => (2, "evict", reason),
-            (PodClass::Ignore, reason) => (3, "ignore", reason),
-        };
+    for pod in facts.pods {
+        let key = plan_pod(pod, facts);
         groups.entry(key).or_default().push(pod.full_name());
     }
     let mut planned: Vec<PlannedPods> = groups
@@ -169,7 +205,7 @@ fn plan_wait(new_member: &str, input: &Input, node: &NodeFacts) -> String {
 /// Describes the drain with the number of pods. The answer's `names` say which pods these are.
 fn plan_drain(input: &Input, survey: &PodSurvey) -> String {
     let rest = match input.evict {
-        Evict::Others | Evict::OthersAndJobs => "evict the others",
+        Evict::Others | Evict::OthersAndJobs | Evict::All => "evict the others",
         Evict::None => "leave the others alone",
     };
     let end = match input.on_drain_timeout {
@@ -238,8 +274,24 @@ fn note_pods(survey: &PodSurvey) -> Vec<String> {
             "some pods are awaited because no controller would start them again",
         ),
         (
-            "empty_dir",
-            "some pods with an emptyDir are evicted; its content is lost",
+            "owner_protected",
+            "some pods are awaited because an annotation of their owner protects them; without it, or with override owner_protected, they are evicted",
+        ),
+        (
+            "half_completed",
+            "some awaited pods have completed except for a container that still runs, such as an injected sidecar",
+        ),
+        (
+            "leaves_last",
+            "some pods of DaemonSets are evicted once no other pod holds the node",
+        ),
+        (
+            "skipped",
+            "some pods should have ended long ago; they end with the instance",
+        ),
+        (
+            "local_storage",
+            "some pods with data on the machine (emptyDir, hostPath, ephemeral volume) are evicted; it is lost",
         ),
         (
             "debugged",
@@ -251,7 +303,7 @@ fn note_pods(survey: &PodSurvey) -> Vec<String> {
         ),
         (
             "bad_annotation",
-            "some pods have an annotation recycle-eks/drain that is not wait, evict or ignore",
+            "some pods have an annotation whose value does not count",
         ),
     ]
     .into_iter()
@@ -275,7 +327,7 @@ mod tests {
 
     use super::*;
     use crate::drain::survey::PodRemarks;
-    use crate::fixtures::{at, controller, group, input, job_pod, node, pod};
+    use crate::fixtures::{at, controller, group, input, job_pod, node, pod, strings};
 
     fn survey() -> PodSurvey {
         PodSurvey {
@@ -292,15 +344,7 @@ mod tests {
 
     #[test]
     fn a_plan_lists_every_step_with_the_present_figures() {
-        let plan = write_plan(
-            &input(json!({})),
-            &group(),
-            &node("old"),
-            &[job_pod("job"), pod("web"), pod("api")],
-            &survey(),
-            vec!["a note".to_owned()],
-            at(0),
-        );
+        let plan = write_on(&node("old"), json!({}), &group(), &[], &survey(), &["a note"]);
         assert_eq!(
             plan.steps,
             [
@@ -321,39 +365,114 @@ mod tests {
         );
     }
 
+    fn write_on(
+        node: &NodeFacts,
+        more: serde_json::Value,
+        group: &Group,
+        pods: &[PodFacts],
+        survey: &PodSurvey,
+        notes: &[&str],
+    ) -> Plan {
+        let input = input(more);
+        let (terms, _) = Terms::find(&input, None, None, None, at(0));
+        let budget = Budget {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            selector: Some("*".parse().unwrap()),
+            allows: false,
+            allows_unhealthy: false,
+        };
+        let facts = PlanFacts {
+            input: &input,
+            group,
+            node,
+            pods,
+            survey,
+            terms: &terms,
+            budgets: &[budget],
+        };
+        write_plan(facts, notes.iter().map(|note| (*note).to_owned()).collect())
+    }
+
     fn plan_of(more: serde_json::Value, group: &Group, pods: &[PodFacts], survey: &PodSurvey) -> Plan {
-        write_plan(&input(more), group, &node("old"), pods, survey, Vec::new(), at(0))
+        write_on(&node("old"), more, group, pods, survey, &[])
     }
 
     #[test]
     fn a_plan_names_the_class_of_each_pod_and_the_rule_for_it() {
-        let annotated = PodFacts {
-            annotations: crate::fixtures::strings([("recycle-eks/drain", "ignore")]),
-            ..pod("annotated")
+        let marked = |name: &str, key: &str, value: &str| PodFacts {
+            annotations: strings([(key, value)]),
+            ..pod(name)
         };
-        let pods = [pod("web"), annotated, pod("held"), pod("api"), job_pod("job")];
+        let leaving = |name: &str, seconds: i64| PodFacts {
+            deletion_at: Some(at(seconds)),
+            ..pod(name)
+        };
+        let blocked = PodFacts {
+            namespace: "shop".to_owned(),
+            ..pod("blocked")
+        };
+        let daemon = PodFacts {
+            controller: controller("DaemonSet"),
+            ..marked("daemon", "recycle-eks/drain", "evict")
+        };
+        let pods = [
+            pod("web"),
+            marked("annotated", "recycle-eks/drain", "ignore"),
+            marked("protected", "karpenter.sh/do-not-disrupt", "true"),
+            pod("held"),
+            pod("api"),
+            job_pod("job"),
+            leaving("leaving", 60),
+            leaving("stuck", -400),
+            leaving("forgotten", -800),
+            blocked.clone(),
+            daemon,
+        ];
         let survey = PodSurvey {
             zone_mismatch: vec![pod("held")],
+            evictable: vec![pod("web"), blocked],
             ..PodSurvey::default()
         };
         let planned = plan_of(json!({"label_selector": "*"}), &group(), &pods, &survey).pods;
-        assert_eq!(planned[0].count, 4, "{planned:?}");
-        let planned = plan_of(json!({}), &group(), &pods, &survey).pods;
-        let found: Vec<(&str, &str, u32, String)> = planned
+        assert_eq!(planned[0].count, 9, "{planned:?}");
+        let plan = plan_of(json!({"skip_stuck_after": "10m"}), &group(), &pods, &survey);
+        let found: Vec<(&str, &str, String)> = plan
+            .pods
             .iter()
-            .map(|group| (group.class, group.reason, group.count, group.pods.join(" ")))
+            .map(|group| (group.class, group.reason, group.pods.join(" ")))
             .collect();
-        let other = "its controller starts it elsewhere";
-        let held = "no other node that takes pods can use its volume";
-        let annotation = "its annotation recycle-eks/drain";
+        let row = |class, reason, names: &str| (class, reason, names.to_owned());
         assert_eq!(
             found,
             [
-                ("wait", "it runs to completion", 1, "default/job".to_owned()),
-                ("hold", held, 1, "default/held".to_owned()),
-                ("evict", other, 2, "default/api default/web".to_owned()),
-                ("ignore", annotation, 1, "default/annotated".to_owned()),
+                row("wait", "it runs to completion", "default/job"),
+                row("wait", "its owner's annotation protects it", "default/protected"),
+                row(
+                    "hold",
+                    "no other node that takes pods can use its volume",
+                    "default/held"
+                ),
+                row(
+                    "evict",
+                    "its annotation recycle-eks/drain, after all other pods",
+                    "default/daemon"
+                ),
+                row("evict", "its budget allows no eviction now", "shop/blocked"),
+                row(
+                    "evict",
+                    "its controller starts it elsewhere",
+                    "default/api default/web"
+                ),
+                row("leave", "it is already leaving", "default/leaving"),
+                row("leave", "it should have ended five minutes ago", "default/stuck"),
+                row("skip", "it should have ended long ago", "default/forgotten"),
+                row("ignore", "its annotation recycle-eks/drain", "default/annotated"),
             ]
+        );
+        assert_eq!(
+            plan.notes.last().map(String::as_str),
+            Some("budget shop/web allows no eviction now of 1 pod (shop/blocked)")
         );
     }
 
@@ -412,15 +531,7 @@ mod tests {
     #[test]
     fn a_plan_for_the_hook_path_has_no_standby_and_no_wait_for_a_replacement() {
         let hook = json!({"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "EC2"});
-        let plan = write_plan(
-            &input(json!({"hook": hook})),
-            &group(),
-            &node("old"),
-            &[],
-            &survey(),
-            Vec::new(),
-            at(0),
-        );
+        let plan = plan_of(json!({"hook": hook}), &group(), &[], &survey());
         assert_eq!(plan.steps[0], "taint node old and cordon it");
         assert_eq!(
             plan.steps.last().map(String::as_str),
@@ -450,15 +561,7 @@ mod tests {
                 "3 ignored); after that the instance is disposed of, even if pods still run on it",
             ),
         ] {
-            let plan = write_plan(
-                &input(more),
-                &group(),
-                &node("old"),
-                &[],
-                &slow,
-                Vec::new(),
-                at(0),
-            );
+            let plan = plan_of(more, &group(), &[], &slow);
             assert!(plan.steps[3].ends_with(expected), "{}", plan.steps[3]);
             assert!(plan.steps[3].contains("1 leaving"), "{}", plan.steps[3]);
             assert_eq!(
@@ -471,22 +574,14 @@ mod tests {
 
     #[test]
     fn a_plan_follows_the_input() {
-        let asked = input(json!({"dispose": "stop", "evict": "none", "load_balancer_grace": 0}));
+        let asked = json!({"dispose": "stop", "evict": "none", "load_balancer_grace": 0});
         let gpu = NodeFacts {
             extended_resources: vec!["nvidia.com/gpu".to_owned()],
             ..node("old")
         };
-        let text = write_plan(
-            &asked,
-            &group(),
-            &gpu,
-            &[],
-            &PodSurvey::default(),
-            Vec::new(),
-            at(0),
-        )
-        .steps
-        .join("\n");
+        let text = write_on(&gpu, asked, &group(), &[], &PodSurvey::default(), &[])
+            .steps
+            .join("\n");
         for expected in [
             "its Node is usable (with nvidia.com/gpu)",
             "leave the others alone (now 0 to evict, 0 leaving; 0 ignored)",

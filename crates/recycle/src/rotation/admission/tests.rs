@@ -744,6 +744,7 @@ fn a_kubelet_may_be_as_new_as_the_control_plane_and_no_newer() {
 fn a_node_waits_for_an_hour_for_pods_that_this_rotation_evicted() {
     let of = |name: &str, uid: &str, created: i64| {
         let controller = Controller {
+            api_group: "apps".to_owned(),
             kind: "ReplicaSet".to_owned(),
             name: "web".to_owned(),
             uid: uid.to_owned(),

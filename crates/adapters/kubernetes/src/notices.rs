@@ -1,0 +1,95 @@
+//! Tells pods that their node is being retired: an annotation and an Event on each.
+//!
+//! The annotation is written through the subresource `pods/status`, because the API server then keeps the spec of the pod as it is.
+//! The permission to patch whole pods would also be the permission to change their images.
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt as _, TryStreamExt as _, future};
+use k8s_openapi::api::core::v1;
+use kube::api::{Patch, PatchParams};
+use recycle::base::failure::with_causes;
+use recycle::base::ids::{Fence, NodeName};
+use recycle::base::names::{FIELD_MANAGER, WAITS_UNTIL_ANNOTATION};
+use recycle::cluster::pod::PodFacts;
+use recycle::drain::notice::{Notice, find_notices, withdraw_notices};
+use recycle::drain::progress::describe_end;
+use recycle::drain::survey::PodSurvey;
+use recycle::drain::terms::Terms;
+use serde_json::json;
+
+use crate::call::{Call, CallFailure, attempt};
+use crate::object::Objects;
+use crate::{Error, Occasion, list_pods, record_event};
+
+/// The number of pods that are told at once. The API server answers ten requests in a tenth of a second.
+const AT_ONCE: usize = 10;
+
+/// The real time after which no further pod is told. The next check tells the others.
+const TELLING: Duration = Duration::from_secs(20);
+
+/// Tells the awaited pods until when their node waits for them. A pod that cannot be told is logged, and fails nothing.
+pub async fn tell_pods(
+    client: &kube::Client,
+    node: &NodeName,
+    listed: &[PodFacts],
+    survey: &PodSurvey,
+    terms: &Terms<'_>,
+    fence: &Fence,
+) {
+    let end = Instant::now() + TELLING;
+    let then = describe_end(survey, terms);
+    let mut told = futures::stream::iter(find_notices(listed, survey, terms))
+        .take_while(|_| future::ready(Instant::now() < end))
+        .map(|notice| {
+            let then = &then;
+            async move {
+                annotate(client, &notice).await?;
+                if let Some(until) = notice.until {
+                    let text = format!("Node {node} is being retired. It waits for this pod until {until}. At the end: {then}");
+                    let occasion = Occasion::Notice(until);
+                    record_event(client, &notice.pod, occasion, &text, terms.now, fence).await;
+                }
+                Ok::<_, Error>(())
+            }
+        })
+        .buffer_unordered(AT_ONCE);
+    while let Some(told) = told.next().await {
+        if let Err(error) = told {
+            tracing::warn!(
+                error = with_causes(&error),
+                "failed to tell a pod that its node is being retired"
+            );
+        }
+    }
+}
+
+/// Removes the annotation from all pods of a node that is restored.
+pub async fn untell_pods(client: &kube::Client, node: &NodeName) -> Result<(), Error> {
+    let told = withdraw_notices(&list_pods(client, node).await?);
+    futures::stream::iter(told)
+        .map(|notice| async move { annotate(client, &notice).await })
+        .buffer_unordered(AT_ONCE)
+        .try_collect()
+        .await
+}
+
+/// Sets or removes the annotation. The uid in the patch makes the API server refuse it for a later pod of the same name.
+async fn annotate(client: &kube::Client, notice: &Notice) -> Result<(), Error> {
+    let pod = &notice.pod;
+    let name = pod.full_name();
+    let call = Call::new("patch", "pods/status", &name);
+    let annotations = json!({ WAITS_UNTIL_ANNOTATION: notice.until.map(|until| until.to_string()) });
+    let patch = Patch::Merge(json!({"metadata": {"uid": pod.uid, "annotations": annotations}}));
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let pods = Objects::of::<v1::Pod>(client, Some(&pod.namespace));
+    match attempt(pods.patch_status(&pod.name, &params, &patch)).await {
+        Ok(_) => Ok(()),
+        // The pod is gone, or another one has its name.
+        Err(CallFailure::Status(status)) if matches!(status.code, 404 | 409 | 422) => Ok(()),
+        Err(failure) => Err(Error::from_failure(call, failure)),
+    }
+}
