@@ -60,6 +60,7 @@ locals {
     drain_timeout       = "duration"
     on_drain_timeout    = "string"
     node_lost_after     = "duration"
+    skip_stuck_after    = "duration"
     load_balancer_grace = "duration"
     grace_period        = "duration"
     dry_run             = "boolean"

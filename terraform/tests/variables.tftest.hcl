@@ -38,6 +38,7 @@ run "accepts_every_field_as_a_default" {
       dispose             = "stop"
       replacement_timeout = "14m"
       node_lost_after     = "1800"
+      skip_stuck_after    = "1h"
       drain_timeout       = "1d12h"
       on_drain_timeout    = "restore"
       load_balancer_grace = 60

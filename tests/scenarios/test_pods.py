@@ -35,6 +35,10 @@ def asked_to_go(world):
     return [call.parameters["name"].split("-")[0] for call in world.calls("kubernetes:POST pods/eviction")]
 
 
+def notes(pod):
+    return pod.object["metadata"].get("annotations", {})
+
+
 def debug(world, pod, state):
     """An operator runs `kubectl debug` on a pod: an ephemeral container, which the played kubelet does not start."""
     container = {"name": "debugger", "image": "example.invalid/shell", "targetContainerName": "main"}
@@ -419,8 +423,8 @@ def test_ways_past_pods_that_cannot_move_are_off_until_the_input_asks_and_are_na
     assert held.error == "DrainTimedOut" and all(word in held.cause for word in ("script", "hangs", "budget default/crashes"))
     assert [end.outcome for end in ends] == ["recycled"] * 3
     assert HOUR < ends[1].at < 1.5 * HOUR
-    assert f"1 pod did not leave in time, and ended with it ({hangs.full_name})" in ends[1].output["reason"]
-    assert ends[1].output["names"]["skipped"] == [hangs.full_name]
+    assert f"1 pod did not leave in time, and ended with it (default/{hangs.name})" in ends[1].output["reason"]
+    assert ends[1].output["names"]["skipped"] == [f"default/{hangs.name}"]
     (deleted,) = world.calls("kubernetes:DELETE pods")
     assert deleted.parameters["name"] == crashes.name and ends[2].at < HOUR
 
@@ -465,7 +469,7 @@ def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_i
     execution = world.recycle(node, label_selector="app=train", drain_timeout="10h")
     world.run("10m")
     until = progress_of(node)["until"]
-    assert train.annotations[key] == until and key not in web.annotations
+    assert notes(train)[key] == until and key not in notes(web)
     (event,) = [event for event in world.kubernetes.events(train.name) if event["reason"] == "RecycleNotice"]
     assert event["involvedObject"]["kind"] == "Pod" and event["message"] == (
         f"Node {node.name} is being retired. It waits for this pod until {until}. At the end: the node is restored"
@@ -474,7 +478,7 @@ def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_i
     later = "2027-01-01T15:00:00Z"
     node.annotate(**{"recycle-eks/drain-until": later})
     world.run("1h")
-    assert train.annotations[key] == later
+    assert notes(train)[key] == later
 
     assert execution.finishes().error == "DrainTimedOut"
-    assert key not in train.annotations and train.phase == "Running"
+    assert key not in notes(train) and train.phase == "Running"

@@ -11,11 +11,11 @@ use crate::base::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
 use crate::cluster::group::{Group, Member};
 use crate::cluster::instance::Instance;
 use crate::cluster::node::{NodeFacts, Taint};
-use crate::cluster::pod::{Controller, PodContainers, PodFacts, Toleration};
+use crate::cluster::pod::{Controller, PodContainers, PodFacts, PodScheduling, Toleration};
 use crate::drain::terms::{Deadline, Terms};
 use crate::input::fields::Settings;
 use crate::input::limits::Limits;
-use crate::input::model::{Awaited, Evict, Input, OnDrainTimeout};
+use crate::input::model::{Awaited, Evict, Input, OnDrainTimeout, Override};
 use crate::input::parse::parse_input;
 use crate::input::urgency::Urgency;
 use crate::records::claim::{Claim, Phase};
@@ -221,19 +221,27 @@ pub(crate) fn blanket() -> Vec<Toleration> {
     }]
 }
 
+pub(crate) fn with_tolerations(tolerations: Vec<Toleration>) -> PodScheduling {
+    PodScheduling {
+        tolerations,
+        ..PodScheduling::default()
+    }
+}
+
 /// No pod is awaited by label.
 pub(crate) static NO_AWAITED: Awaited = Awaited {
     selector: None,
     namespaces: BTreeSet::new(),
 };
 
+static NO_OVERRIDES: BTreeSet<Override> = BTreeSet::new();
+
 /// The start of a drain of one day that awaits no pod by label.
 pub(crate) fn terms() -> Terms<'static> {
     Terms {
         awaited: &NO_AWAITED,
         evict: Evict::Others,
-        disrupts_protected: false,
-        deletes_unhealthy: false,
+        overrides: &NO_OVERRIDES,
         skip_stuck_after: None,
         on_timeout: OnDrainTimeout::Restore,
         drain_timeout: 86_400,

@@ -8,7 +8,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use recycle::base::ids::NodeName;
 use recycle::base::names::FIELD_MANAGER;
 use recycle::base::strict::read_value;
-use recycle::cluster::pod::{Controller, PodContainers, PodFacts, PodVolumes, Toleration};
+use recycle::cluster::pod::{Controller, PodContainers, PodFacts, PodScheduling, PodVolumes, Toleration};
 use recycle::drain::blocked::{RefusalKind, read_admission};
 use serde::Deserialize;
 use serde_json::Value;
@@ -175,7 +175,7 @@ pub async fn delete_pod(
         grace_period_seconds: grace,
         preconditions: Some(kube::api::Preconditions {
             uid: Some(pod.uid.clone()),
-            resource_version: Some(pod.version.clone()),
+            resource_version: Some(pod.containers.version.clone()),
         }),
         ..DeleteParams::default()
     };
@@ -268,7 +268,10 @@ fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
     let mut owners = metadata.owner_references.into_iter();
     let controller = owners.find(|owner| owner.controller == Some(true));
     let controller = controller.map(read_controller).transpose()?;
-    let containers = read_containers(&status, spec.restart_policy);
+    let containers = PodContainers {
+        version: metadata.resource_version.unwrap_or_default(),
+        ..read_containers(&status, spec.restart_policy)
+    };
     let grace = spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE);
     Ok(PodFacts {
         namespace: given("metadata.namespace", metadata.namespace)?,
@@ -279,8 +282,6 @@ fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
         annotations: keep_read(metadata.annotations),
         controller,
         phase: given("status.phase", status.phase)?,
-        priority_class: spec.priority_class_name.unwrap_or_default(),
-        version: metadata.resource_version.unwrap_or_default(),
         containers,
         volumes: PodVolumes {
             has_local_storage: spec.volumes.iter().any(PodVolume::is_local),
@@ -294,19 +295,24 @@ fn read_pod(object: &Value) -> Result<PodFacts, Gap> {
         grace_seconds: u32::try_from(grace.max(0)).unwrap_or(u32::MAX),
         created_at: metadata.creation_timestamp,
         started_at: status.start_time,
-        tolerations: spec
-            .tolerations
-            .into_iter()
-            .map(|given| Toleration {
-                key: given.key,
-                operator: given.operator,
-                value: given.value,
-                effect: given.effect,
-                seconds: given.toleration_seconds,
-            })
-            .collect(),
+        scheduling: PodScheduling {
+            priority_class: spec.priority_class_name.unwrap_or_default(),
+            tolerations: spec.tolerations.into_iter().map(Toleration::from).collect(),
+        },
         deletion_at: metadata.deletion_timestamp,
     })
+}
+
+impl From<SpecToleration> for Toleration {
+    fn from(given: SpecToleration) -> Self {
+        Self {
+            key: given.key,
+            operator: given.operator,
+            value: given.value,
+            effect: given.effect,
+            seconds: given.toleration_seconds,
+        }
+    }
 }
 
 impl PodVolume {
@@ -328,6 +334,7 @@ fn read_containers(status: &Status, restart_policy: Option<String>) -> PodContai
     };
     let containers = &status.container_statuses;
     PodContainers {
+        version: String::new(),
         restart_policy: restart_policy.unwrap_or_else(|| "Always".to_owned()),
         is_debugged: status.ephemeral_container_statuses.iter().any(is_running),
         is_half_completed: containers.iter().any(is_completed) && containers.iter().any(is_running),

@@ -192,7 +192,7 @@ async fn grace_period_and_local_volumes_are_read() {
 #[tokio::test]
 async fn priority_and_the_state_of_containers_are_read() {
     let pod = read(json!({"priorityClassName": "system-node-critical"}), json!({})).await;
-    assert_eq!(pod.priority_class, "system-node-critical");
+    assert_eq!(pod.scheduling.priority_class, "system-node-critical");
     let running = json!({"name": "proxy", "state": {"running": {}}});
     let ended = |code: u32| json!({"name": "main", "state": {"terminated": {"exitCode": code}}});
     let looping = json!({"name": "web", "state": {"waiting": {"reason": "CrashLoopBackOff"}}});
@@ -386,7 +386,10 @@ async fn refusals_that_are_errors() {
 #[tokio::test]
 async fn a_deletion_names_the_uid_and_the_version_of_the_pod() {
     let pod = PodFacts {
-        version: "17".to_owned(),
+        containers: PodContainers {
+            version: "17".to_owned(),
+            ..PodContainers::default()
+        },
         ..some_pod()
     };
     let kube = ScriptedKube::new()

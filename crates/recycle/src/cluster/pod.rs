@@ -74,22 +74,27 @@ pub struct PodFacts {
     pub created_at: Option<Timestamp>,
     /// `status.startTime`: when a kubelet accepted it.
     pub started_at: Option<Timestamp>,
-    /// `spec.tolerations`.
-    pub tolerations: Vec<Toleration>,
+    pub scheduling: PodScheduling,
     /// `metadata.deletionTimestamp`, which includes the grace period.
     pub deletion_at: Option<Timestamp>,
     /// `spec.terminationGracePeriodSeconds`.
     pub grace_seconds: u32,
-    /// `metadata.resourceVersion`, the precondition of a deletion.
-    pub version: String,
-    /// `spec.priorityClassName`; empty if there is none.
-    pub priority_class: String,
     pub containers: PodContainers,
     pub volumes: PodVolumes,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PodScheduling {
+    /// `spec.tolerations`.
+    pub tolerations: Vec<Toleration>,
+    /// `spec.priorityClassName`; empty if there is none.
+    pub priority_class: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodContainers {
+    /// `metadata.resourceVersion` of the pod whose containers are in this state: the precondition of a deletion.
+    pub version: String,
     /// `spec.restartPolicy`: `Always`, `OnFailure` or `Never`.
     pub restart_policy: String,
     /// Whether a debug container (`kubectl debug`) runs in the pod.
@@ -164,7 +169,7 @@ impl PodFacts {
     /// Whether other pods may depend on it: Karpenter evicts pods of these two classes last, too (`terminator.go`).
     pub(crate) fn is_critical(&self) -> bool {
         let classes = ["system-cluster-critical", "system-node-critical"];
-        classes.contains(&self.priority_class.as_str()) || self.namespace == "kube-system"
+        classes.contains(&self.scheduling.priority_class.as_str()) || self.namespace == "kube-system"
     }
 
     /// Whether the pod has a node, and not all of its containers have begun.
@@ -194,7 +199,8 @@ impl PodFacts {
     }
 
     pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
-        self.tolerations
+        self.scheduling
+            .tolerations
             .iter()
             .any(|toleration| toleration.tolerates(taint))
     }

@@ -73,7 +73,7 @@ pub struct DrainState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_pods: Option<EndedPods>,
     /// The time since which only late pods are left: pods that came after the draining taint and tolerate it
-    /// ([`crate::drain::classify::LATE_PATIENCE`]).
+    /// ([`crate::drain::terms::LATE_PATIENCE`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emptied_at: Option<Timestamp>,
     /// The late pods that end with the instance.

@@ -11,15 +11,11 @@ use crate::base::names::{
 use crate::base::time::later;
 use crate::cluster::pod::PodFacts;
 use crate::drain::terms::Terms;
-use crate::input::model::{Awaited, Evict};
+use crate::input::model::{Awaited, Evict, Override};
 
 /// Seconds past its deletionTimestamp, which includes the grace period, after which a pod counts as stuck.
 /// A healthy kubelet removes a pod within a minute of its last second.
 const STUCK_AFTER: u32 = 300;
-
-/// Seconds for which late pods, which came after the draining taint and tolerate it, are evicted once nothing else holds the node.
-/// Without a limit their controllers could keep the node indefinitely. An example is an hourly CronJob that tolerates every taint.
-pub const LATE_PATIENCE: u32 = 300;
 
 /// The treatment of a pod by a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -142,7 +138,7 @@ pub fn find_rule(pod: &PodFacts, terms: &Terms<'_>) -> Rule {
         Rule::Marked(class)
     } else if is_selected(pod, terms.awaited) {
         Rule::Selected
-    } else if pod.is_not_to_be_disturbed(terms.now) && !terms.disrupts_protected {
+    } else if pod.is_not_to_be_disturbed(terms.now) && !terms.overrides.contains(&Override::OwnerProtected) {
         Rule::OwnerProtected
     } else if terms.is_late(pod) {
         Rule::Late
@@ -244,14 +240,14 @@ mod tests {
     use crate::base::names::DRAIN_ANNOTATION;
     use crate::base::text::NAMES_PER_CLASS;
     use crate::base::text::fit_names;
-    use crate::cluster::pod::{Controller, PodContainers, PodVolumes, Toleration};
+    use crate::cluster::pod::{Controller, PodContainers, PodScheduling, PodVolumes, Toleration};
     use crate::drain::survey::alternate_controllers;
     use crate::drain::survey::first_names;
     use crate::drain::survey::survey_pods;
     use crate::drain::terms::Terms;
     use proptest::prelude::*;
     use serde_json::json;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
     use crate::answer::envelope::Answer;
@@ -266,6 +262,7 @@ mod tests {
     use crate::fixtures::restarted;
     use crate::fixtures::{
         ARN, NEW, NO_AWAITED, OLD, at, blanket, controller, id, input, job_pod, pod, strings, terms,
+        with_tolerations,
     };
     use crate::input::model::OnDrainTimeout;
     use crate::input::path::RecyclePath;
@@ -771,7 +768,7 @@ mod tests {
         };
         let late = |pod: PodFacts, tolerations: Vec<Toleration>| PodFacts {
             created_at: Some(at(11)),
-            tolerations,
+            scheduling: with_tolerations(tolerations),
             ..pod
         };
         let wait = |pod| with_annotation(pod, DRAIN_ANNOTATION, "wait");
@@ -801,7 +798,7 @@ mod tests {
             (
                 "from before the taint",
                 PodFacts {
-                    tolerations: blanket(),
+                    scheduling: with_tolerations(blanket()),
                     ..pod("a")
                 },
                 "evictable",
@@ -845,7 +842,7 @@ mod tests {
             },
             PodFacts {
                 created_at: Some(at(11)),
-                tolerations: blanket(),
+                scheduling: with_tolerations(blanket()),
                 ..pod("tolerant")
             },
             PodFacts {
@@ -1104,8 +1101,9 @@ mod tests {
     #[test]
     fn an_owners_protection_can_be_overridden_and_other_rules_then_decide() {
         let protect = |pod| with_annotation(pod, DO_NOT_DISRUPT_ANNOTATION, "true");
+        let overrides = BTreeSet::from([Override::OwnerProtected]);
         let terms = Terms {
-            disrupts_protected: true,
+            overrides: &overrides,
             ..terms()
         };
         for (pod, expected) in [
@@ -1134,7 +1132,10 @@ mod tests {
     #[test]
     fn critical_pods_go_after_the_others_and_pods_of_daemon_sets_last() {
         let critical = |name: &str| PodFacts {
-            priority_class: "system-cluster-critical".to_owned(),
+            scheduling: PodScheduling {
+                priority_class: "system-cluster-critical".to_owned(),
+                ..PodScheduling::default()
+            },
             ..pod(name)
         };
         let of_system = PodFacts {
@@ -1152,7 +1153,7 @@ mod tests {
         let wait = || job_pod("train");
         let late = || PodFacts {
             created_at: Some(at(11)),
-            tolerations: blanket(),
+            scheduling: with_tolerations(blanket()),
             ..pod("late")
         };
         for (name, pods, expected) in [
@@ -1203,7 +1204,7 @@ mod tests {
         }
         let again = PodFacts {
             created_at: Some(at(11)),
-            tolerations: blanket(),
+            scheduling: with_tolerations(blanket()),
             ..logs()
         };
         let tainted = Terms {
@@ -1298,8 +1299,10 @@ mod tests {
                 false,
             ),
         ] {
+            let overrides: BTreeSet<Override> =
+                asked.then_some(Override::UnhealthyBudget).into_iter().collect();
             let terms = Terms {
-                deletes_unhealthy: asked,
+                overrides: &overrides,
                 ..terms()
             };
             assert_eq!(terms.may_delete(&pod, kind), expected, "{name}");
@@ -1355,7 +1358,7 @@ mod tests {
     fn a_node_is_clear_when_only_pods_that_do_not_hold_it_remain() {
         let tolerant = PodFacts {
             created_at: Some(at(11)),
-            tolerations: blanket(),
+            scheduling: with_tolerations(blanket()),
             ..pod("tolerant")
         };
         let daemon = PodFacts {

@@ -76,7 +76,11 @@ fn tolerates_for(pod: &PodFacts, key: &str) -> u32 {
     if !pod.tolerates(&taint) {
         return 0;
     }
-    let tolerations = pod.tolerations.iter().filter(|given| given.tolerates(&taint));
+    let tolerations = pod
+        .scheduling
+        .tolerations
+        .iter()
+        .filter(|given| given.tolerates(&taint));
     let shortest = tolerations.filter_map(|given| given.seconds).min();
     let shortest = shortest.unwrap_or(i64::MAX).max(0);
     u32::try_from(shortest).unwrap_or(u32::MAX)
@@ -229,14 +233,14 @@ mod tests {
             ("another taint", vec![tolerating("other", None)], false, 1_800),
         ] {
             let pod = PodFacts {
-                tolerations,
+                scheduling: with_tolerations(tolerations),
                 deletion_at: leaving.then(|| at(0)),
                 ..job_pod("train")
             };
             assert_eq!(find_patience(1_800, &[pod]), expected, "{name}");
         }
         let daemon = PodFacts {
-            tolerations: blanket(),
+            scheduling: with_tolerations(blanket()),
             controller: controller("DaemonSet"),
             ..pod("kube-proxy")
         };

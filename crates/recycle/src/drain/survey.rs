@@ -36,7 +36,7 @@ pub struct PodSurvey {
     /// Pods that should have been gone five minutes ago. Awaited pods are also among `awaited`.
     pub stuck: Vec<PodFacts>,
     /// Late pods: they tolerate the draining taint, came after it, and no selector or annotation asks to wait for them.
-    /// They are evicted for [`crate::drain::classify::LATE_PATIENCE`] seconds once nothing else holds the node.
+    /// They are evicted for [`crate::drain::terms::LATE_PATIENCE`] seconds once nothing else holds the node.
     pub tolerates_taint: Vec<PodFacts>,
     /// Pods that have been stuck for so long that they no longer hold the node (`skip_stuck_after`).
     pub skipped: Vec<PodFacts>,

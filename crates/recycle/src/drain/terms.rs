@@ -1,5 +1,7 @@
 //! The terms of a drain: the input, the deadline and the present time.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 
 use crate::base::ids::InstanceId;
@@ -11,12 +13,15 @@ use crate::cluster::hook::HeldByHook;
 use crate::cluster::node::{NodeFacts, draining_taint};
 use crate::cluster::pod::PodFacts;
 use crate::drain::blocked::RefusalKind;
-use crate::drain::classify::LATE_PATIENCE;
 use crate::input::model::{Awaited, Evict, Input, LONGEST_DRAIN, OnDrainTimeout, Override};
 
 /// Seconds that are left between the end of a pod's grace period and the deadline with `on_drain_timeout: evict`.
 /// Two more checks fit in, for an eviction that is refused at first and for a slow kubelet.
 pub(crate) const EVICTION_MARGIN: u32 = 60;
+
+/// Seconds for which late pods, which came after the draining taint and tolerate it, are evicted once nothing else holds the node.
+/// Without a limit their controllers could keep the node indefinitely. An example is an hourly CronJob that tolerates every taint.
+pub const LATE_PATIENCE: u32 = 300;
 
 /// Seconds after the time that EC2 announced. If the instance still exists then, the interruption counts as cancelled, which EC2 does not
 /// report.
@@ -29,10 +34,8 @@ pub struct Terms<'a> {
     pub awaited: &'a Awaited,
     /// How the other pods are treated.
     pub evict: Evict,
-    /// Whether pods are treated as if no annotation of their owners protected them (`override: ["owner_protected"]`).
-    pub disrupts_protected: bool,
-    /// Whether a crash-looping pod is deleted if a budget refuses its eviction (`override: ["unhealthy_budget"]`).
-    pub deletes_unhealthy: bool,
+    /// The refusals that do not count.
+    pub overrides: &'a BTreeSet<Override>,
     /// Seconds after which a stuck pod no longer holds the node, counted from its deletionTimestamp; None if it always does.
     pub skip_stuck_after: Option<u32>,
     /// How awaited pods are treated that need more time than the drain has.
@@ -75,8 +78,7 @@ impl<'a> Terms<'a> {
         let terms = Self {
             awaited: &input.awaited,
             evict: input.evict,
-            disrupts_protected: input.overrides.contains(&Override::OwnerProtected),
-            deletes_unhealthy: input.overrides.contains(&Override::UnhealthyBudget),
+            overrides: &input.overrides,
             skip_stuck_after: input.skip_stuck_after,
             on_timeout: input.on_drain_timeout,
             drain_timeout,
@@ -129,7 +131,8 @@ impl<'a> Terms<'a> {
             | RefusalKind::Failed => false,
         };
         let containers = &pod.containers;
-        self.deletes_unhealthy && is_by_budget && containers.is_crash_looping && !containers.is_ready
+        let is_asked = self.overrides.contains(&Override::UnhealthyBudget);
+        is_by_budget && is_asked && containers.is_crash_looping && !containers.is_ready
     }
 
     /// Checks whether all pods have to leave now, in whatever order.

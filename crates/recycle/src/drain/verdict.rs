@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use crate::drain::blocked::{Refusal, RefusalKind, find_blockers};
     use crate::drain::survey::{PodRemarks, survey_pods};
-    use crate::fixtures::{at, blanket, input, job_pod, node, pod, strings, terms};
+    use crate::fixtures::{at, blanket, input, job_pod, node, pod, strings, terms, with_tolerations};
 
     fn until(seconds: i64) -> Deadline {
         Deadline {
@@ -185,7 +185,7 @@ mod tests {
         use DrainVerdict::{Dispose, Evict, Wait};
         let late = PodFacts {
             created_at: Some(at(20)),
-            tolerations: blanket(),
+            scheduling: with_tolerations(blanket()),
             ..job_pod("late")
         };
         let leaving = PodFacts {
