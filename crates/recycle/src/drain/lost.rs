@@ -149,6 +149,7 @@ mod tests {
     use super::*;
     use crate::cluster::pod::Toleration;
     use crate::cluster::silence::describe_silence;
+    use crate::fixtures::with_tolerations;
     use crate::fixtures::{at, blanket, controller, job_pod, node, pod, taint};
 
     #[test]
