@@ -40,7 +40,7 @@ pub use nodes::{
     amend_node, change_node, check_claim, find_node, find_node_and_lease, get_node, guess_node,
     is_another_ready, list_claimed_nodes, list_nodes, list_replacements, read_release,
 };
-pub use notices::{tell_pods, untell_pods};
+pub use notices::{notify_pods, remove_notices};
 pub use permissions::{missing_permissions, server_version};
 pub use pods::{Eviction, delete_pod, evict_pod, list_pending_pods, list_pods};
 pub use progress::{read_progress, write_progress};

@@ -1,4 +1,4 @@
-//! Tells pods that their node is being retired: an annotation and an Event on each.
+//! Notifies pods that their node is being retired: an annotation and an Event on each.
 //!
 //! The annotation is written through the subresource `pods/status`, because the API server then keeps the spec of the pod as it is.
 //! The permission to patch whole pods would also be the permission to change their images.
@@ -22,14 +22,14 @@ use crate::call::{Call, CallFailure, attempt};
 use crate::object::Objects;
 use crate::{Error, Occasion, list_pods, record_event};
 
-/// The number of pods that are told at once. The API server answers ten requests in a tenth of a second.
+/// The number of pods that are notified at once. The API server answers ten requests in a tenth of a second.
 const AT_ONCE: usize = 10;
 
-/// The real time after which no further pod is told. The next check tells the others.
-const TELLING: Duration = Duration::from_secs(20);
+/// The real time after which no further pod is notified. The next check notifies the others.
+const NOTIFYING: Duration = Duration::from_secs(20);
 
-/// Tells the awaited pods until when their node waits for them. A pod that cannot be told is logged, and fails nothing.
-pub async fn tell_pods(
+/// Notifies the awaited pods until when their node waits for them. A pod that cannot be changed is logged, and fails nothing.
+pub async fn notify_pods(
     client: &kube::Client,
     node: &NodeName,
     listed: &[PodFacts],
@@ -37,9 +37,9 @@ pub async fn tell_pods(
     terms: &Terms<'_>,
     fence: &Fence,
 ) {
-    let end = Instant::now() + TELLING;
+    let end = Instant::now() + NOTIFYING;
     let then = describe_end(survey, terms);
-    let mut told = futures::stream::iter(find_notices(listed, survey, terms))
+    let mut notified = futures::stream::iter(find_notices(listed, survey, terms))
         .take_while(|_| future::ready(Instant::now() < end))
         .map(|notice| {
             let then = &then;
@@ -54,20 +54,20 @@ pub async fn tell_pods(
             }
         })
         .buffer_unordered(AT_ONCE);
-    while let Some(told) = told.next().await {
-        if let Err(error) = told {
+    while let Some(result) = notified.next().await {
+        if let Err(error) = result {
             tracing::warn!(
                 error = with_causes(&error),
-                "failed to tell a pod that its node is being retired"
+                "failed to notify a pod that its node is being retired"
             );
         }
     }
 }
 
 /// Removes the annotation from all pods of a node that is restored.
-pub async fn untell_pods(client: &kube::Client, node: &NodeName) -> Result<(), Error> {
-    let told = withdraw_notices(&list_pods(client, node).await?);
-    futures::stream::iter(told)
+pub async fn remove_notices(client: &kube::Client, node: &NodeName) -> Result<(), Error> {
+    let notices = withdraw_notices(&list_pods(client, node).await?);
+    futures::stream::iter(notices)
         .map(|notice| async move { annotate(client, &notice).await })
         .buffer_unordered(AT_ONCE)
         .try_collect()

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use eks_auth::Access;
 use jiff::Timestamp;
 use kubernetes::{
-    NodeChange, NodeSurvey, Occasion, amend_node, check_claim, is_another_ready, open, read_progress,
-    record_event, tell_pods,
+    NodeChange, NodeSurvey, Occasion, amend_node, check_claim, is_another_ready, notify_pods, open,
+    read_progress, record_event,
 };
 use recycle::answer::envelope::Answer;
 use recycle::base::poll::spread;
@@ -133,7 +133,7 @@ async fn check(
     };
     warn_once(client, &node, outside_facts, context).await;
     facts.write_progress_and_event(client, &node, &me).await?;
-    tell_pods(
+    notify_pods(
         client,
         &node.name,
         &facts.listed,

@@ -1,6 +1,6 @@
 //! Changes the Nodes during a restore.
 
-use kubernetes::{NodeChange, untell_pods};
+use kubernetes::{NodeChange, remove_notices};
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{
     CORDONED_FOR_ANNOTATION, EVICTED_ANNOTATION, EXCLUDE_FROM_BALANCERS_LABEL, REPLACEMENT_FOR_ANNOTATION,
@@ -19,7 +19,7 @@ impl FetchedFacts {
     /// The notices of the pods go first: once the Node is as before, the restore does not come back to them.
     pub(crate) async fn undo_kubernetes(&self) -> Result<(), Error> {
         if let (Ok(cluster), Some(node)) = (&self.cluster, self.node()) {
-            untell_pods(&cluster.client, &node.name).await?;
+            remove_notices(&cluster.client, &node.name).await?;
         }
         let taint = draining_taint(&self.id);
         self.amend_node(|node| {

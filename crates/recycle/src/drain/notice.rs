@@ -1,4 +1,4 @@
-//! Decides which pods are told that their node is being retired, and until when it waits for them.
+//! Decides which pods are notified that their node is being retired, and until when it waits for them.
 //!
 //! A long Job can then write a checkpoint in time.
 

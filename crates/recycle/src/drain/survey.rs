@@ -195,8 +195,8 @@ impl PodSurvey {
         self.holding().is_empty()
     }
 
-    /// Returns the pods to evict now. Pods that others may depend on go after the others: critical pods once no other pod is left to evict
-    /// or leaving, pods of DaemonSets once no other pod holds the node, then the late pods. If there is no time left, all go at once.
+    /// Returns the pods to evict now. Critical pods, on which others may depend, go once no other pod is left to evict or leaving.
+    /// Pods of DaemonSets go once no other pod holds the node. The late pods follow. If there is no time left, all go at once.
     #[must_use]
     pub fn to_evict(&self) -> Vec<PodFacts> {
         if self.is_clear() {
