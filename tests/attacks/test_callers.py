@@ -130,6 +130,22 @@ def test_the_function_for_operators_only_reads_in_aws_and_changes_no_node_and_no
         assert answer.status == 403, (method, path, answer)
 
 
+def test_the_function_that_annotates_pods_changes_no_spec_and_ends_no_pod(world, node):
+    """With the permission to patch whole pods its token could run any image with the rights of any pod."""
+    credentials = world.aws.session(f"arn:{PARTITION}:iam::{ACCOUNT}:role/recycle-eks-check-pods", "lambda")
+    token = eks_token(CLUSTER, REGION, *credentials)
+    client = KubeClient(world.kubernetes.proxy.port, world.kubernetes.control_plane.authority.file, token=token)
+    pod = node.deployment("web").pods()[0]
+    image = {"spec": {"containers": [{"name": "main", "image": "example.invalid/evil"}]}}
+    note = {"metadata": {"annotations": {"recycle-eks/waits-until": "2027-01-01T00:00:00Z"}}}
+    assert client.call("PATCH", f"{pod.path}/status", {**image, **note}, MERGE_PATCH).status == 200
+    assert pod.object["spec"]["containers"][0]["image"] == "example.invalid/none"
+    assert pod.object["metadata"]["annotations"]["recycle-eks/waits-until"]
+    for method, path in [("PATCH", pod.path), ("DELETE", pod.path), ("PATCH", f"{pod.path}/ephemeralcontainers")]:
+        body, kind = (image, MERGE_PATCH) if method == "PATCH" else (None, "application/json")
+        assert client.call(method, path, body, kind).status == 403, (method, path)
+
+
 def test_a_function_of_the_state_machines_answers_no_operator(world, node, invoke):
     """E1. Before: a question of an operator reached a function with every right."""
     for function, payload in [

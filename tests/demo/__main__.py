@@ -36,8 +36,8 @@ from world.scenario.executions import Execution
 from world.scenario.groups import Group
 from world.world import World
 
-#: Real seconds between two updates of the command line, and until a picture has settled.
-LOOK, SETTLED = 0.1, 1.0
+#: Real seconds between two updates of the command line.
+LOOK = 0.1
 #: Updates of the command line until a picture is taken.
 LOOKS = 30
 #: The size of a picture's terminal.
@@ -208,17 +208,17 @@ def take_picture(world: World, cli: Cli, pace: Pace, shown: Show, file: Path) ->
     for _ in range(LOOKS):
         cli.lets_pass(world.seconds(shown.pictured_at) / LOOKS)
         time.sleep(LOOK)
-    screen = settled(lambda: terminal.coloured)
+    screen = settled(cli, lambda: terminal.coloured)
     svg.save(screen, spelt(shown.command), f"{shown.arguments} --picture docs/{file.name}".strip(), COLUMNS, file)
     print(f"wrote {file}")
 
 
-def settled(look: Callable[[], str]) -> str:
-    """Returns the screen when it no longer changes."""
+def settled(cli: Cli, look: Callable[[], str]) -> str:
+    """Returns the screen when it no longer changes, although the command line has read everything anew."""
     before = ""
     while (seen := look()) != before:
         before = seen
-        time.sleep(SETTLED)
+        cli.looks_again()
     return seen
 
 

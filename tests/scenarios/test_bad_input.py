@@ -16,7 +16,7 @@ WRONG = [
     ("namespaces alone", {**GOOD, "namespaces": ["batch"]}, ["namespaces", "label_selector", "*"]),
     ("namespaces not a list", {**GOOD, "label_selector": "*", "namespaces": "batch"}, ["namespaces"]),
     ("bad namespace", {**GOOD, "label_selector": "*", "namespaces": ["Batch Jobs"]}, ["namespaces", "Batch Jobs"]),
-    ("evict", {**GOOD, "evict": "all"}, ["evict", "others", "none", "all"]),
+    ("evict", {**GOOD, "evict": "every"}, ["evict", "others", "none", "every"]),
     ("replacement", {**GOOD, "replacement": "during"}, ["replacement", "before", "during"]),
     ("dispose", {**GOOD, "dispose": "explode"}, ["dispose", "terminate", "stop", "explode"]),
     ("replacement time-out", {**GOOD, "replacement_timeout": 5}, ["replacement_timeout", "5"]),

@@ -165,7 +165,7 @@ def test_groups_that_may_not_do_enough_are_named(healthy, cli):
     calls = {
         "recycle-eks-read": "get nodes",
         "recycle-eks-write": "patch nodes",
-        "recycle-eks-evict": "create pods/eviction",
+        "recycle-eks-evict": "create pods/eviction, delete pods",
         "recycle-eks-review": "create subjectaccessreviews.authorization.k8s.io",
     }
     # Without the last one, the function cannot ask about the others.

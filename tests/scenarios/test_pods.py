@@ -465,11 +465,11 @@ def test_refusals_by_a_policy_and_by_a_namespace_that_is_deleted_are_blockers_of
 def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_it_back(world, node):
     key = "recycle-eks/waits-until"
     train = node.job("train", labels={"app": "train"})
-    web = node.deployment("web").pods()[0]
+    other = node.bare_pod("other", annotations={"recycle-eks/drain": "ignore"})
     execution = world.recycle(node, label_selector="app=train", drain_timeout="10h")
     world.run("10m")
     until = progress_of(node)["until"]
-    assert notes(train)[key] == until and key not in notes(web)
+    assert notes(train)[key] == until and key not in notes(other)
     (event,) = [event for event in world.kubernetes.events(train.name) if event["reason"] == "RecycleNotice"]
     assert event["involvedObject"]["kind"] == "Pod" and event["message"] == (
         f"Node {node.name} is being retired. It waits for this pod until {until}. At the end: the node is restored"

@@ -39,8 +39,7 @@ def until_settled(terminal, cli):
     before = ""
     while (screen := terminal.text) != before:
         before = screen
-        for _ in range(5):
-            cli.lets_pass(0)
+        cli.looks_again()
     return screen
 
 

@@ -31,6 +31,7 @@ import subprocess
 import termios
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,8 +134,23 @@ class Cli:
             time.sleep(STEP)
         self._looked = self._looks()
 
+    def looks_again(self) -> None:
+        """Waits, while time stands still, until the command line has read everything anew: until one of its calls has come three
+        times, so that what it read in between is drawn."""
+        begin, end = len(self._calls()), time.monotonic() + PATIENCE
+        while any(running.is_under_way for running in self._running):
+            again = Counter((call.action, str(call.parameters)) for call in self._calls()[begin:])
+            if max(again.values(), default=0) >= 3:
+                return
+            if time.monotonic() > end:
+                raise AssertionError(f"the command line has made no round of calls in {PATIENCE:.0f} s: {again}")
+            time.sleep(STEP)
+
+    def _calls(self) -> list[Any]:
+        return [call for call in list(self._world.aws.calls) if call.function is None]
+
     def _looks(self) -> int:
-        return sum(call.function is None for call in list(self._world.aws.calls))
+        return len(self._calls())
 
     def stop(self) -> None:
         """Ends those that still run."""

@@ -90,6 +90,15 @@ async fn annotate(client: &kube::Client, notice: &Notice) -> Result<(), Error> {
         Ok(_) => Ok(()),
         // The pod is gone, or another one has its name.
         Err(CallFailure::Status(status)) if matches!(status.code, 404 | 409 | 422) => Ok(()),
+        // A missing permission must not keep a node from being restored.
+        Err(CallFailure::Status(status)) if status.code == 403 => {
+            tracing::warn!(
+                pod = name,
+                refusal = status.message,
+                "the annotation of a pod may not be changed"
+            );
+            Ok(())
+        }
         Err(failure) => Err(Error::from_failure(call, failure)),
     }
 }
