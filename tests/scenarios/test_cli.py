@@ -222,7 +222,7 @@ def test_a_plan_says_everything_and_touches_nothing(world, cli, node):
 
 #: Arguments, and the words of the refusal.
 BAD = [
-    (["recycle", "i-0123456789abcdef0", "--evict", "all"], "invalid value 'all' for '--evict <WHAT>'"),
+    (["recycle", "i-0123456789abcdef0", "--evict", "every"], "invalid value 'every' for '--evict <WHAT>'"),
     (
         ["recycle", "i-0123456789abcdef0", "--drain-timeout", "5"],
         'must be a duration from 60s to 30d, such as 20h, 10d or a number of seconds, but is "5"',
