@@ -38,7 +38,7 @@ def everything_ends(world):
 
 def recyclings(world, cli):
     """Recycles a node with pods that are evicted, behind a balancer, in a group that EKS manages; a node with volumes; and a node
-    whose replacement comes after it. The last three are stopped, detached, and left without a replacement."""
+    whose replacement comes after it, with a pod that is deleted past its budget. The last three are stopped, detached, and left without a replacement."""
     workers = world.group("workers", size=2, minimum=1, maximum=4, labels={"eks.amazonaws.com/nodegroup": "blue"})
     world.eks.set_node_group(CLUSTER, "blue", "ACTIVE")
     world.target_group("ingress", workers)
@@ -49,6 +49,9 @@ def recyclings(world, cli):
     databases = world.group("databases", size=1, minimum=1, maximum=4).nodes[0]
     databases.stateful_set("db", volume_claims=[world.kubernetes.zonal_volume("data", f"{REGION}a")])
     afterwards = world.group("afterwards", size=2, minimum=2, maximum=2).nodes[0]
+    crashes = afterwards.deployment("crashes")
+    world.budget(crashes, min_available=1)
+    crashes.pods()[0].crash_loops()
     stopped = world.group("stopped", size=2, minimum=1, maximum=4).nodes[0]
     detached = world.group("detached", size=3, minimum=1, maximum=5).nodes[0]
     alone = world.group("alone", size=2, minimum=1, maximum=4)
@@ -56,7 +59,7 @@ def recyclings(world, cli):
     executions = [
         world.recycle(node, label_selector="app=train"),
         world.recycle(databases),
-        world.recycle(afterwards, replacement="after"),
+        world.recycle(afterwards, replacement="after", override=["unhealthy_budget"]),
         world.recycle(stopped, dispose="stop"),
         world.recycle(detached, dispose="detach"),
     ]
@@ -614,7 +617,7 @@ ELSE = [
     ("DELETE", "/api/v1/nodes"),
     ("GET", "/api/v1/nodes?watch=true"),
     ("GET", "/api/v1/namespaces/default/pods/web"),
-    ("DELETE", "/api/v1/namespaces/default/pods/web"),
+    ("DELETE", "/api/v1/namespaces/default/pods"),
     ("PATCH", "/api/v1/namespaces/default/pods/web"),
     ("POST", "/api/v1/namespaces/default/pods/web/exec"),
     ("GET", "/api/v1/namespaces/default/secrets"),
@@ -646,12 +649,14 @@ def test_the_api_server_refuses_a_function_everything_else(world):
     assert {row: answer for row, answer in answers.items() if "forbidden" not in answer.body["message"]} == {}
 
 
-EVICTION = "/api/v1/namespaces/default/pods/web/eviction"
+POD = "/api/v1/namespaces/default/pods/web"
+EVICTION = f"{POD}/eviction"
 #: A call of each group, and a function that is not in the group.
 NOT_IN_THE_GROUP = [
     ("evict-pods", "POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
     ("select-nodes", "PATCH", NODE),
     ("select-nodes", "POST", "/api/v1/namespaces/default/events"),
+    *((function, "DELETE", POD) for function in LAMBDAS if function not in ("evict-pods", "start-rotation")),
     *((function, "POST", EVICTION) for function in LAMBDAS if function not in ("evict-pods", "start-rotation")),
 ]
 

@@ -398,11 +398,7 @@ def test_ways_past_pods_that_cannot_move_are_off_until_the_input_asks_and_are_na
         deployment = node.deployment(name)
         world.budget(deployment, min_available=1)
         (pod,) = deployment.pods()
-        pod.becomes_unready()
-        waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
-        shown = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 9, "state": waiting}
-        patch = {"status": {"containerStatuses": [shown]}}
-        world.kubernetes.must("PATCH", f"{pod.path}/status", patch, "application/strategic-merge-patch+json")
+        pod.crash_loops()
         return pod
 
     off.bare_pod("script")

@@ -185,6 +185,14 @@ class Pod:
         """Makes its readiness probe fail."""
         self._probe("False", "ContainersNotReady")
 
+    def crash_loops(self) -> None:
+        """Makes its container fail again and again."""
+        self.becomes_unready()
+        waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+        shown = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 9, "state": waiting}
+        change = {"status": {"containerStatuses": [shown]}}
+        self._kubernetes.must("PATCH", f"{self.path}/status", change, STRATEGIC_MERGE_PATCH)
+
     def becomes_ready(self) -> None:
         """Makes its readiness probe succeed again."""
         self._probe("True", None)
