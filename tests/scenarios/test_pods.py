@@ -472,7 +472,7 @@ def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_i
     )
 
     later = "2027-01-01T15:00:00Z"
-    node.annotate(**{"recycle-eks/drain-until": later})
+    node.kubernetes.annotate(**{"recycle-eks/drain-until": later})
     world.run("1h")
     assert notes(train)[key] == later
 
