@@ -37,9 +37,9 @@ def everything_ends(world):
 
 
 def recyclings(world, cli):
-    """Recycles a node with pods that are evicted, behind a balancer, in a group that EKS manages; a node with volumes; and a node
-    whose replacement comes after it, with a pod that is deleted past its budget. The last three are stopped, detached, and left
-    without a replacement."""
+    """Recycles a node with pods that are evicted, behind a balancer, in a group that EKS manages, and a node with volumes. The third
+    node's replacement comes after it, and one of its pods is deleted past its budget. The last three nodes are stopped, detached,
+    and left without a replacement."""
     workers = world.group("workers", size=2, minimum=1, maximum=4, labels={"eks.amazonaws.com/nodegroup": "blue"})
     world.eks.set_node_group(CLUSTER, "blue", "ACTIVE")
     world.target_group("ingress", workers)

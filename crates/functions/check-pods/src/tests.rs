@@ -313,7 +313,7 @@ fn progress_with(classes: &[&str]) -> String {
 /// Returns the messages of the Events that were written, each with its reason.
 fn events(kube: &ScriptedKube) -> Vec<String> {
     let posts = kube.calls().into_iter().filter(|call| call.method == "POST");
-    let text = |call: scripted_kube::Call| {
+    let text = |call: Call| {
         let part = |name: &str| call.body[name].as_str().unwrap().to_owned();
         format!("{}: {}", part("reason"), part("message"))
     };
