@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import collections
+import types
+
 import moto.core.serialize
 import pytest
 import xmltodict
-from moto.core.serialize import AttributePickerContext, XFormedAttributePicker
+from moto.core.model import Shape
+from moto.core.serialize import AttributePickerContext, QuerySerializer, XFormedAttributePicker
+from moto.core.utils import get_service_model
 
 from world.aws import moto_speed
 
@@ -43,3 +48,27 @@ def test_an_attribute_is_searched_by_the_same_names_each_time():
         context = AttributePickerContext(obj=Group(), key=key, shape=Shape, operation_model=None)
         assert picker.get_possible_keys(context) == tuple(original(picker, context))
     assert moto.core.serialize.XFormedAttributePicker.get_possible_keys is not original
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"Size": 3, "group_name": "workers"},
+        {"size": None, "GroupName": "workers"},
+        types.SimpleNamespace(size=3, GroupName=None),
+        collections.OrderedDict(Size=3),
+        ["Size"],
+        None,
+    ],
+    ids=repr,
+)
+def test_a_value_is_the_one_that_moto_finds(value):
+    moto_speed.install()
+    operation = get_service_model("autoscaling").operation_model("DescribeAutoScalingGroups")
+    for picker in (XFormedAttributePicker(), XFormedAttributePicker(response_transformers={"Size": str}), None):
+        serializer = QuerySerializer(operation, value_picker=picker)
+        for key in ("Size", "GroupName", "parent.child"):
+            shape = Shape("Size", {"type": "string"})
+            for _ in range(2):
+                found = serializer.get_value(value, key, shape)
+                assert found == moto_speed._moto_get_value(serializer, value, key, shape)

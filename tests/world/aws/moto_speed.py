@@ -15,19 +15,50 @@ from xml.sax.saxutils import escape, quoteattr
 import moto.core.responses
 import moto.core.serialize
 import xmltodict
-from moto.core.serialize import AttributePicker, AttributePickerContext, XFormedAttributePicker
+from moto.core.serialize import AttributePicker, AttributePickerContext, ResponseSerializer, XFormedAttributePicker
+from moto.core.utils import MISSING
 
 
 def install() -> None:
-    """Replaces three of moto's functions; more than once is the same as once."""
+    """Replaces four of moto's functions; more than once is the same as once."""
     moto.core.responses.method_names_from_class = _Methods
     moto.core.serialize.xmltodict = types.SimpleNamespace(unparse=unparse, parse=xmltodict.parse)
     for picker in (AttributePicker, XFormedAttributePicker):
         original = _ORIGINAL_KEYS.setdefault(picker, picker.get_possible_keys)
         picker.get_possible_keys = _remembering(original)
+    ResponseSerializer.get_value = _get_value
 
 
 _ORIGINAL_KEYS: dict[type, Callable[..., Any]] = {}
+
+
+_moto_get_value = ResponseSerializer.get_value
+_names: dict[Any, tuple[str, ...]] = {}
+
+
+def _get_value(self: ResponseSerializer, value: Any, key: str, shape: Any) -> Any:
+    """The value of one member. Most members of a shape are absent, and a question about each takes no context."""
+    picker = self._value_picker
+    if type(picker) is not XFormedAttributePicker or picker.response_transformers:
+        return _moto_get_value(self, value, key, shape)
+    names = _names.get((key, shape, type(value)))
+    if names is None:
+        names = tuple(picker.get_possible_keys(AttributePickerContext(value, key, shape, self.operation_model)))
+        if any("." in name for name in names):
+            return _moto_get_value(self, value, key, shape)
+        _names[(key, shape, type(value))] = names
+    if type(value) is dict:
+        for name in names:
+            if name in value:
+                return value[name]
+        return None
+    if hasattr(value, "__getitem__"):
+        return _moto_get_value(self, value, key, shape)
+    for name in names:
+        found = getattr(value, name, MISSING)
+        if found is not MISSING:
+            return found
+    return None
 
 
 class _Methods:
