@@ -426,6 +426,13 @@ locals {
   # makes these calls with the machine's role (developer guide, "IAM policies for using Distributed Map states" and "for StepFunctions").
   go_through_groups = [
     {
+      # CloudWatch shows composite alarms only to callers that may describe all alarms (API reference of DescribeAlarms).
+      Sid      = "ReadTheAlarmsThatHoldARotation"
+      Effect   = "Allow"
+      Action   = "cloudwatch:DescribeAlarms"
+      Resource = "*"
+    },
+    {
       Sid      = "StartAnExecutionForEachGroup"
       Effect   = "Allow"
       Action   = "states:StartExecution"

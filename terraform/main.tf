@@ -87,6 +87,9 @@ locals {
   rotation_terms = {
     at_once                 = { form = "^([1-9][0-9]*|\"([1-9][0-9]?|100)%\")$", words = "a whole number from 1, or a percentage such as \"25%\"" }
     wait_between_nodes      = local.input_kinds.duration
+    wait_after_first_node   = local.input_kinds.duration
+    alarms                  = { form = "^\\[\"", words = "a list of names of CloudWatch alarms" }
+    on_alarm                = { form = "^\"(wait|stop)\"$", words = "wait or stop" }
     start_no_new_node_after = { form = "^(${local.duration}|\"[0-9]{4}-[^\"]+\")$", words = "a time such as 2027-01-31T05:00:00Z, or a duration such as 4h or a number of seconds" }
     on_failure              = { form = "^\"(stop|continue)\"$", words = "stop or continue" }
     failure_budget          = { form = "^[0-9]+$", words = "a whole number" }

@@ -248,8 +248,15 @@ variable "schedules" {
   }
 
   validation {
-    condition     = alltrue([for schedule in values(var.schedules) : try(sum([for part in regexall("([0-9]+)([dhms]?)", tostring(schedule.wait_between_nodes)) : tonumber(part[0]) * lookup(local.unit_seconds, part[1], 1)]) <= 86400, true)])
-    error_message = "schedules: wait_between_nodes must be at most a day."
+    condition = alltrue(flatten([for schedule in values(var.schedules) : [for term in ["wait_between_nodes", "wait_after_first_node"] :
+      try(sum([for part in regexall("([0-9]+)([dhms]?)", tostring(schedule[term])) : tonumber(part[0]) * lookup(local.unit_seconds, part[1], 1)]) <= 86400, true)
+    ]]))
+    error_message = "schedules: wait_between_nodes and wait_after_first_node must be at most a day."
+  }
+
+  validation {
+    condition     = alltrue([for schedule in values(var.schedules) : try(schedule.on_alarm, null) == null || try(schedule.alarms, null) != null])
+    error_message = "schedules: on_alarm is allowed only with alarms."
   }
 
   validation {
@@ -306,8 +313,15 @@ variable "rotate_on_change" {
   }
 
   validation {
-    condition     = alltrue([for change in values(var.rotate_on_change) : try(sum([for part in regexall("([0-9]+)([dhms]?)", tostring(change.wait_between_nodes)) : tonumber(part[0]) * lookup(local.unit_seconds, part[1], 1)]) <= 86400, true)])
-    error_message = "rotate_on_change: wait_between_nodes must be at most a day."
+    condition = alltrue(flatten([for change in values(var.rotate_on_change) : [for term in ["wait_between_nodes", "wait_after_first_node"] :
+      try(sum([for part in regexall("([0-9]+)([dhms]?)", tostring(change[term])) : tonumber(part[0]) * lookup(local.unit_seconds, part[1], 1)]) <= 86400, true)
+    ]]))
+    error_message = "rotate_on_change: wait_between_nodes and wait_after_first_node must be at most a day."
+  }
+
+  validation {
+    condition     = alltrue([for change in values(var.rotate_on_change) : try(change.on_alarm, null) == null || try(change.alarms, null) != null])
+    error_message = "rotate_on_change: on_alarm is allowed only with alarms."
   }
 
   validation {

@@ -163,6 +163,9 @@ run "a_schedule_starts_rotations_with_its_own_role" {
         selection               = { outdated = { groups = ["a", "b"], older_than = "14d" } }
         at_once                 = "25%"
         wait_between_nodes      = "23h60m"
+        wait_after_first_node   = "1d"
+        alarms                  = ["errors"]
+        on_alarm                = "stop"
         start_no_new_node_after = "4h"
       }
     }
@@ -353,6 +356,17 @@ run "refuses_an_end_after_no_time_and_a_pause_of_more_than_a_day" {
   variables {
     schedules        = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, start_no_new_node_after = "0h0m" } }
     rotate_on_change = { workers = { value = 1, selection = { outdated = { ami = true } }, wait_between_nodes = 86401 } }
+  }
+
+  expect_failures = [var.schedules, var.rotate_on_change]
+}
+
+run "refuses_on_alarm_without_alarms_and_a_pause_of_more_than_a_day_after_the_first_node" {
+  command = plan
+
+  variables {
+    schedules        = { weekly = { schedule_expression = "rate(7 days)", selection = { outdated = { ami = true } }, on_alarm = "wait" } }
+    rotate_on_change = { workers = { value = 1, selection = { outdated = { ami = true } }, wait_after_first_node = "25h" } }
   }
 
   expect_failures = [var.schedules, var.rotate_on_change]

@@ -30,7 +30,7 @@ ONLY = {
     ("sweep", "UnmarkNodes"): {"unmarked"},
     ("rotate-nodes", "SelectNodes"): {"each_node", "each_group", "nothing_selected"},
     ("rotate-nodes", "SelectNodesOfGroup"): {"mark_nodes", "each_node", "nothing_selected"},
-    ("rotate-nodes", "MayStart"): {"start", "wait", "pause", "skip", "stop"},
+    ("rotate-nodes", "MayStart"): {"start", "wait", "describe_alarms", "pause", "skip", "stop"},
     ("rotate-nodes", "MarkNodes"): {"marked"},
     ("rotate-nodes", "UnmarkNodes"): {"unmarked"},
 }
@@ -141,7 +141,7 @@ def test_every_outcome_of_the_machine_is_one_of_the_contract(contract):
 
 
 def test_every_error_that_the_machine_names_is_one_of_the_contract(contract, states):
-    of_aws = re.compile(r"(AutoScaling|States|StepFunctions|Sfn|Sns|Lambda|Sandbox|Runtime)\.")
+    of_aws = re.compile(r"(AutoScaling|CloudWatch|States|StepFunctions|Sfn|Sns|Lambda|Sandbox|Runtime)\.")
     named = {
         error
         for state in states.values()

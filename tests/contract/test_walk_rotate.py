@@ -9,7 +9,9 @@ from contract.scripts import INPUT, LIVE, NoServices, Script, rendered
 from prepare import STEPS
 from world.base.clock import Clock
 from world.stepfunctions.engine import Engine
+from world.stepfunctions.executions import Call
 from world.stepfunctions.in_memory import FunctionFailed, InMemoryMachines, PythonFunctions
+from world.stepfunctions.state_errors import StateError
 from world.stepfunctions.texts import iso
 
 NODE, OTHER = INPUT["instance_id"], "i-0fedcba9876543210"
@@ -45,17 +47,19 @@ class Walked:
         without_machine: bool = False,
         ends: tuple[str, ...] = (),
         output: dict[str, Any] | None = None,
+        services: Any = None,
+        given: str = "{}",
         **others: list[Any],
     ) -> None:
         clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
         script = Script(select_nodes=list(answers), **others)
         functions.update({name: lambda request, name=name: script.answer(name, request) for name in STEPS})
-        self.engine = Engine(clock, machines, functions, NoServices())
+        self.engine = Engine(clock, machines, functions, services or NoServices())
         started = "no machine" if without_machine else machines.put("recycle-node", ends_as(*ends, output=output))
         definition = json.loads(json.dumps(rendered("rotate-nodes")).replace(LIVE, started))
         for name in there:
             self.engine.start_execution(started, json.dumps({"another": "input"}), name)
-        execution = self.engine.start_execution(machines.put("rotate-nodes", definition), "{}")
+        execution = self.engine.start_execution(machines.put("rotate-nodes", definition), given)
         clock.run(until=lambda: execution.status != "RUNNING", limit=86_400)
         self.execution, self.script = execution, script
         self.path = path_of(execution)
@@ -158,6 +162,45 @@ def test_the_pause_between_two_nodes_does_not_count_as_waiting():
     assert walked.groups[0].count("PauseBeforeNode") == 1
     asked = [request["waiting_node"] for request in walked.script.requests if "waiting_node" in request]
     assert [node["waited"] for node in asked] == [0, 0, 30]
+
+
+class CloudWatch:
+    """Answers each question about alarms the same, or refuses it."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer, self.asked = answer, []
+
+    def call(self, service: str, action: str, parameters: Any) -> Any:
+        self.asked.append((service, action, parameters))
+        if isinstance(self.answer, StateError):
+            raise self.answer
+        return Call(lambda call: call.answer(self.answer), "cloudwatch")
+
+
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [
+        (
+            {"MetricAlarms": [{"AlarmName": "errors", "StateValue": "OK"}], "CompositeAlarms": []},
+            {"states": [{"name": "errors", "state": "OK"}]},
+        ),
+        (
+            {"MetricAlarms": [], "CompositeAlarms": [{"AlarmName": "errors", "StateValue": "ALARM"}]},
+            {"states": [{"name": "errors", "state": "ALARM"}]},
+        ),
+        ({"MetricAlarms": [], "CompositeAlarms": []}, {"states": []}),
+        (StateError("CloudWatch.InvalidNextTokenException", "no"), {"error": "CloudWatch.InvalidNextTokenException"}),
+    ],
+    ids=["metric", "composite", "none", "refused"],
+)
+def test_the_states_of_alarms_are_read_for_one_check_only(answer, read):
+    alarms, given = CloudWatch(answer), json.dumps({"alarms": ["errors"]})
+    walked, _ = of_group({"verdict": "describe_alarms", "reason": "alarms"}, wait(), START, services=alarms, given=given)
+    asked = [request["waiting_node"] for request in walked.script.requests if "waiting_node" in request]
+    assert [node.get("alarms") for node in asked] == [None, read, None]
+    assert walked.groups[0].count("DescribeAlarms") == 1
+    asked = {"AlarmNames": ["errors"], "AlarmTypes": ["MetricAlarm", "CompositeAlarm"]}
+    assert alarms.asked[0] == ("cloudwatch", "describeAlarms", asked)
 
 
 def test_a_node_that_fails_asks_whether_it_is_tried_again_and_from_when_on_it_pauses():

@@ -72,6 +72,29 @@ def pause(world, group, value="true"):
     world.aws.client("autoscaling").create_or_update_tags(Tags=[{**tag, "PropagateAtLaunch": False}])
 
 
+def test_an_alarm_holds_or_stops_a_rotation_and_the_first_node_proves_itself_alone(world):
+    """Four groups: one waits while an alarm is on, one stops, one names an alarm that does not exist, one waits after its first."""
+    groups = waits, stops, misnamed, alone = outdated(world, "waits", "stops", "misnamed", "alone", size=3)
+    old = {group.name: list(group.instances) for group in groups}
+    for name in ("errors", "latency"):
+        world.alarm(name, InstanceId="i-0")
+    world.turn_alarm("latency", "INSUFFICIENT_DATA")
+    world.at("2m", lambda: world.turn_alarm("errors", "ALARM"))
+    world.at("5h", lambda: world.turn_alarm("errors", "OK"))
+    held = world.rotate(selection=of(waits), at_once=1, alarms=["errors", "latency"])
+    stopped = world.rotate(selection=of(stops), at_once=1, alarms=["latency", "errors"], on_alarm="stop").finishes()
+    assert only(stopped)["why"] == ["the alarm errors is in ALARM"] and (only(stopped)["recycled"], only(stopped)["left"]) == (1, 2)
+    unknown = world.rotate(selection=of(misnamed), alarms=["errors", "eror"]).finishes()
+    assert only(unknown)["why"] == ["CloudWatch has no alarm eror"] and started(world, old["misnamed"]) == []
+    after_first = world.rotate(selection=of(alone), at_once=2, wait_after_first_node="1h").finishes()
+    assert only(after_first)["recycled"] == 3
+    (_, first_end), *others = runs(world, old["alone"])
+    assert [HOUR <= begin - first_end <= HOUR + 120 for begin, _ in others] == [True, True]
+    assert only(held.finishes())["recycled"] == 3
+    (first, _), *later = runs(world, old["waits"])
+    assert first < 120 and [begin >= 5 * HOUR for begin, _ in later] == [True, True]
+
+
 def test_outdated_nodes_are_replaced_group_by_group_a_share_at_once_and_no_mark_stays(world):
     groups = outdated(world, "api", size=4) + outdated(world, "batch")
     before = {instance for group in groups for instance in group.instances}

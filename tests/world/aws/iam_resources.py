@@ -150,6 +150,12 @@ def _buses(parameters: Parameters) -> list[Asked]:
     return [Asked(name if name.startswith("arn:") else _arn("events", f"event-bus/{name}")) for name in sorted(named)]
 
 
+def _alarms(parameters: Parameters) -> list[Asked]:
+    # For composite alarms, the caller needs the permission for all alarms (API reference of DescribeAlarms).
+    named = parameters.get("AlarmNames") or ["any"]
+    return [Asked(_arn("cloudwatch", f"alarm:{name}")) for name in named]
+
+
 def _rule(field: str) -> Rule:
     return lambda parameters: [Asked(_arn("events", f"rule/{parameters[field]}"))]
 
@@ -183,6 +189,7 @@ ROWS: dict[str, Rule] = {
         ),
         _group,
     ),
+    "cloudwatch:DescribeAlarms": _alarms,
     "autoscaling:CreateOrUpdateTags": _tagged_groups,
     "autoscaling:DeleteTags": _tagged_groups,
     "ec2:CreateTags": _instances("Resources"),

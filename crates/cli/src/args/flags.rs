@@ -221,6 +221,15 @@ pub(crate) struct Pace {
     /// Pause between two nodes of a group, such as 10m [default: none]
     #[arg(long, value_name = "DURATION", value_parser = |text: &str| PAUSES.parse(text))]
     pub wait_between_nodes: Option<Duration>,
+    /// Pause after the first node of a group, in which no other node runs, such as 1h [default: none]
+    #[arg(long, value_name = "DURATION", value_parser = |text: &str| PAUSES.parse(text))]
+    pub wait_after_first_node: Option<Duration>,
+    /// Name of a CloudWatch alarm that holds the next node while it is in ALARM; may be repeated
+    #[arg(long = "alarm", value_name = "NAME")]
+    pub alarms: Vec<String>,
+    /// What an alarm in ALARM does [default: wait]
+    #[arg(long, value_enum, value_name = "WHAT", requires = "alarms")]
+    pub on_alarm: Option<OnAlarm>,
     /// Start no node after this time (2027-01-31T18:00:00Z), or this long after the rotation began (4h)
     #[arg(long, value_name = "TIME|DURATION", value_parser = parse_end)]
     pub start_no_new_node_after: Option<String>,
@@ -239,6 +248,15 @@ pub(crate) struct Pace {
     /// How nodes that are still to come are marked, so that evicted pods do not move to them [default: soft]
     #[arg(long, value_enum, value_name = "HOW")]
     pub mark: Option<Mark>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum OnAlarm {
+    /// The next node waits until the alarm is over, for a day at most.
+    Wait,
+    /// The group starts no other node.
+    Stop,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]

@@ -17,6 +17,9 @@ pub(crate) fn rotation_input(rotation: &Rotation, dry_run: bool) -> Result<Value
         "selection": read_selection(&rotation.selection)?,
         "at_once": at_once.transpose()?,
         "wait_between_nodes": pace.wait_between_nodes,
+        "wait_after_first_node": pace.wait_after_first_node,
+        "alarms": (!pace.alarms.is_empty()).then_some(&pace.alarms),
+        "on_alarm": pace.on_alarm,
         "start_no_new_node_after": pace.start_no_new_node_after,
         "on_failure": pace.on_failure,
         "failure_budget": pace.failure_budget,
@@ -130,6 +133,11 @@ mod tests {
                 "--older-than 14d --ami --group-tag team=a=b --node-labels pool=x --ignore-pending-pods --at-once 3",
                 json!({"trigger": "manual", "selection": {"outdated": {"ami": true, "older_than": "14d",
                     "group_tag": {"key": "team", "value": "a=b"}, "node_labels": "pool=x"}}, "wait_for_pending_pods": false, "at_once": 3}),
+            ),
+            (
+                "--all --wait-after-first-node 1h --alarm errors --alarm latency --on-alarm stop",
+                json!({"trigger": "manual", "selection": {"outdated": {"all": true}}, "wait_after_first_node": "1h", "alarms": ["errors", "latency"],
+                    "on_alarm": "stop"}),
             ),
             (
                 "--launched-before 2027-01-31T18:00:00Z --start-no-new-node-after 4h --wait-between-nodes 600 --drain-timeout 1h",

@@ -16,6 +16,7 @@ use recycle::rotation::canary::{
     Canary, check_canary, check_displaced, check_kubelet, find_canary, find_displaced, has_evicted,
 };
 use recycle::rotation::fleet::Fleet;
+use recycle::rotation::gate::{FirstNode, check_alarms, check_first_node};
 use recycle::rotation::outdated::{
     OutdatedFacts, Release, describe_launch_source, describe_source, is_outdated,
 };
@@ -114,7 +115,10 @@ impl SelectNodes {
                 return self.give_up(facts, &fleet, admission).await;
             }
         }
-        Ok(Admission::Start)
+        match check_alarms(&group_request.terms, waiting_node.alarms.as_ref()) {
+            Some(admission) => self.give_up(facts, &fleet, admission).await,
+            None => Ok(Admission::Start),
+        }
     }
 
     /// Moves `waiting_node` on to the next free execution name of the node. Executions with its names exist, for example, after a redrive
@@ -126,19 +130,19 @@ impl SelectNodes {
     ) -> Result<Option<Admission>, Error> {
         while waiting_node.exists && waiting_node.attempt <= group_request.terms.retries.saturating_add(1) {
             let execution = group_request.find_execution(&waiting_node.instance_id, waiting_node.attempt)?;
-            let described = self.executions.describe(&execution).await?;
-            let (status, output) = described.unzip();
-            match status.as_deref() {
-                None => return Ok(None),
-                Some("SUCCEEDED") => {
+            let Some(described) = self.executions.describe(&execution).await? else {
+                return Ok(None);
+            };
+            match described.status.as_str() {
+                "SUCCEEDED" => {
                     waiting_node.status = None;
-                    return Ok(Some(Admission::Skip(judge_end_before(output.flatten().as_ref()))));
+                    return Ok(Some(Admission::Skip(judge_end_before(described.output.as_ref()))));
                 }
-                Some("FAILED" | "TIMED_OUT" | "ABORTED") => {
+                "FAILED" | "TIMED_OUT" | "ABORTED" => {
                     waiting_node.attempt += 1;
-                    waiting_node.status = status;
+                    waiting_node.status = Some(described.status);
                 }
-                Some(_) => {
+                _ => {
                     let reason = format!("{execution} works on it");
                     return Ok(Some(Admission::Wait(WaitReason::Execution, reason)));
                 }
@@ -246,15 +250,39 @@ impl SelectNodes {
                 Ok(admission
                     .or_else(|| check_outcomes(&outcomes, fleet, &facts.waiting_node, facts.members.at_once)))
             }
-            Canary::Judge(replacement) => {
+            Canary::Judge { first, replacement } => {
                 let control_plane = kubernetes::read_release(client).await?;
                 if let Some(admission) = check_kubelet(replacement, control_plane) {
                     return Ok(Some(admission));
                 }
-                self.judge_replacement(facts, fleet, replacement, control_plane)
-                    .await
+                let judged = self.judge_replacement(facts, fleet, replacement, control_plane);
+                match judged.await? {
+                    Some(admission) => Ok(Some(admission)),
+                    None => self.judge_first_node(facts, first).await,
+                }
             }
         }
+    }
+
+    /// Decides by `wait_after_first_node`. Without it, no call is made. A first node that another execution recycled holds no other.
+    async fn judge_first_node(
+        &self,
+        facts: &AdmissionFacts,
+        first: &InstanceId,
+    ) -> Result<Option<Admission>, Error> {
+        let terms = &facts.group_request.terms;
+        if terms.wait_after_first_node == 0 {
+            return Ok(None);
+        }
+        let mut last = None;
+        for attempt in 1..=terms.retries.saturating_add(1) {
+            let execution = facts.group_request.find_execution(first, attempt)?;
+            let Some(described) = self.executions.describe(&execution).await? else {
+                break;
+            };
+            last = Some(described.ended_at.map_or(FirstNode::Running, FirstNode::EndedAt));
+        }
+        Ok(last.and_then(|first| check_first_node(terms, first, facts.now)))
     }
 
     /// Stops the group if the replacement meets the criteria that the old node met.

@@ -26,6 +26,16 @@ pub(crate) struct Executions {
     client: Client,
 }
 
+/// An execution, as DescribeExecution shows it.
+#[derive(Debug)]
+pub(crate) struct Described {
+    pub(crate) status: String,
+    /// None while it runs, and if it failed.
+    pub(crate) output: Option<Value>,
+    /// `stopDate`. None while it runs.
+    pub(crate) ended_at: Option<Timestamp>,
+}
+
 impl Executions {
     pub(crate) fn new(aws: &SdkConfig) -> Self {
         Self {
@@ -35,15 +45,12 @@ impl Executions {
 
     /// Returns the execution's status. None if the execution does not exist, or no longer exists.
     pub(crate) async fn find_status(&self, execution: &ExecutionArn) -> Result<Option<String>, Error> {
-        Ok(self.describe(execution).await?.map(|(status, _)| status))
+        Ok(self.describe(execution).await?.map(|described| described.status))
     }
 
-    /// Returns the execution's status, and its output if it has one. None if the execution does not exist, or no longer exists.
+    /// Describes an execution. None if it does not exist, or no longer exists.
     /// An answer without a status is an error, because the SDK fills in a value of its own.
-    pub(crate) async fn describe(
-        &self,
-        execution: &ExecutionArn,
-    ) -> Result<Option<(String, Option<Value>)>, Error> {
+    pub(crate) async fn describe(&self, execution: &ExecutionArn) -> Result<Option<Described>, Error> {
         let answer = self
             .client
             .describe_execution()
@@ -55,7 +62,11 @@ impl Executions {
             Ok(answer) => {
                 let status = check_status(DESCRIBE_EXECUTION, answer.status())?;
                 let output = answer.output().and_then(|text| serde_json::from_str(text).ok());
-                Ok(Some((status.as_str().to_owned(), output)))
+                Ok(Some(Described {
+                    status: status.as_str().to_owned(),
+                    output,
+                    ended_at: answer.stop_date().and_then(to_timestamp),
+                }))
             }
             Err(error) if matches!(error.code(), Some("ExecutionDoesNotExist" | "InvalidArn")) => Ok(None),
             Err(error) => Err(error),
@@ -107,6 +118,10 @@ impl Executions {
         let status = self.find_status(rotation).await?;
         Ok(may_run(status.as_deref(), marks, now))
     }
+}
+
+fn to_timestamp(date: &DateTime) -> Option<Timestamp> {
+    Timestamp::from_second(date.secs()).ok()
 }
 
 /// Checks that the status is one that Step Functions knows. A missing status would be taken for the end of an execution that runs.

@@ -40,7 +40,10 @@ impl Admission {
                 wait(wait_reason, reason, waiting_node)
             }
             Self::Await(reason) => wait(WaitReason::Canary, reason, waiting_node),
-            Self::Pause(seconds) => Answer::new(SelectVerdict::Pause, "wait_between_nodes").waiting(seconds),
+            Self::DescribeAlarms => {
+                Answer::new(SelectVerdict::DescribeAlarms, "the states of the alarms decide")
+            }
+            Self::Pause(seconds, field) => Answer::new(SelectVerdict::Pause, field).waiting(seconds),
             Self::Skip(ended) => ended.after(waiting_node).answer(SelectVerdict::Skip),
             Self::Stop(ended) => ended.after(waiting_node).answer(SelectVerdict::Stop),
         }

@@ -178,6 +178,8 @@ verdict!(
         Start,
         /// A node of a rotation only: it may not start yet.
         Wait,
+        /// A node of a rotation only: the states of the alarms decide. Read them from CloudWatch, then call again.
+        DescribeAlarms,
         /// A node of a rotation only: it may not start yet, because of a pause in the input or between two attempts.
         /// The pause does not count as waiting for others.
         Pause,

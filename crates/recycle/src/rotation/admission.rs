@@ -58,6 +58,8 @@ pub enum WaitReason {
     Pending,
     /// The execution of this attempt, which has the same name, still runs.
     Execution,
+    /// A CloudWatch alarm is in ALARM, or its state cannot be read.
+    Alarm,
 }
 
 /// The error names under which a group stops, as they stand in the rotation's output.
@@ -93,6 +95,24 @@ pub struct WaitingNode {
     /// Whether an execution with the name of this attempt already exists.
     #[serde(default)]
     pub exists: bool,
+    /// Present if CloudWatch was asked since the last check.
+    pub alarms: Option<AlarmAnswer>,
+}
+
+/// The answer of CloudWatch about the alarms of a rotation, as the state machine passes it on.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AlarmAnswer {
+    States(Vec<AlarmState>),
+    /// The error name of the call.
+    Error(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct AlarmState {
+    pub name: String,
+    /// `StateValue`: `OK`, `ALARM` or `INSUFFICIENT_DATA`.
+    pub state: String,
 }
 
 /// The fields of [`WaitingNode`] that change with a wait, under the same names.
@@ -132,8 +152,10 @@ pub enum Admission {
     Wait(WaitReason, String),
     /// Waits for an execution that is working on an earlier node, however long that takes.
     Await(String),
-    /// Waits this many seconds: the pause that the input asks for, or the pause between two attempts.
-    Pause(u32),
+    /// Has the state machine read the states of the alarms, and asks again.
+    DescribeAlarms,
+    /// Waits this many seconds: a pause of the input, whose field is named, or the pause between two attempts.
+    Pause(u32, &'static str),
     /// Leaves this node. The next node may start.
     Skip(Ended),
     /// Leaves this node and all nodes after it.
@@ -308,7 +330,7 @@ pub fn check_group(
     let since = now.duration_since(waiting_node.began_at).as_secs();
     let left = i64::from(find_pause(terms, waiting_node, at_once)) - since;
     if let Ok(left @ 1..) = u32::try_from(left) {
-        return Some(Admission::Pause(left));
+        return Some(Admission::Pause(left, "wait_between_nodes"));
     }
     let reason = format!("group {} has the tag {PAUSED_TAG}", fleet.name);
     fleet

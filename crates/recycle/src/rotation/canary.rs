@@ -21,7 +21,10 @@ pub enum Canary<'a> {
     /// Two other nodes have begun. The second is taken to have started only after a check of the first replacement.
     Passed,
     /// The first replacement exists and has to be checked.
-    Judge(&'a NodeFacts),
+    Judge {
+        first: &'a InstanceId,
+        replacement: &'a NodeFacts,
+    },
     Await(&'a InstanceId),
     /// No other node has begun. The function has to look up the executions of the earlier nodes.
     Ask,
@@ -36,10 +39,11 @@ pub fn find_canary<'a>(waiting_node: &WaitingNode, begun: &'a [Begun]) -> Canary
     match others.collect::<Vec<_>>().as_slice() {
         [] if waiting_node.index == 0 => Canary::First,
         [] => Canary::Ask,
-        [only] => only
-            .replacement
-            .as_ref()
-            .map_or(Canary::Await(&only.instance), Canary::Judge),
+        [only] => {
+            let first = &only.instance;
+            let judge = |replacement| Canary::Judge { first, replacement };
+            only.replacement.as_ref().map_or(Canary::Await(first), judge)
+        }
         [_, _, ..] => Canary::Passed,
     }
 }
@@ -56,7 +60,7 @@ pub fn check_canary(canary: &Canary<'_>, waiting_node: &WaitingNode, at_once: u3
             let reason = "the group's first node is about to start";
             Some(Admission::Wait(WaitReason::Beginning, reason.to_owned()))
         }
-        Canary::Ask | Canary::Passed | Canary::Judge(_) | Canary::First => None,
+        Canary::Ask | Canary::Passed | Canary::Judge { .. } | Canary::First => None,
     }
 }
 

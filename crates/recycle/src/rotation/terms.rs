@@ -18,6 +18,9 @@ use crate::input::model::InvalidInput;
 /// The pause between the nodes of a group: at most a day.
 pub const PAUSES: DurationRange = DurationRange::new(0, 86_400);
 const MOST_RETRIES: u32 = 10;
+/// The maximum number of alarms. CloudWatch's own names have at most 255 characters.
+const MOST_ALARMS: usize = 10;
+const LONGEST_ALARM: usize = 255;
 /// The maximum number of nodes of a group that a rotation works on at once.
 /// Step Functions runs at most 40 iterations of an inline Map at once (developer guide, "Map state").
 const MOST_AT_ONCE: u32 = 40;
@@ -30,13 +33,18 @@ const EVENTS: usize = 20_000;
 /// Events of one node: 23 for its iteration, one check, and one execution of `recycle-node` that ends `duplicate`.
 /// The pause before it takes 9, and each of the 20 checks in a day of waiting takes 9 (see [`crate::rotation::admission`]).
 const EVENTS_OF_A_NODE: usize = 23 + 9 + 20 * 9;
+/// Events of reading the alarms before each of the 22 checks of a node: a Task, and one more check (see [`crate::rotation::gate`]).
+const EVENTS_OF_ALARMS: usize = 22 * 12;
 /// Events of another attempt: one more execution of `recycle-node` and one more check (16), and the pause before it (9).
 const EVENTS_OF_A_RETRY: usize = 16 + 9;
 
 /// The fields of a rotation's input that are its terms.
-pub const FIELDS: [&str; 8] = [
+pub const FIELDS: [&str; 11] = [
     "at_once",
     "wait_between_nodes",
+    "wait_after_first_node",
+    "alarms",
+    "on_alarm",
     "start_no_new_node_after",
     "on_failure",
     "failure_budget",
@@ -50,6 +58,11 @@ pub struct Terms {
     /// None: `max_surge_per_group` of the module.
     pub at_once: Option<AtOnce>,
     pub wait_between_nodes: u32,
+    /// Seconds from the end of a group's first node to the start of the next.
+    pub wait_after_first_node: u32,
+    /// Names of CloudWatch alarms that hold the next node while one of them is in ALARM.
+    pub alarms: Vec<String>,
+    pub on_alarm: OnAlarm,
     pub start_no_new_node_after: Option<End>,
     /// `on_failure` and `failure_budget`: the group stops when more of its nodes than this have failed.
     /// None: the group continues, however many fail.
@@ -58,6 +71,16 @@ pub struct Terms {
     pub wait_for_pending_pods: bool,
     pub mark: Mark,
     pub dry_run: bool,
+}
+
+/// What an alarm in ALARM does to a rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnAlarm {
+    /// The next node waits, for a day at most.
+    Wait,
+    /// No other node of the group starts.
+    Stop,
 }
 
 /// The number of nodes of a group that are recycled at once.
@@ -116,6 +139,9 @@ impl Mark {
 struct Given {
     at_once: Option<Value>,
     wait_between_nodes: Option<Value>,
+    wait_after_first_node: Option<Value>,
+    alarms: Option<Vec<String>>,
+    on_alarm: Option<OnAlarm>,
     start_no_new_node_after: Option<Value>,
     on_failure: Option<OnFailure>,
     failure_budget: Option<u32>,
@@ -136,11 +162,17 @@ pub(crate) fn read_terms(fields: Map<String, Value>, dry_run: bool) -> Result<Te
     let given: Given = read_value(&Value::Object(fields))
         .map_err(|error| InvalidInput(format!("the input of a rotation: {error}")))?;
     let retries = read_up_to("retries", given.retries, MOST_RETRIES)?;
-    let between = given.wait_between_nodes.as_ref().map(read_pause).transpose()?;
+    let pause = |field: &str, given: &Option<Value>| {
+        let pause = given.as_ref().map(|given| read_pause(field, given)).transpose()?;
+        Ok(pause.unwrap_or_default().as_seconds())
+    };
     let end = given.start_no_new_node_after.as_ref().map(read_end);
     Ok(Terms {
         at_once: given.at_once.as_ref().map(read_at_once).transpose()?,
-        wait_between_nodes: between.unwrap_or_default().as_seconds(),
+        wait_between_nodes: pause("wait_between_nodes", &given.wait_between_nodes)?,
+        wait_after_first_node: pause("wait_after_first_node", &given.wait_after_first_node)?,
+        on_alarm: read_on_alarm(given.on_alarm, given.alarms.as_deref())?,
+        alarms: given.alarms.map_or_else(|| Ok(Vec::new()), check_names)?,
         start_no_new_node_after: end.transpose()?,
         failure_budget: match (given.on_failure.unwrap_or(OnFailure::Stop), given.failure_budget) {
             (OnFailure::Stop, budget) => Some(budget.unwrap_or_default()),
@@ -185,10 +217,30 @@ fn read_at_once(given: &Value) -> Result<AtOnce, InvalidInput> {
     }
 }
 
-fn read_pause(given: &Value) -> Result<Duration, InvalidInput> {
+fn read_pause(field: &str, given: &Value) -> Result<Duration, InvalidInput> {
     PAUSES
         .read(given)
-        .map_err(|error| InvalidInput(format!("wait_between_nodes {error}")))
+        .map_err(|error| InvalidInput(format!("{field} {error}")))
+}
+
+fn check_names(alarms: Vec<String>) -> Result<Vec<String>, InvalidInput> {
+    let is_name = |name: &String| (1..=LONGEST_ALARM).contains(&name.chars().count());
+    if (1..=MOST_ALARMS).contains(&alarms.len()) && alarms.iter().all(is_name) {
+        return Ok(alarms);
+    }
+    Err(InvalidInput(format!(
+        "alarms must have from 1 to {MOST_ALARMS} names of CloudWatch alarms of at most {LONGEST_ALARM} characters, but is {}",
+        cut_given(&Value::from(alarms).to_string())
+    )))
+}
+
+fn read_on_alarm(on_alarm: Option<OnAlarm>, alarms: Option<&[String]>) -> Result<OnAlarm, InvalidInput> {
+    if on_alarm.is_some() && alarms.is_none() {
+        return Err(InvalidInput(
+            "on_alarm is allowed only with alarms, which names the CloudWatch alarms; add alarms, or remove on_alarm".to_owned(),
+        ));
+    }
+    Ok(on_alarm.unwrap_or(OnAlarm::Wait))
 }
 
 fn read_end(given: &Value) -> Result<End, InvalidInput> {
@@ -231,7 +283,12 @@ impl Terms {
     #[must_use]
     pub fn most_nodes(&self) -> usize {
         let retries = usize::try_from(self.retries).unwrap_or_default();
-        let cost = EVENTS_OF_A_NODE + EVENTS_OF_A_RETRY * retries;
+        let alarms = if self.alarms.is_empty() {
+            0
+        } else {
+            EVENTS_OF_ALARMS
+        };
+        let cost = EVENTS_OF_A_NODE + alarms + EVENTS_OF_A_RETRY * retries;
         EVENTS.checked_div(cost).map_or(1, |nodes| nodes.min(MOST_NODES))
     }
 
@@ -301,6 +358,9 @@ mod tests {
             Terms {
                 at_once: None,
                 wait_between_nodes: 0,
+                wait_after_first_node: 0,
+                alarms: Vec::new(),
+                on_alarm: OnAlarm::Wait,
                 start_no_new_node_after: None,
                 failure_budget: Some(0),
                 retries: 0,
@@ -331,6 +391,29 @@ mod tests {
             ),
             (json!({"wait_between_nodes": "25h"}), "but is \"25h\""),
             (json!({"wait_between_nodes": true}), "but is true"),
+            (
+                json!({"wait_after_first_node": "25h"}),
+                "wait_after_first_node must be a duration from 0s to 1d",
+            ),
+            (
+                json!({"alarms": []}),
+                "alarms must have from 1 to 10 names of CloudWatch alarms of at most 255 characters, but is []",
+            ),
+            (
+                json!({"alarms": vec!["a"; 11]}),
+                "alarms must have from 1 to 10 names",
+            ),
+            (json!({"alarms": [""]}), "but is [\"\"]"),
+            (json!({"alarms": ["a".repeat(256)]}), "of at most 255 characters"),
+            (json!({"alarms": "a"}), "alarms"),
+            (
+                json!({"on_alarm": "stop"}),
+                "on_alarm is allowed only with alarms",
+            ),
+            (
+                json!({"alarms": ["a"], "on_alarm": "panic"}),
+                "unknown variant `panic`",
+            ),
             (
                 json!({"start_no_new_node_after": "soon"}),
                 "start_no_new_node_after must be a time such as 2027-01-31T05:00:00Z, or a duration of at least 1s, such as 4h \
@@ -410,6 +493,8 @@ mod tests {
     fn more_retries_allow_fewer_nodes() {
         let most = |retries: u32| read(json!({"retries": retries})).unwrap().most_nodes();
         assert_eq!((most(0), most(10)), (90, 43));
+        let with_alarms = read(json!({"alarms": ["errors"]})).unwrap();
+        assert_eq!(with_alarms.most_nodes(), 42);
         for retries in 0..=MOST_RETRIES {
             let cost = EVENTS_OF_A_NODE + EVENTS_OF_A_RETRY * usize::try_from(retries).unwrap();
             assert!(most(retries) * cost <= EVENTS, "{retries}");

@@ -74,6 +74,7 @@ fn waiting_node(index: usize) -> WaitingNode {
         status: None,
         error: None,
         exists: false,
+        alarms: None,
     }
 }
 
@@ -101,7 +102,8 @@ fn why(admission: Option<Admission>) -> String {
         None | Some(Admission::Start) => "start".to_owned(),
         Some(Admission::Wait(_, reason)) => format!("wait: {reason}"),
         Some(Admission::Await(reason)) => format!("await: {reason}"),
-        Some(Admission::Pause(seconds)) => format!("pause: {seconds}"),
+        Some(Admission::Pause(seconds, _)) => format!("pause: {seconds}"),
+        Some(Admission::DescribeAlarms) => "describe alarms".to_owned(),
         Some(Admission::Skip(ended)) => format!("skip, {}: {}", ended.end, ended.why),
         Some(Admission::Stop(ended)) => format!("stop, {}: {}", ended.end, ended.why),
     }
@@ -345,7 +347,8 @@ fn a_waiting_node_checks_at_growing_intervals_and_is_left_after_a_day() {
 
 #[test]
 fn a_pause_of_the_input_is_not_a_wait() {
-    let answer = Admission::Pause(DAY).answer(&rotation(json!({})), &part(), &waiting_node(9));
+    let answer =
+        Admission::Pause(DAY, "wait_between_nodes").answer(&rotation(json!({})), &part(), &waiting_node(9));
     assert_eq!((answer.verdict, answer.wait_seconds), (SelectVerdict::Pause, DAY));
 }
 
@@ -632,7 +635,10 @@ fn executions_are_not_looked_up_while_the_first_node_is_claimed_or_about_to_begi
         ),
         (
             "the first has its replacement",
-            Canary::Judge(&new),
+            Canary::Judge {
+                first: &first,
+                replacement: &new,
+            },
             waiting_node(1),
             "start",
         ),
