@@ -37,9 +37,9 @@ def everything_ends(world):
 
 
 def recyclings(world, cli):
-    """Recycles a node with pods that are evicted, behind a balancer, in a group that EKS manages, and a node with volumes. The third
-    node's replacement comes after it, and one of its pods is deleted past its budget. The last three nodes are stopped, detached,
-    and left without a replacement."""
+    """Recycles a node with pods that are evicted, behind a balancer, in a group that EKS manages, and a node with volumes. The
+    third node's replacement comes after it, and one of its pods is deleted past its budget. The last three nodes are stopped,
+    detached, and left without a replacement."""
     workers = world.group("workers", size=2, minimum=1, maximum=4, labels={"eks.amazonaws.com/nodegroup": "blue"})
     world.eks.set_node_group(CLUSTER, "blue", "ACTIVE")
     world.target_group("ingress", workers)
@@ -163,7 +163,8 @@ def a_rotation(world, cli):
     workers.gets_a_new_template()
     lost = min(workers.nodes, key=lambda node: node.instance_id)
     lost.job("train", labels={"app": "train"})
-    rotation = world.rotate(at_once=1, failure_budget=1, recycle={"label_selector": "app=train"})
+    world.alarm("errors", InstanceId="i-0")
+    rotation = world.rotate(at_once=1, failure_budget=1, alarms=["errors"], recycle={"label_selector": "app=train"})
     world.at("10m", lost.is_terminated_in_the_console)
     world.run("5m")
     assert world.rotate({"outdated": {"ami": True}}).finishes().status == "SUCCEEDED"
@@ -396,8 +397,8 @@ FOREIGN = {
     "states:StartExecution": {"stateMachineArn": THEIR_MACHINE},
     "states:StopExecution": {"executionArn": THEIR_EXECUTION},
 }  # fmt: skip
-#: Actions that know no resources, all of which only read.
-ELSEWHERE = {action for action, row in ROWS.items() if row is everything}
+#: Actions that know no resources, all of which only read. CloudWatch shows composite alarms only to callers that may read all.
+ELSEWHERE = {action for action, row in ROWS.items() if row is everything} | {"cloudwatch:DescribeAlarms"}
 
 
 def filled(value, names):

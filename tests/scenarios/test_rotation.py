@@ -73,7 +73,7 @@ def pause(world, group, value="true"):
 
 
 def test_an_alarm_holds_or_stops_a_rotation_and_the_first_node_proves_itself_alone(world):
-    """Four groups: one waits while an alarm is on, one stops, one names an alarm that does not exist, one waits after its first."""
+    """One group waits while an alarm is on, one stops, one names an unknown alarm, and one waits after its first node."""
     groups = waits, stops, misnamed, alone = outdated(world, "waits", "stops", "misnamed", "alone", size=3)
     old = {group.name: list(group.instances) for group in groups}
     for name in ("errors", "latency"):
@@ -83,7 +83,8 @@ def test_an_alarm_holds_or_stops_a_rotation_and_the_first_node_proves_itself_alo
     world.at("5h", lambda: world.turn_alarm("errors", "OK"))
     held = world.rotate(selection=of(waits), at_once=1, alarms=["errors", "latency"])
     stopped = world.rotate(selection=of(stops), at_once=1, alarms=["latency", "errors"], on_alarm="stop").finishes()
-    assert only(stopped)["why"] == ["the alarm errors is in ALARM"] and (only(stopped)["recycled"], only(stopped)["left"]) == (1, 2)
+    assert only(stopped)["why"] == ["the alarm errors is in ALARM"]
+    assert (only(stopped)["recycled"], only(stopped)["left"]) == (1, 2)
     unknown = world.rotate(selection=of(misnamed), alarms=["errors", "eror"]).finishes()
     assert only(unknown)["why"] == ["CloudWatch has no alarm eror"] and started(world, old["misnamed"]) == []
     after_first = world.rotate(selection=of(alone), at_once=2, wait_after_first_node="1h").finishes()

@@ -16,7 +16,7 @@ use recycle::rotation::canary::{
     Canary, check_canary, check_displaced, check_kubelet, find_canary, find_displaced, has_evicted,
 };
 use recycle::rotation::fleet::Fleet;
-use recycle::rotation::gate::{FirstNode, check_alarms, check_first_node};
+use recycle::rotation::hold::{FirstNode, check_alarms, check_first_node};
 use recycle::rotation::outdated::{
     OutdatedFacts, Release, describe_launch_source, describe_source, is_outdated,
 };

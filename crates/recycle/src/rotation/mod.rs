@@ -5,7 +5,7 @@ pub mod alarm;
 pub mod attempts;
 pub mod canary;
 pub mod fleet;
-pub mod gate;
+pub mod hold;
 pub mod marks;
 pub mod outdated;
 pub mod request;

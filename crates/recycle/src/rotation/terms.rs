@@ -33,7 +33,7 @@ const EVENTS: usize = 20_000;
 /// Events of one node: 23 for its iteration, one check, and one execution of `recycle-node` that ends `duplicate`.
 /// The pause before it takes 9, and each of the 20 checks in a day of waiting takes 9 (see [`crate::rotation::admission`]).
 const EVENTS_OF_A_NODE: usize = 23 + 9 + 20 * 9;
-/// Events of reading the alarms before each of the 22 checks of a node: a Task, and one more check (see [`crate::rotation::gate`]).
+/// Events of reading the alarms before each of the 22 checks of a node: a Task, and one more check (see [`crate::rotation::hold`]).
 const EVENTS_OF_ALARMS: usize = 22 * 12;
 /// Events of another attempt: one more execution of `recycle-node` and one more check (16), and the pause before it (9).
 const EVENTS_OF_A_RETRY: usize = 16 + 9;
@@ -73,7 +73,7 @@ pub struct Terms {
     pub dry_run: bool,
 }
 
-/// What an alarm in ALARM does to a rotation.
+/// The effect of an alarm in `ALARM` on a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnAlarm {

@@ -1,4 +1,4 @@
-//! Gates between the nodes of a group: CloudWatch alarms, and the time in which the first replacement has to prove itself.
+//! Holds the next node of a group: by CloudWatch alarms, and until the first node has been replaced for some time.
 
 use jiff::Timestamp;
 
