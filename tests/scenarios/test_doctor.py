@@ -118,7 +118,7 @@ def test_each_problem_is_found_and_nothing_else(healthy, cli):
         ("problem", "access entry", "evict-pods", "its role has no access entry"),
         ("problem", "access entry", "check-pods", "and no others of recycle-eks, but is in ["),
         ("problem", "suspended process", "retained", "Launch is suspended"),
-        ("problem", "suspended process", "retained", "Terminate is suspended"),
+        ("warning", "suspended process", "retained", "Terminate is suspended"),
         ("problem", "cluster tag", "", f"1 member without {tag} cannot be recycled: {member}"),
         ("problem", "rule", clock, "is disabled"),
         ("problem", "sweep", "", "the last sweep FAILED"),
@@ -131,13 +131,20 @@ def test_each_problem_is_found_and_nothing_else(healthy, cli):
 
 
 def test_each_warning_is_found_and_nothing_else(world, cli):
-    """Each of them alone: `crates/recycle/src/doctor/checks/tests.rs`. The topic has no subscription."""
+    """Each of them alone: `crates/recycle/src/doctor/checks/tests.rs`. The topic has no subscription. Two groups change their members by
+    themselves, without the hook: one by Capacity Rebalancing, one by AZRebalance. Another tool takes the last for its own."""
     world.group("retained", size=2, minimum=1, maximum=4, retains=True)
     world.sweep().finishes()
     scaling, queues = world.aws.client("autoscaling"), world.aws.client("sqs")
     scaling.delete_lifecycle_hook(AutoScalingGroupName="retained", LifecycleHookName="recycle-eks")
     scaling.update_auto_scaling_group(AutoScalingGroupName="retained", MinSize=2, MaxSize=2)
     world.group("impatient", size=1, minimum=1, maximum=4)
+    world.group("risky", size=1, minimum=1, maximum=4)
+    scaling.update_auto_scaling_group(AutoScalingGroupName="risky", CapacityRebalance=True)
+    world.autoscaling.group("risky").capacity_rebalance = True
+    world.group("zonal", size=2, minimum=1, maximum=4, zones=(f"{REGION}a", f"{REGION}b"))
+    tag = {"Key": "aws-node-termination-handler/managed", "Value": "", "ResourceId": "zonal", "ResourceType": "auto-scaling-group"}
+    scaling.create_or_update_tags(Tags=[{**tag, "PropagateAtLaunch": True}])
     url = queues.get_queue_url(QueueName="recycle-eks-dead-letters")["QueueUrl"]
     queues.send_message(QueueUrl=url, MessageBody=json.dumps({"lost": True}))
 
@@ -149,9 +156,12 @@ def test_each_warning_is_found_and_nothing_else(world, cli):
         ("warning", "sizes", "retained", "are all 2"),
         ("warning", "lifecycle hook", "impatient", "it lasts 25 hours at most, but a drain may take 48"),
         ("warning", "dead letters", "", "1 message"),
+        ("problem", "lifecycle hook", "risky", "Capacity Rebalancing is on without the hook recycle-eks"),
+        ("warning", "lifecycle hook", "zonal", "AZRebalance is on in 2 zones without the hook recycle-eks"),
+        ("warning", "termination handler", "zonal", "the group has the tag aws-node-termination-handler/managed"),
     ]
     assert differences(found, expected) == ([], [])
-    assert code == 7
+    assert code == 6
 
 
 def test_a_resource_that_may_not_be_read_is_unknown(healthy, cli):

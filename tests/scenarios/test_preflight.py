@@ -197,6 +197,27 @@ def test_all_refusals_are_reported_at_once(world, node):
         assert world.writes() == [], dry_run
 
 
+def test_a_group_that_protects_every_member_and_terminates_none_in_service_is_recycled_without_a_remark(world, node, job):
+    """A fleet is often launched with this protection. A suspended Terminate holds members in service, and no member in Standby."""
+    scaling = world.aws.client("autoscaling")
+    scaling.update_auto_scaling_group(AutoScalingGroupName="workers", NewInstancesProtectedFromScaleIn=True)
+    for each in node.group.nodes:
+        node.group.protect(each)
+    node.group.suspend("Terminate")
+
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("10m")
+    assert "RecycleDisturbed" not in {event["reason"] for event in world.kubernetes.events(node.name)}
+    job.finishes()
+    end = execution.finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert sorted(node.group.states.values()) == ["InService"] * len(node.group.states)
+    # Without Standby the member would be terminated while it is in service.
+    after = world.recycle(node.group.nodes[0], replacement="after").finishes()
+    assert after.error == "PreflightRefused" and "has Terminate suspended" in after.cause
+
+
 def test_an_instance_refresh_counts_until_it_is_over(world, node):
     for status in ACTIVE_REFRESHES:
         refresh(world, "workers", status)
@@ -261,7 +282,7 @@ def test_a_cluster_that_answered_once_is_only_away(world, node, job):
 #: The disruption of the drain, and the change that causes it.
 MEANWHILE = {
     "instance_refresh": lambda world, node: refresh(world, node.group.name),
-    "suspended_process": lambda world, node: node.group.suspend("Terminate"),
+    "suspended_process": lambda world, node: node.group.suspend("Launch"),
     "scale_in_protection": lambda world, node: node.group.protect(node),
     "removed_by_autoscaler": lambda world, node: node.kubernetes.add_taint("ToBeDeletedByClusterAutoscaler", value="1"),
     "disrupted_by_karpenter": lambda world, node: node.kubernetes.add_taint("karpenter.sh/disrupted"),

@@ -101,6 +101,21 @@ def test_events_without_an_instance_of_the_cluster_are_refused_by_name_or_start_
     assert not world.executions() and not world.writes()
 
 
+def test_a_group_with_capacity_rebalancing_replaces_an_instance_at_risk_by_itself(world, workers):
+    """Standby would be in its way: it launches the replacement and terminates the instance, and the hook waits for the pods."""
+    world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName="workers", CapacityRebalance=True)
+    world.autoscaling.group("workers").capacity_rebalance = True
+    node = workers.nodes[0]
+    node.becomes_spot()
+
+    world.events.emit("aws.ec2", "EC2 Instance Rebalance Recommendation", {"instance-id": node.instance_id})
+
+    end = rotation(world)
+    assert end.outcome == "nothing_selected", end.output
+    assert end.output["reason"].endswith(f"the group of {node.instance_id} has Capacity Rebalancing, so it replaces the instance itself")
+    assert world.executions() == [] and not world.calls("autoscaling:EnterStandby")
+
+
 def test_a_spot_warning_starts_the_node_urgently_and_only_once(world, workers):
     node = workers.nodes[0]
     node.becomes_spot()

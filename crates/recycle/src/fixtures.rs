@@ -171,6 +171,7 @@ pub(crate) fn group() -> Group {
         max: 4,
         members: vec![member(OLD, "InService"), member(OTHER, "InService")],
         suspended: Vec::new(),
+        protects_new_members: false,
     }
 }
 

@@ -63,6 +63,7 @@ pub(crate) fn to_fleet(group: &AutoScalingGroup) -> Result<Fleet, Error> {
         .or(mixed.and_then(|mixed| mixed.launch_template_specification()));
     let overrides = mixed.map(|mixed| mixed.overrides()).unwrap_or_default().iter();
     Ok(Fleet {
+        rebalances_capacity: group.capacity_rebalance() == Some(true),
         name: parse(DESCRIBE_GROUPS, group.auto_scaling_group_name())?,
         tags: to_tags(group),
         template: named.and_then(to_template),
@@ -140,6 +141,7 @@ pub(crate) fn to_group(group: &AutoScalingGroup) -> Result<Group, Error> {
             .map(|process| process.process_name().map(str::to_owned))
             .collect::<Option<_>>()
             .ok_or_else(|| missing("a suspended process without ProcessName"))?,
+        protects_new_members: group.new_instances_protected_from_scale_in() == Some(true),
     })
 }
 

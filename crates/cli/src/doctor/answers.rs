@@ -77,6 +77,9 @@ pub(crate) async fn find_group(scaling: &aws_sdk_autoscaling::Client, group: &Au
             size(group.max_size()),
         ),
         suspended: suspended.collect(),
+        zones: group.availability_zones().len(),
+        rebalances_capacity: group.capacity_rebalance() == Some(true),
+        is_of_termination_handler: group.tags().iter().any(|tag| tag.key() == Some(HANDLER_TAG)),
         max_lifetime: number(group.max_instance_lifetime()).filter(|seconds| *seconds > 0),
         retains: triggers.and_then(|each| each.terminate_hook_abandon()) == Some(&RetentionAction::Retain),
         refresh: refreshes.map(|answer| {
@@ -119,6 +122,9 @@ pub(crate) fn is_of_module(rule: &str, name: &str) -> bool {
     let kinds = ["sweep-", "hook-", "rotate-nodes-"];
     rest.is_some_and(|rest| rest.ends_with("-unreported") || kinds.iter().any(|kind| rest.starts_with(kind)))
 }
+
+/// The tag by which aws-node-termination-handler finds its groups (its README, "Queue Processor").
+const HANDLER_TAG: &str = "aws-node-termination-handler/managed";
 
 /// Values of `InstanceRefreshStatus` for an instance refresh that has not ended.
 const UNDER_WAY: [&str; 5] = [

@@ -113,6 +113,7 @@ mod tests {
                 protected_from_scale_in: false,
             }],
             suspended: Vec::new(),
+            protects_new_members: false,
         }
     }
 

@@ -106,6 +106,7 @@ pub(crate) async fn facts(kube: &ScriptedKube, node: &Value) -> ClaimFacts {
                 protected_from_scale_in: false,
             }],
             suspended: Vec::new(),
+            protects_new_members: false,
         },
         lifecycle_state: "InService".to_owned(),
         hook: None,

@@ -128,6 +128,7 @@ pub(crate) fn group(lifecycle_state: &str) -> Group {
         max: 3,
         members: vec![member(id().as_str(), lifecycle_state), member(OTHER, "InService")],
         suspended: Vec::new(),
+        protects_new_members: false,
     }
 }
 

@@ -116,6 +116,7 @@ fn group() -> Group {
         max: 4,
         members: vec![member(OLD, "Standby")],
         suspended: Vec::new(),
+        protects_new_members: false,
     }
 }
 

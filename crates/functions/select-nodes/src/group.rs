@@ -373,6 +373,7 @@ mod tests {
             tags: BTreeMap::new(),
             template: None,
             overrides: BTreeMap::new(),
+            rebalances_capacity: false,
             members: Vec::new(),
         };
         let listed: Vec<Value> = gone

@@ -116,6 +116,7 @@ pub(crate) fn facts(kube: &ScriptedKube) -> FetchedFacts {
         max: 2,
         members: vec![member],
         suspended: Vec::new(),
+        protects_new_members: false,
     };
     FetchedFacts {
         client: kube.client(),

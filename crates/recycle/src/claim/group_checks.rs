@@ -58,7 +58,8 @@ pub(crate) fn check_protection(input: &Input, state: &GroupState, group: &Group)
     let is_protected = group
         .member(id)
         .is_some_and(|member| member.protected_from_scale_in)
-        && !state.is_protected_by_recycle_eks;
+        && !state.is_protected_by_recycle_eks
+        && !group.protects_new_members;
     is_protected.then(|| {
         Obstacle::ScaleInProtection.because(format!(
             "{id} is protected from scale-in, so an operator or another tool wants to keep it; remove the protection, or set override \
@@ -68,9 +69,11 @@ pub(crate) fn check_protection(input: &Input, state: &GroupState, group: &Group)
 }
 
 pub(crate) fn check_processes(input: &Input, group: &Group) -> Option<Refusal> {
-    let mut suspended = match input.dispose {
-        Dispose::Terminate => vec!["Launch", "Terminate"],
-        Dispose::Stop | Dispose::Detach => vec!["Launch"],
+    // A suspended Terminate holds members in service only (user guide, "Suspend and resume Amazon EC2 Auto Scaling processes").
+    // With replacement before, the member is in Standby when it is terminated.
+    let mut suspended = match (input.dispose, input.replacement) {
+        (Dispose::Terminate, Replacement::After) => vec!["Launch", "Terminate"],
+        (Dispose::Terminate | Dispose::Stop | Dispose::Detach, _) => vec!["Launch"],
     };
     suspended.retain(|needed| group.suspended.iter().any(|process| process == needed));
     (!suspended.is_empty()).then(|| {

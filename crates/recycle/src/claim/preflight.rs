@@ -515,7 +515,11 @@ mod tests {
             ),
             (
                 "both suspended",
-                world().suspending(&["Terminate", "AZRebalance", "Launch"]),
+                World::asked(json!({"replacement": "after"})).suspending(&[
+                    "Terminate",
+                    "AZRebalance",
+                    "Launch",
+                ]),
                 "has Launch and Terminate suspended",
             ),
             (
@@ -994,12 +998,15 @@ mod tests {
 
     #[test]
     fn overridden_obstacles_and_changes_of_an_earlier_execution_are_no_reason_to_refuse() {
+        let mut protecting = world().protected();
+        protecting.group.as_mut().unwrap().protects_new_members = true;
         let cases = [
             ("all is well", world()),
             (
                 "protection is overridden",
                 World::asked(json!({"override": ["scale_in_protection"]})).protected(),
             ),
+            ("its group protects every member", protecting),
             (
                 "recycle-eks protects it while another node is restored",
                 World::while_it(GroupState {
@@ -1014,7 +1021,7 @@ mod tests {
             ),
             (
                 "another process may be suspended",
-                world().suspending(&["AZRebalance", "ReplaceUnhealthy"]),
+                world().suspending(&["AZRebalance", "ReplaceUnhealthy", "Terminate"]),
             ),
             (
                 "stopping needs no Terminate",

@@ -49,6 +49,8 @@ pub struct Group {
     pub members: Vec<Member>,
     /// `SuspendedProcesses`, their names.
     pub suspended: Vec<String>,
+    /// `NewInstancesProtectedFromScaleIn`: every member begins protected, so its protection is no wish of an operator.
+    pub protects_new_members: bool,
 }
 
 impl Group {

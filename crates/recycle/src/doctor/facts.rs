@@ -171,6 +171,12 @@ pub struct Group {
     /// Minimum, desired capacity, maximum.
     pub sizes: (u32, u32, u32),
     pub suspended: Vec<String>,
+    /// Number of `AvailabilityZones`.
+    pub zones: usize,
+    /// `CapacityRebalance`.
+    pub rebalances_capacity: bool,
+    /// Whether the group has the tag by which aws-node-termination-handler takes it for its own.
+    pub is_of_termination_handler: bool,
     /// `MaxInstanceLifetime` in seconds.
     pub max_lifetime: Option<u32>,
     /// Whether the group keeps instances whose hook was abandoned.

@@ -29,6 +29,7 @@ fn examine_group(seen: &Installation, group: &Group) -> Vec<Finding> {
     let odd = [
         examine_processes(group),
         examine_sizes(group).into_iter().collect(),
+        examine_handler(group).into_iter().collect(),
         refresh.judge_all(&group.refresh, |status| {
             let status = status.iter();
             status.map(|status| examine_refresh(refresh, status)).collect()
@@ -61,8 +62,8 @@ fn examine_processes(group: &Group) -> Vec<Finding> {
                 "no replacement is launched, and no instance can leave Standby",
             ),
             "Terminate" => (
-                Level::Problem,
-                "no instance is terminated, not even a drained one",
+                Level::Warning,
+                "executions with replacement: after are refused, because no member in service is terminated",
             ),
             "AddToLoadBalancer" => (
                 Level::Warning,
@@ -85,6 +86,17 @@ pub(crate) fn examine_sizes(group: &Group) -> Option<Finding> {
             max.saturating_add(1)
         ),
     ))
+}
+
+/// Checks for aws-node-termination-handler, which completes the hook of every event that reaches its queue.
+fn examine_handler(group: &Group) -> Option<Finding> {
+    group.is_of_termination_handler.then(|| {
+        Check::new("termination handler", &group.name).warning(
+            "the group has the tag aws-node-termination-handler/managed: in queue mode that tool drains its members, and completes the \
+             hook of recycle-eks, too, before their pods are done",
+            "Limit the EventBridge rule of aws-node-termination-handler to its own LifecycleHookName, or remove the tag.",
+        )
+    })
 }
 
 fn examine_refresh(check: Check<'_>, status: &str) -> Finding {
@@ -111,18 +123,39 @@ fn examine_hooks(check: Check<'_>, seen: &Installation, group: &Group, hooks: &[
     found
 }
 
+/// Checks what the group does to its members by itself, which no hook holds.
 fn examine_absence(check: Check<'_>, group: &Group) -> Finding {
     let remedy = "Name the group in the module's variable lifecycle_hooks.";
-    match group.max_lifetime.map(|seconds| seconds / 3_600) {
-        Some(hours) => check.problem(
+    if let Some(seconds) = group.max_lifetime {
+        let hours = seconds / 3_600;
+        return check.problem(
             format!("the group terminates instances after {hours} hours without the hook {LIFECYCLE_HOOK}: nothing waits for their pods"),
             remedy,
-        ),
-        None => check.warning(
-            format!("the hook {LIFECYCLE_HOOK} is missing: a termination by the group, such as a scale-in, does not wait for pods"),
-            remedy,
-        ),
+        );
     }
+    if group.rebalances_capacity {
+        return check.problem(
+            format!(
+                "Capacity Rebalancing is on without the hook {LIFECYCLE_HOOK}: the group terminates Spot instances at risk with their \
+                 pods, as soon as their replacements are healthy"
+            ),
+            remedy,
+        );
+    }
+    if group.zones > 1 && !group.suspended.iter().any(|process| process == "AZRebalance") {
+        return check.warning(
+            format!(
+                "AZRebalance is on in {} zones without the hook {LIFECYCLE_HOOK}: while a node is in Standby, the group may terminate \
+                 another node with its pods to balance the zones",
+                group.zones
+            ),
+            remedy,
+        );
+    }
+    check.warning(
+        format!("the hook {LIFECYCLE_HOOK} is missing: a termination by the group, such as a scale-in, does not wait for pods"),
+        remedy,
+    )
 }
 
 fn examine_own_hook(check: Check<'_>, seen: &Installation, group: &Group, hook: &Hook) -> Vec<Finding> {

@@ -100,14 +100,19 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
             "it is {state} in group {name}; its pods run until the instance is terminated"
         )));
     }
-    if member.is_some_and(|member| member.protected_from_scale_in) {
+    if member.is_some_and(|member| member.protected_from_scale_in) && !facts.group.protects_new_members {
         remarks.push(Obstacle::ScaleInProtection.because(
             "it is protected from scale-in now. The restore of another node of its group may have protected it for a while. If an operator \
              wants to keep it, stop the execution, or end the drain with recycle-eks/drain-until",
         ));
     }
-    let suspended: Vec<&str> = ["Launch", "Terminate"]
-        .into_iter()
+    let needed: &[&str] = match facts.path {
+        RecyclePath::Before => &["Launch"],
+        RecyclePath::After | RecyclePath::Hook => &["Launch", "Terminate"],
+    };
+    let suspended: Vec<&str> = needed
+        .iter()
+        .copied()
         .filter(|process| facts.group.suspended.iter().any(|name| name == process))
         .collect();
     if !suspended.is_empty() {
@@ -238,7 +243,11 @@ mod tests {
         busy.node.labels = strings([("eks.amazonaws.com/nodegroup", "blue")]);
         busy.node.taints = vec![taint("ToBeDeletedByClusterAutoscaler", "NoSchedule")];
         busy.group.members[0].protected_from_scale_in = true;
-        busy.group.suspended = vec!["AZRebalance".to_owned(), "Terminate".to_owned()];
+        busy.group.suspended = vec![
+            "AZRebalance".to_owned(),
+            "Terminate".to_owned(),
+            "Launch".to_owned(),
+        ];
         assert_eq!(
             busy.remarks(),
             [
@@ -252,9 +261,17 @@ mod tests {
         let texts = find_remarks(&busy.facts(&id(OLD), RecyclePath::Before));
         let suspended = texts.last().unwrap().to_string();
         assert!(
-            suspended.ends_with("group workers has Terminate suspended"),
+            suspended.ends_with("group workers has Launch suspended"),
             "{suspended}"
         );
+        let after = find_remarks(&busy.facts(&id(OLD), RecyclePath::After));
+        let suspended = after.last().unwrap().to_string();
+        assert!(
+            suspended.ends_with("has Launch and Terminate suspended"),
+            "{suspended}"
+        );
+        busy.group.protects_new_members = true;
+        assert!(!busy.remarks().contains(&"scale_in_protection"));
         busy.node_group_status = Some("ACTIVE");
         assert!(!busy.remarks().contains(&"managed_group_update"));
     }

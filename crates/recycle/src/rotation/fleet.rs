@@ -55,6 +55,8 @@ pub struct Fleet {
     pub template: Option<Template>,
     /// Templates that replace it for some instance types (overrides of a mixed-instances policy).
     pub overrides: BTreeMap<String, Template>,
+    /// `CapacityRebalance`: the group itself replaces Spot instances at risk.
+    pub rebalances_capacity: bool,
     pub members: Vec<FleetMember>,
 }
 

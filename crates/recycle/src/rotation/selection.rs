@@ -74,7 +74,8 @@ pub fn choose_listed(
     for id in wanted.iter().collect::<BTreeSet<_>>() {
         let machine = machines.iter().find(|machine| machine.instance.id == *id);
         // An instance belongs to the cluster by its own tag, or as a member of a group with that tag. `fleets` are such groups.
-        let is_in_group = fleet_of(id, fleets).is_some();
+        let fleet = fleet_of(id, fleets);
+        let is_in_group = fleet.is_some();
         let why = match machine.map(|machine| &machine.instance) {
             None => format!("EC2 does not know {id}"),
             Some(instance) if instance.is_gone() => format!("{id} is {}", instance.state),
@@ -85,6 +86,13 @@ pub fn choose_listed(
             // For other triggers, the error of pre-flight says what to do instead.
             Some(_) if !is_in_group && trigger.is_of_ec2() => {
                 format!("{id} is in no Auto Scaling group of cluster {cluster}")
+            }
+            // With Capacity Rebalancing the group launches the replacement itself, and then terminates the instance, which the hook holds
+            // (user guide, "Capacity Rebalancing"). A replacement of our own would be one too many.
+            Some(_)
+                if trigger == Trigger::Rebalance && fleet.is_some_and(|fleet| fleet.rebalances_capacity) =>
+            {
+                format!("the group of {id} has Capacity Rebalancing, so it replaces the instance itself")
             }
             Some(_) => {
                 choice.chosen.push(id.clone());

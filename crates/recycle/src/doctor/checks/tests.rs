@@ -91,6 +91,9 @@ fn group() -> Group {
         name: "workers".to_owned(),
         sizes: (1, 2, 3),
         suspended: vec!["AZRebalance".to_owned()],
+        zones: 3,
+        rebalances_capacity: false,
+        is_of_termination_handler: false,
         max_lifetime: Some(86_400),
         retains: false,
         refresh: Seen::Found(None),
@@ -480,14 +483,14 @@ fn one_fault_of_a_group_is_one_finding() {
         change(&mut hook);
         group.hooks = Seen::Found(vec![hook]);
     }
-    let cases: [(Break, (Level, &str, &str)); 14] = [
+    let cases: [(Break, (Level, &str, &str)); 17] = [
         (
             |it| it.suspended = vec!["Launch".to_owned()],
             (Level::Problem, "suspended process", "Launch is suspended"),
         ),
         (
             |it| it.suspended = vec!["Terminate".to_owned()],
-            (Level::Problem, "suspended process", "Terminate is suspended"),
+            (Level::Warning, "suspended process", "Terminate is suspended"),
         ),
         (
             |it| it.suspended = vec!["AddToLoadBalancer".to_owned()],
@@ -515,6 +518,30 @@ fn one_fault_of_a_group_is_one_finding() {
                 Level::Warning,
                 "lifecycle hook",
                 "the hook recycle-eks is missing",
+            ),
+        ),
+        (
+            |it| {
+                it.hooks = Seen::Found(Vec::new());
+                it.max_lifetime = None;
+                it.rebalances_capacity = true;
+            },
+            (Level::Problem, "lifecycle hook", "Capacity Rebalancing is on"),
+        ),
+        (
+            |it| {
+                it.hooks = Seen::Found(Vec::new());
+                it.max_lifetime = None;
+                it.suspended.clear();
+            },
+            (Level::Warning, "lifecycle hook", "AZRebalance is on in 3 zones"),
+        ),
+        (
+            |it| it.is_of_termination_handler = true,
+            (
+                Level::Warning,
+                "termination handler",
+                "aws-node-termination-handler/managed",
             ),
         ),
         (

@@ -84,6 +84,7 @@ fn fleet(states: &[(&str, &str)]) -> Fleet {
         tags: BTreeMap::new(),
         template: None,
         overrides: BTreeMap::new(),
+        rebalances_capacity: false,
         members: states
             .iter()
             .map(|(name, state)| FleetMember {

@@ -39,6 +39,7 @@ fn fleet(members: &[(&str, &str, &str)]) -> Fleet {
         tags: strings([("team", "batch")]),
         template: Some(template("$Latest")),
         overrides: BTreeMap::new(),
+        rebalances_capacity: false,
         members: members
             .iter()
             .map(|(name, version, zone)| FleetMember {

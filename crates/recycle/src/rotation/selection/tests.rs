@@ -55,6 +55,7 @@ fn fleet(members: &[(&str, &str)]) -> Fleet {
         tags: strings([("team", "batch")]),
         template: Some(template("lt-1", "$Latest")),
         overrides: BTreeMap::new(),
+        rebalances_capacity: false,
         members: members
             .iter()
             .map(|(name, version)| FleetMember {
@@ -321,6 +322,24 @@ fn listed_instances_of_other_clusters_and_gone_ones_are_left_out() {
         let machines = std::slice::from_ref(&tagged_alone);
         let choice = choose_listed(trigger, &[id(OLD)], machines, &fleets, &cluster());
         assert_eq!(!choice.chosen.is_empty(), is_chosen, "{trigger:?}");
+    }
+    let rebalancing = [Fleet {
+        rebalances_capacity: true,
+        ..fleet(&[(OLD, "InService")])
+    }];
+    for (trigger, is_chosen) in [
+        (Trigger::Rebalance, false),
+        (Trigger::Spot, true),
+        (Trigger::Event, true),
+    ] {
+        let machines = std::slice::from_ref(&tagged_alone);
+        let choice = choose_listed(trigger, &[id(OLD)], machines, &rebalancing, &cluster());
+        assert_eq!(!choice.chosen.is_empty(), is_chosen, "{trigger:?}");
+        assert_eq!(
+            choice.describe().contains("Capacity Rebalancing"),
+            !is_chosen,
+            "{trigger:?}"
+        );
     }
     let unknown = choose_listed(Trigger::Event, &[id(OLD)], &[], &fleets, &cluster());
     assert!(
