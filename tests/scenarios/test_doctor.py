@@ -131,8 +131,8 @@ def test_each_problem_is_found_and_nothing_else(healthy, cli):
 
 
 def test_each_warning_is_found_and_nothing_else(world, cli):
-    """Each of them alone: `crates/recycle/src/doctor/checks/tests.rs`. The topic has no subscription. Two groups change their members by
-    themselves, without the hook: one by Capacity Rebalancing, one by AZRebalance. Another tool takes the last for its own."""
+    """Each of them alone: `crates/recycle/src/doctor/checks/tests.rs`. The topic has no subscription. Without the hook, one group
+    has Capacity Rebalancing, and another one AZRebalance. Another tool takes the latter for its own."""
     world.group("retained", size=2, minimum=1, maximum=4, retains=True)
     world.sweep().finishes()
     scaling, queues = world.aws.client("autoscaling"), world.aws.client("sqs")
@@ -143,7 +143,12 @@ def test_each_warning_is_found_and_nothing_else(world, cli):
     scaling.update_auto_scaling_group(AutoScalingGroupName="risky", CapacityRebalance=True)
     world.autoscaling.group("risky").capacity_rebalance = True
     world.group("zonal", size=2, minimum=1, maximum=4, zones=(f"{REGION}a", f"{REGION}b"))
-    tag = {"Key": "aws-node-termination-handler/managed", "Value": "", "ResourceId": "zonal", "ResourceType": "auto-scaling-group"}
+    tag = {
+        "Key": "aws-node-termination-handler/managed",
+        "Value": "",
+        "ResourceId": "zonal",
+        "ResourceType": "auto-scaling-group",
+    }
     scaling.create_or_update_tags(Tags=[{**tag, "PropagateAtLaunch": True}])
     url = queues.get_queue_url(QueueName="recycle-eks-dead-letters")["QueueUrl"]
     queues.send_message(QueueUrl=url, MessageBody=json.dumps({"lost": True}))

@@ -198,7 +198,7 @@ def test_all_refusals_are_reported_at_once(world, node):
 
 
 def test_a_group_that_protects_every_member_and_terminates_none_in_service_is_recycled_without_a_remark(world, node, job):
-    """A fleet is often launched with this protection. A suspended Terminate holds members in service, and no member in Standby."""
+    """A fleet is often launched with this protection. A suspended Terminate holds members in service, but none in Standby."""
     scaling = world.aws.client("autoscaling")
     scaling.update_auto_scaling_group(AutoScalingGroupName="workers", NewInstancesProtectedFromScaleIn=True)
     for each in node.group.nodes:

@@ -112,7 +112,9 @@ def test_a_group_with_capacity_rebalancing_replaces_an_instance_at_risk_by_itsel
 
     end = rotation(world)
     assert end.outcome == "nothing_selected", end.output
-    assert end.output["reason"].endswith(f"the group of {node.instance_id} has Capacity Rebalancing, so it replaces the instance itself")
+    assert end.output["reason"].endswith(
+        f"the group of {node.instance_id} has Capacity Rebalancing, so it replaces the instance itself"
+    )
     assert world.executions() == [] and not world.calls("autoscaling:EnterStandby")
 
 
