@@ -19,6 +19,7 @@ impl FetchedFacts {
     /// The notices of the pods go first: once the Node is as before, the restore does not come back to them.
     pub(crate) async fn undo_kubernetes(&self) -> Result<(), Error> {
         if let (Ok(cluster), Some(node)) = (&self.cluster, self.node()) {
+            self.check_claim(node)?;
             remove_notices(&cluster.client, &node.name).await?;
         }
         let taint = draining_taint(&self.id);
