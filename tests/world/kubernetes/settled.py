@@ -200,6 +200,9 @@ def _orphan(view: _View, thing: Json) -> Iterator[str]:
     owner = controller_of(thing)
     if owner is None or is_terminating(thing) or owner["kind"] not in _OWNERS or owner["kind"] == "Node":
         return
+    if owner["apiVersion"].partition("/")[0] not in ("apps", "batch"):
+        # Other controllers have kinds of the same names, and do not run here.
+        return
     found = view.state.get(_OWNERS[owner["kind"]], owner["name"], thing["metadata"]["namespace"])
     if found is None or found["metadata"]["uid"] != owner["uid"]:
         yield f"{name_of(thing)} outlived its {owner['kind']}"
