@@ -35,10 +35,6 @@ def asked_to_go(world):
     return [call.parameters["name"].split("-")[0] for call in world.calls("kubernetes:POST pods/eviction")]
 
 
-def notes(pod):
-    return pod.object["metadata"].get("annotations", {})
-
-
 def debug(world, pod, state):
     """An operator runs `kubectl debug` on a pod: an ephemeral container, which the played kubelet does not start."""
     container = {"name": "debugger", "image": "example.invalid/shell", "targetContainerName": "main"}
@@ -462,10 +458,22 @@ def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_i
     key = "recycle-eks/waits-until"
     train = node.job("train", labels={"app": "train"})
     other = node.bare_pod("other", annotations={"recycle-eks/drain": "ignore"})
+    # A restore that may not change pods restores its node nevertheless.
+    refused = world.group("refused", size=2, minimum=1, maximum=4).nodes[0]
+    kept = refused.job("kept", labels={"app": "train"})
+    world.faults.refuse(
+        "kubernetes:PATCH pods/status",
+        code="Forbidden",
+        status=403,
+        function="restore-node",
+        where=lambda asked: asked["name"] == kept.name,
+        times=None,
+    )
     execution = world.recycle(node, label_selector="app=train", drain_timeout="10h")
+    without = world.recycle(refused, label_selector="app=train", drain_timeout="10h")
     world.run("10m")
     until = progress_of(node)["until"]
-    assert notes(train)[key] == until and key not in notes(other)
+    assert train.annotations[key] == until and key not in other.annotations
     (event,) = [event for event in world.kubernetes.events(train.name) if event["reason"] == "RecycleNotice"]
     assert event["involvedObject"]["kind"] == "Pod" and event["message"] == (
         f"Node {node.name} is being retired. It waits for this pod until {until}. At the end: the node is restored"
@@ -474,7 +482,10 @@ def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_i
     later = "2027-01-01T15:00:00Z"
     node.kubernetes.annotate(**{"recycle-eks/drain-until": later})
     world.run("1h")
-    assert notes(train)[key] == later
+    assert train.annotations[key] == later
 
     assert execution.finishes().error == "DrainTimedOut"
-    assert key not in notes(train) and train.phase == "Running"
+    assert key not in train.annotations and train.phase == "Running"
+    assert world.leftovers(node.group) == []
+    assert without.finishes().error == "DrainTimedOut" and not world.faults.not_struck()
+    assert world.leftovers(refused.group) == [(refused.name, key)] and key in kept.annotations
