@@ -1,11 +1,10 @@
 """When the drain's time is over: the node is restored, its pods are evicted in time, or it goes with them, as the input says."""
 
 import json
-from functools import partial
 
 import pytest
 
-from world.base.faults import sample
+from world.base.faults import kills
 
 HOUR = 3600
 DRAIN = 1200
@@ -235,11 +234,6 @@ def scene(world):
     return nodes, executions
 
 
-def is_about(node, parameters):
-    text = json.dumps(parameters, default=str)
-    return any(word in text for word in (node.instance_id, node.name, f'"{node.group.name}"'))
-
-
 def endings(nodes, executions):
     ends = {name: execution.finishes() for name, execution in executions.items()}
     ended = {name: (end.output or {}).get("names", {}).get("ended", []) for name, end in ends.items()}
@@ -263,24 +257,17 @@ def test_a_function_killed_around_any_mutating_call_of_the_end_ends_the_same(wor
     }
     # the first of each kind: a drain that is blocked repeats itself
     points = {
-        name: sorted({(call.function, call.action) for call in world.writes() if is_about(node, call.parameters)})
-        for name, node in nodes.items()
+        name: sorted({(function, action) for function, action, _ in world.write_points(node)}) for name, node in nodes.items()
     }
     for name, calls in points.items():
         killed = {function.removeprefix("recycle-eks-") for function, _ in calls}
         assert {"evict-pods", "check-pods", "detach-terminate"} <= killed, name
 
     # In each further run, each execution is struck once, before or after a call about its own node.
-    for later, moment in enumerate(("before", "after")):
-        struck = {
-            name: sample(calls, 1, first=(2 * n + later) * len(calls) // (2 * len(points)))
-            for n, (name, calls) in enumerate(points.items())
-        }
-        for turn in range(max(map(len, struck.values()))):
-            world.reset()
-            nodes, executions = scene(world)
-            for name, node in nodes.items():
-                function, action = struck[name][turn % len(struck[name])]
-                world.faults.kill(moment, action, function=function, where=partial(is_about, node))
-            assert endings(nodes, executions) == same, (moment, turn, struck)
-            assert world.faults.not_struck() == [], (moment, turn, struck)
+    for struck in kills(*points.values(), runs=2):
+        world.reset()
+        nodes, executions = scene(world)
+        for node, (moment, function, action) in zip(nodes.values(), struck, strict=True):
+            world.faults.kill(moment, action, function=function, where=node.is_named_in)
+        assert endings(nodes, executions) == same, struck
+        assert world.faults.not_struck() == [], struck

@@ -3,7 +3,7 @@
 import pytest
 
 from world.base.beyond_models import refusal_of
-from world.base.faults import sample
+from world.base.faults import kills
 
 KEPT = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TAINTS = ("recycle-eks/draining", "recycle-eks/stopped", "recycle-eks/detached", "node.kubernetes.io/out-of-service")
@@ -356,9 +356,7 @@ def disposal_calls(request, deployed_world):
 def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposal_calls):
     dispose, calls = disposal_calls
     endings = []
-    half = len(calls) // 2
-    points = [("before", *call) for call in calls] + [("after", *call) for call in [*calls[half:], *calls[:half]]]
-    for moment, action, nth in sample(points, 2, first=len(calls) // 4):
+    for ((moment, action, nth),) in kills(calls, runs=2):
         world.reset()
         workers, node = build(world)
         world.faults.kill(moment, action, function="detach-terminate", nth=nth)

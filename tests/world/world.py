@@ -424,11 +424,12 @@ class World:
         """The calls of functions that change something."""
         return [call for call in self.calls() if call.write]
 
-    def write_points(self) -> list[tuple[str, str, int]]:
-        """Returns (function, action, n-th time) of every call of a function that changed something. Faults may strike there."""
+    def write_points(self, node: Node | None = None) -> list[tuple[str, str, int]]:
+        """Returns (function, action, n-th time) of every call of a function that changed something, or changed something of
+        a node. Faults may strike there."""
         seen: Counter[tuple[str, str]] = Counter()
         points = []
-        for call in self.writes():
+        for call in (each for each in self.writes() if node is None or node.is_named_in(each.parameters)):
             key = (call.function, call.action)
             seen[key] += 1
             points.append((*key, seen[key]))
