@@ -224,7 +224,7 @@ def test_a_stopped_execution_leaves_no_marks(world):
     for state, execution in executions.items():
         world.clock.run(until=lambda each=execution, name=state: bool(each.entered(name)), limit=world.seconds("1d"))
         execution.stop()
-    world.run(world.clock.elapsed() + 7200)
+    world.wait(7200)
 
     for state, workers in groups.items():
         assert workers.sizes == (2, 2, 2) and sorted(workers.states.values()) == ["InService"] * 2, state

@@ -10,11 +10,6 @@ HOUR = 3600
 DRAIN = 1200
 
 
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-
-
 def progress_of(node):
     return json.loads(node.annotations["recycle-eks/progress"])
 
@@ -205,7 +200,7 @@ def test_the_end_is_the_same_under_either_reading_of_awss_documentation(world):
         executions[name] = world.recycle(node, label_selector="app=train", drain_timeout=DRAIN, **fields)
 
     ends = {name: execution.finishes() for name, execution in executions.items()}
-    world.run(world.clock.elapsed() + 1200)
+    world.wait(1200)
 
     for name, end in ends.items():
         assert end.outcome == "recycled", (name, end.cause)

@@ -23,11 +23,6 @@ CASES = {
 WAYS = [{"replacement": "after"}, {"dispose": "stop"}, {"dispose": "detach"}]
 
 
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-
-
 def nodes_of(world, names, **sizes):
     """A node for each name, in a group of this name."""
     return {name: world.group(name, **{"size": 2, "minimum": 1, "maximum": 4, **sizes}).nodes[0] for name in names}
@@ -62,7 +57,7 @@ def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, reading):
 
     executions = {case: recycle(world, node) for case, node in nodes.items()}
     ends = {case: execution.finishes() for case, execution in executions.items()}
-    world.run(world.clock.elapsed() + 1800)
+    world.wait(1800)
 
     for case, node in nodes.items():
         end, lost = ends[case], f"lost with it: 7 pods ({case}/train-0"
@@ -94,7 +89,7 @@ def test_a_lost_node_ends_the_same_with_every_input_and_its_pods_start_elsewhere
 
     executions = {name: recycle(world, nodes[name], **fields) for name, (_, fields) in rows.items()}
     ends = {name: execution.finishes() for name, execution in executions.items()}
-    world.run(world.clock.elapsed() + 1800)
+    world.wait(1800)
 
     for name, end in ends.items():
         assert (end.status, end.error) == ("FAILED", "NodeLost"), (rows[name], end.error, end.cause)
@@ -268,7 +263,7 @@ def test_a_node_that_is_lost_while_its_replacement_is_awaited_is_disposed_of(wor
 
     executions = {case: recycle(world, node) for case, node in nodes.items()}
     ends = {case: execution.finishes() for case, execution in executions.items()}
-    world.run(world.clock.elapsed() + 1800)
+    world.wait(1800)
 
     for case, node in nodes.items():
         assert ends[case].error == "NodeLost", (case, ends[case].error, ends[case].cause)
@@ -360,7 +355,7 @@ def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(worl
         for case, execution in {case: recycle(world, node) for case, node in nodes.items()}.items():
             end = execution.finishes()
             endings[case] += [end.error, "lost with it: 2 pods" in end.cause, nodes[case].group.sizes]
-        world.run(world.clock.elapsed() + 1800)
+        world.wait(1800)
         for node in nodes.values():
             is_clean(world, node)
         assert {case: ending for case, ending in endings.items() if ending[1:] != ["NodeLost", True, (2, 2, 4)]} == {}

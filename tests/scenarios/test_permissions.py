@@ -18,10 +18,6 @@ NOT_CALLED = {
 # The scenarios
 
 
-def wait(world, time):
-    world.run(world.clock.elapsed() + world.seconds(time))
-
-
 def everything_ends(world):
     for _ in range(2):
         for machine in ("rotate-nodes", "recycle-node", "sweep"):
@@ -71,7 +67,7 @@ def a_hook(world, cli):
     world.at("40m", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
     workers.terminate(node)
     foreign.grow(1)
-    wait(world, "1m")
+    world.wait("1m")
     everything_ends(world)
     assert sorted(execution.finishes().outcome for execution in world.executions()) == ["recycled", "released"]
 
@@ -82,7 +78,7 @@ def a_hook_whose_event_is_lost(world, cli):
     workers = world.group("held", size=2, minimum=0, maximum=4)
     world.let_sweep()
     workers.terminate(workers.nodes[0])
-    wait(world, "40m")
+    world.wait("40m")
     assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"]
 
 
@@ -133,7 +129,7 @@ def spot(world, cli):
     node.becomes_spot()
     detail = {"instance-id": node.instance_id, "instance-action": "terminate"}
     world.events.emit("aws.ec2", "EC2 Spot Instance Interruption Warning", detail)
-    wait(world, "1m")
+    world.wait("1m")
     everything_ends(world)
     assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"]
 
@@ -146,7 +142,7 @@ def a_sweep(world, cli):
     execution = world.recycle(node, label_selector="app=train")
     world.run("10m")
     execution.stop()
-    wait(world, "40m")
+    world.wait("40m")
     assert world.leftovers() == [] and world.notifications
 
 
@@ -198,7 +194,7 @@ def an_alarm_through_a_topic(world, cli):
     workers = world.group("workers", size=2, minimum=1, maximum=5)
     world.alarm("node-cpu", ALARM_TOPIC, InstanceId=workers.nodes[1].instance_id)
     world.turn_alarm("node-cpu", "ALARM")
-    wait(world, "3m")
+    world.wait("3m")
     everything_ends(world)
     assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"]
 
@@ -210,7 +206,7 @@ def an_alarm_that_starts_nothing(world, cli):
     world.events.silent = "*alarm*"
     world.faults.refuse("states:StartExecution", code="ThrottlingException", times=None, function="start-rotation")
     world.turn_alarm("node-cpu", "ALARM")
-    wait(world, "5m")
+    world.wait("5m")
     assert world.queued("dead-letters")
 
 

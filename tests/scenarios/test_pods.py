@@ -4,16 +4,9 @@ import json
 import re
 from collections import Counter
 
-import pytest
-
 HOUR = 3600
 #: what the API server says of a pod with more than one budget
 SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-
-
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
 
 
 def progress_of(node):
@@ -341,10 +334,10 @@ def test_the_dry_run_the_check_the_eviction_and_the_disposal_class_the_pods_of_a
     job.finishes()
     while not execution.entered("DetachTerminate"):
         assert world.clock.elapsed() < HOUR, "the drain does not end"
-        world.run(world.clock.elapsed() + 10)
+        world.wait(10)
     pods("-again", world.kubernetes.local_volume("disk", node.kubernetes))
     looks = len(execution.answers("CheckPods"))
-    world.run(world.clock.elapsed() + 120)
+    world.wait(120)
     disposal = execution.answers("DetachTerminate")[-1]
     assert disposal["verdict"] == "check_pods" and disposal["counts"]["zone_mismatch"] == 1
     assert classes(disposal) == classes(execution.answers("CheckPods")[looks])

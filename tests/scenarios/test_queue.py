@@ -40,7 +40,7 @@ def held_groups(world, *names, claim=None):
     world.clock.run(until=lambda: all("recycle-eks/claim" in holder.records for holder, _ in nodes.values()))
     for name, (holder, _) in nodes.items():
         holder.record("recycle-eks/claim", claim or json.dumps(HELD | {"group": name}))
-    world.run(world.clock.elapsed() + 60)
+    world.wait(60)
     return {name: (holder, queued, recycle(world, queued)) for name, (holder, queued) in nodes.items()}
 
 

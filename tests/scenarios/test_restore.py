@@ -119,16 +119,6 @@ def test_a_launch_that_takes_too_long_leaves_the_group_one_larger_and_says_so(wo
 # Operators
 
 
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-
-
-@pytest.fixture
-def job(node):
-    return node.job("train", labels={"app": "train"})
-
-
 def fails_to_drain(world, node, **fields):
     """An execution whose drain's time is over after five minutes."""
     return world.recycle(node, label_selector="app=train", drain_timeout=300, **fields)

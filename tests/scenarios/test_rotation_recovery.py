@@ -84,7 +84,7 @@ def test_a_group_whose_execution_broke_is_not_rotated_however_aws_lists_it(world
     for listed in (True, False):
         world.engine.map_lists_failed_children = listed
         rotation = world.rotate(at_once=1)
-        world.run(world.clock.elapsed() + 60)
+        world.wait(60)
         (child,) = [each for each in world.engine.executions.values() if each.map_run_arn and each.status == "RUNNING"]
         world.engine.finish(child, "FAILED", error="States.Runtime", cause="history")
         end = rotation.finishes()

@@ -155,6 +155,6 @@ def test_node_drainer_a_scale_in_waits_until_the_node_is_drained(world):
     (execution,) = world.executions()
 
     assert execution.finishes().outcome == "recycled"
-    world.run(world.clock.elapsed() + 600)
+    world.wait(600)
     assert world.instance(left).state == "terminated" and list(workers.states.values()) == ["InService"]
     assert len(web.running_pods()) == len(other.running_pods()) == 2

@@ -186,6 +186,10 @@ class World:
         """Lets the world go on up to a virtual time since the scenario began."""
         self.clock.run(limit=seconds(until))
 
+    def wait(self, time: str | float) -> None:
+        """Lets the world go on for so long."""
+        self.run(self.clock.elapsed() + seconds(time))
+
     @staticmethod
     def seconds(time: str | float) -> float:
         """Virtual seconds of "20h10m"."""
