@@ -1,17 +1,11 @@
 """When the drain's time is over: the node is restored, its pods are evicted in time, or it goes with them, as the input says."""
 
-import json
-
 import pytest
 
 from world.base.faults import kills
 
 HOUR = 3600
 DRAIN = 1200
-
-
-def progress_of(node):
-    return json.loads(node.annotations["recycle-eks/progress"])
 
 
 def asked_at(world):
@@ -38,7 +32,7 @@ def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_
     done = node.job("done", labels={"app": "train"}, grace=80 * 60)
     execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=2 * HOUR)
     world.run("10m")
-    progress = progress_of(node)
+    progress = node.progress
     assert (progress["until"], progress["then"]) == (
         "2027-01-01T02:01:00Z",
         "awaited pods are evicted, the first at 2027-01-01T00:40:00Z",
@@ -140,7 +134,7 @@ def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world):
     world.run("19m")
     assert not [name for name in asked_at(world) if name.startswith("deaf")]
     for dispose, (node, *_) in rows.items():
-        assert progress_of(node)["then"] == "the instance is disposed of, even if pods still run on it", dispose
+        assert node.progress["then"] == "the instance is disposed of, even if pods still run on it", dispose
         assert world.instance(node.instance_id).state == "running", dispose
 
     for dispose, (node, polite, ran, execution) in rows.items():

@@ -139,7 +139,7 @@ def test_without_retain_the_end_of_the_hook_is_reported_beforehand_and_the_pods_
 
     workers.terminate(node)
     world.run("1h")
-    then = json.loads(node.annotations["recycle-eks/progress"])["then"]
+    then = node.progress["then"]
     assert "the hook ends at 2027-01-03T00:00:0" in then and "does not retain" in then
     (row,) = cli("status", "--output", "json").document["nodes"]
     assert row["then"] == then and "  group terminates  pods: 1 to wait for" in cli("status").text

@@ -439,6 +439,10 @@ class World:
             points.append((*key, seen[key]))
         return points
 
+    def asked_to_go(self) -> list[str]:
+        """Returns the pods whose eviction was asked for, each by the beginning of its name."""
+        return [call.parameters["name"].split("-")[0] for call in self.calls("kubernetes:POST pods/eviction")]
+
     def leftovers(self, group: Group | None = None) -> list[tuple[str, str]]:
         """Returns the records of recycle-eks, except results, on the nodes and members of a group (past ones too) or all."""
         return leftovers(self.kubernetes, self.autoscaling, self.machines, self.groups, group)

@@ -199,6 +199,11 @@ class Node:
         return self.kubernetes.labels
 
     @property
+    def progress(self) -> dict[str, Any]:
+        """The progress that recycle-eks writes on it; empty if there is none."""
+        return json.loads(self.annotations.get("recycle-eks/progress", "{}"))
+
+    @property
     def zone(self) -> str:
         """Its Availability Zone."""
         return self.labels["topology.kubernetes.io/zone"]
