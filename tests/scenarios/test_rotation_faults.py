@@ -131,7 +131,7 @@ PHASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("seed", "state"), enumerate(sample(PHASES, 3, first=2), start=1))
+@pytest.mark.parametrize(("seed", "state"), list(enumerate(sample(PHASES, 3, first=2), start=1)))
 def test_a_rotation_stopped_in_any_phase_and_order_is_restored_and_finished_by_the_next(world, seed, state):
     world.reset(seed=seed)
     fleet = Fleet(world)
