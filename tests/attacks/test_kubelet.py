@@ -31,7 +31,7 @@ def running(world):
 
 def failed(rotation):
     """The nodes that a rotation has named as not recycled."""
-    return [each["node"] for group in json.loads(rotation.cause)["groups"] for each in group["failed"]]
+    return [each["node"] for group in rotation.groups.values() for each in group["failed"]]
 
 
 def evictions(world):

@@ -158,7 +158,7 @@ def a_rotation(world, cli):
     world.run("5m")
     assert world.rotate({"outdated": {"ami": True}}).finishes().status == "SUCCEEDED"
     end = rotation.finishes()
-    (group,) = json.loads(end.cause)["groups"]
+    (group,) = end.groups.values()
     assert (end.error, group["recycled"]) == ("RotationFailed", 2), end
 
 
