@@ -140,7 +140,7 @@ def test_the_function_that_annotates_pods_changes_no_spec_and_ends_no_pod(world,
     note = {"metadata": {"annotations": {"recycle-eks/waits-until": "2027-01-01T00:00:00Z"}}}
     assert client.call("PATCH", f"{pod.path}/status", {**image, **note}, MERGE_PATCH).status == 200
     assert pod.object["spec"]["containers"][0]["image"] == "example.invalid/none"
-    assert pod.object["metadata"]["annotations"]["recycle-eks/waits-until"]
+    assert pod.annotations["recycle-eks/waits-until"]
     for method, path in [("PATCH", pod.path), ("DELETE", pod.path), ("PATCH", f"{pod.path}/ephemeralcontainers")]:
         body, kind = (image, MERGE_PATCH) if method == "PATCH" else (None, "application/json")
         assert client.call(method, path, body, kind).status == 403, (method, path)

@@ -29,13 +29,9 @@ def running(world):
     return execution
 
 
-def wait(world, time):
-    world.run(world.clock.elapsed() + world.seconds(time))
-
-
 def failed(rotation):
     """The nodes that a rotation has named as not recycled."""
-    return [each["node"] for group in json.loads(rotation.cause)["groups"] for each in group["failed"]]
+    return [each["node"] for group in rotation.groups.values() for each in group["failed"]]
 
 
 def evictions(world):
@@ -128,7 +124,7 @@ def test_a_node_that_poses_as_admitted_does_not_block_the_queue_of_its_group(wor
     poser.kubelet_writes({"annotations": {CLAIM: claim}, "labels": {GROUP_LABEL: forgeries.group_label("workers")}})
 
     execution = world.recycle(queued)
-    wait(world, "1h")
+    world.wait("1h")
 
     assert execution.status == "SUCCEEDED", execution.path[-3:]
     assert queued.instance_id not in workers.instances

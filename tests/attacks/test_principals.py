@@ -26,10 +26,6 @@ def theirs(world):
     return world.group("theirs", size=1, minimum=0, maximum=3, cluster="production").instances[0]
 
 
-def wait(world, time):
-    world.run(world.clock.elapsed() + world.seconds(time))
-
-
 def tag(world, *instances, **tags):
     tags = [{"Key": f"recycle-eks:{key.replace('_', '-')}", "Value": value} for key, value in tags.items()]
     world.principal("ec2:CreateTags").create_tags(Resources=list(instances), Tags=tags)
@@ -72,7 +68,7 @@ def test_a_tag_does_not_remove_the_protection_that_a_person_has_set(world, worke
 
     for _ in range(2):
         assert world.sweep().finishes().status == "SUCCEEDED"
-        wait(world, "15m")
+        world.wait("15m")
 
     assert (is_protected(world, for_a_member), is_protected(world, for_one_that_is_gone)) == (True, True)
 
@@ -110,12 +106,12 @@ def test_a_tag_does_not_bring_an_instance_back_that_a_person_has_put_into_standb
     world.aws.client("autoscaling").enter_standby(
         AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
     )
-    wait(world, "5m")
+    world.wait("5m")
     tag(world, node.instance_id, standby="2027-01-01T00:00:00Z")
 
     for _ in range(2):
         world.sweep().finishes()
-        wait(world, "15m")
+        world.wait("15m")
 
     assert workers.states[node.instance_id] == "Standby"
 
@@ -217,7 +213,7 @@ def test_an_execution_that_poses_as_a_hook_evicts_no_awaited_pod(world, workers)
     hook = {"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "EC2", "fired_at": "2027-01-01T00:00:00Z"}
 
     execution = start(world, instance_id=node.instance_id, hook=hook)
-    wait(world, "1h")
+    world.wait("1h")
 
     assert job.phase == "Running" and world.instance(node.instance_id).state == "running", execution.path
     assert not world.calls("kubernetes:POST pods/eviction")
@@ -245,7 +241,7 @@ def test_a_forged_alarm_starts_nothing(world, workers):
     publisher = world.principal("sns:Publish")
     for forged in FORGED:
         publisher.publish(TopicArn=ALARM_TOPIC, Message=json.dumps({**alarm, **forged}))
-        wait(world, "10m")
+        world.wait("10m")
         assert not world.executions("rotate-nodes") and not world.executions(), forged
 
 
@@ -264,7 +260,7 @@ def test_an_event_in_the_name_of_aws_reaches_no_rule(world, workers):
         put(world, "aws.cloudwatch", "CloudWatch Alarm State Change", alarmName="node-cpu", state={"value": "ALARM"}),
         put(world, "aws.states", "Step Functions Execution Status Change", status="ABORTED"),
     ]
-    wait(world, "5m")
+    world.wait("5m")
 
     assert {answer.get("ErrorCode") for answer in answers} == {"NotAuthorizedForSourceException"}
     assert not world.executions("rotate-nodes") and not world.executions()
@@ -277,7 +273,7 @@ def test_an_event_of_a_trigger_chooses_the_node_and_nothing_else(world, workers,
     own = workers.instances[0]
     for instance in (theirs, GONE, own):
         put(world, "my.monitoring", "Node is sick", machine=instance, recycle=fields, **fields)
-    wait(world, "3m")
+    world.wait("3m")
 
     given = [json.loads(world.engine.execution(execution.arn).input_text) for execution in world.executions()]
     assert given == [{"instance_id": own, "cluster_name": CLUSTER, "drain_timeout": 7200}]

@@ -23,8 +23,9 @@ UNTOUCHED = ("PreflightRefused", "QueueTimedOut", "InvalidInput", "planned")
 ANOTHERS = ("duplicate", "superseded", "ClaimLost", "already_gone", "released", "NodeLost")
 #: These records remain on an instance in Standby that an operator must restore. Cluster Autoscaler leaves it alone until then.
 FOR_OPERATORS = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/record", DISABLED, "recycle-eks/kept-before"}
-#: A lost node that was reported is not restored, so these records, taints and labels also remain on it.
-FOR_LOST = FOR_OPERATORS | {"recycle-eks/draining", "cordon", "node.kubernetes.io/exclude-from-external-load-balancers"}
+#: A lost node that was reported is not restored, so these records, taints and labels also remain on it and on its pods.
+FOR_LOST = FOR_OPERATORS | {"recycle-eks/draining", "recycle-eks/waits-until", "cordon"}
+FOR_LOST |= {"node.kubernetes.io/exclude-from-external-load-balancers"}
 #: Tokens of EKS, presigned addresses, secrets of AWS as the local world issues them.
 SECRETS = re.compile(r"k8s-aws-v1\.|X-Amz-Signature|X-Amz-Security-Token|\b(AKIA|ASIA|LSIA)[0-9A-Z]{16}\b")
 

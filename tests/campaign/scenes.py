@@ -193,7 +193,7 @@ class Stage:
             world.run(self._busy_until)
             self.ends()
         for pause in SWEEPS:
-            world.run(world.clock.elapsed() + world.seconds(pause))
+            world.wait(pause)
             world.sweep()
             self.ends()
 
@@ -203,7 +203,7 @@ class Stage:
 
     def ends(self) -> None:
         """Runs until every execution has ended, also those that are about to start."""
-        self.world.run(self.world.clock.elapsed() + BEGINS)
+        self.world.wait(BEGINS)
         self.world.clock.run(until=lambda: not self.running, limit=self.world.clock.elapsed() + PATIENCE)
 
     # Observations
@@ -404,7 +404,7 @@ def sweep(stage: Stage) -> None:
     stage.world.clock.run(until=lambda: "WaitForPods" in stage.entered)
     execution.stop()
     stage.is_stopped = True
-    stage.world.run(stage.world.clock.elapsed() + 360)
+    stage.world.wait(360)
     stage.entered.clear()
     stage.world.forget_calls()
     stage.world.sweep()

@@ -31,7 +31,7 @@ class KeptInstances:
         assert f"recycle-eks:{how}" in self.world.instance(self.node.instance_id).tags
 
     def wait(self, time: str) -> None:
-        self.world.run(self.world.clock.elapsed() + self.world.seconds(time))
+        self.world.wait(time)
 
     def check(self, what: str) -> None:
         """`is back`, `is attached`, `is ended`."""

@@ -19,11 +19,6 @@ def node(workers):
     return workers.nodes[0]
 
 
-def asked_to_go(world) -> set[str]:
-    """Returns the evicted pods, by the start of their names."""
-    return {call.parameters["name"].split("-")[0] for call in world.calls("kubernetes:POST pods/eviction")}
-
-
 def test_each_kind_is_classed_as_the_page_says(world, node):
     node.job("selected", labels={"app": "train"})
     node.job("unselected")
@@ -115,11 +110,11 @@ def test_with_evict_none_a_bare_pod_is_awaited_until_it_is_to_go_and_others_run_
     world.at("15m", lambda: debug.annotate(**{"recycle-eks/drain": "evict"}))
     execution = world.recycle(node, label_selector="app=train", evict="none")
     world.run("14m")
-    assert asked_to_go(world) == set()
+    assert not world.asked_to_go()
     assert web.phase == "Running" and web.node_name == node.name
 
     assert execution.finishes().outcome == "recycled"
-    assert asked_to_go(world) == {"debug"} and not debug.exists
+    assert set(world.asked_to_go()) == {"debug"} and not debug.exists
 
 
 def test_a_grace_period_is_waited_for_and_never_shortened(world, node):
@@ -145,12 +140,12 @@ def test_a_later_pod_that_tolerates_the_taint_is_evicted_when_nothing_else_holds
     world.at("20m", train.finishes)
     world.run("19m")
     seen = execution.answers("CheckPods")[-1]["names"]
-    assert seen["tolerates_taint"] == [f"default/{late.name}", f"default/{stays.name}"] and asked_to_go(world) == set()
+    assert seen["tolerates_taint"] == [f"default/{late.name}", f"default/{stays.name}"] and not world.asked_to_go()
 
     end = execution.finishes()
 
     assert end.outcome == "recycled" and world.seconds("25m") < end.at < world.seconds("40m")
-    assert asked_to_go(world) >= {"late", "stays"}
+    assert set(world.asked_to_go()) >= {"late", "stays"}
     assert (
         "tolerated its taint, came after it, and ended with it (" in end.output["reason"] and stays.name in end.output["reason"]
     )
@@ -167,7 +162,7 @@ def test_a_later_pod_that_tolerates_the_taint_is_awaited_if_it_is_selected(world
 
     end = execution.finishes()
 
-    assert end.outcome == "recycled" and end.at >= world.seconds("40m") and asked_to_go(world) == set()
+    assert end.outcome == "recycled" and end.at >= world.seconds("40m") and not world.asked_to_go()
 
 
 def test_every_command_of_the_page_prints_what_it_says(world, node, tmp_path):

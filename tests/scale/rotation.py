@@ -63,7 +63,7 @@ def follow(world: World, rotation: Execution, nodes: int, show: Show) -> None:
     while rotation.status == "RUNNING":
         if world.clock.elapsed() > PATIENCE:
             raise TimeoutError(f"the rotation runs for {PATIENCE / 86_400:.0f} days")
-        world.run(world.clock.elapsed() + LOOK)
+        world.wait(LOOK)
         show("recycling", sum(each.status != "RUNNING" for each in world.executions()), nodes)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from world.base.faults import sample
+from world.base.faults import kills
 
 SIZES = {"m<d<M": (1, 2, 4), "m<d=M": (1, 2, 2), "m=d<M": (2, 2, 4), "m=d=M": (2, 2, 2), "alone": (1, 1, 1)}
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -224,7 +224,7 @@ def test_a_stopped_execution_leaves_no_marks(world):
     for state, execution in executions.items():
         world.clock.run(until=lambda each=execution, name=state: bool(each.entered(name)), limit=world.seconds("1d"))
         execution.stop()
-    world.run(world.clock.elapsed() + 7200)
+    world.wait(7200)
 
     for state, workers in groups.items():
         assert workers.sizes == (2, 2, 2) and sorted(workers.states.values()) == ["InService"] * 2, state
@@ -271,10 +271,7 @@ def mutating_calls(deployed_world):
 
 def test_a_function_killed_around_any_mutating_call_ends_the_same(world, mutating_calls):
     endings = []
-    half = len(mutating_calls) // 2
-    points = [("before", *call) for call in mutating_calls]
-    points += [("after", *call) for call in [*mutating_calls[half:], *mutating_calls[:half]]]
-    for moment, function, action, nth in sample(points, 2, first=len(mutating_calls) // 4):
+    for ((moment, function, action, nth),) in kills(mutating_calls, runs=2):
         world.reset()
         workers, node, web = build(world)
         world.faults.kill(moment, action, function=function, nth=nth)

@@ -10,11 +10,6 @@ from cli_page import BINARY
 
 
 @pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-
-
-@pytest.fixture
 def draining(world, node):
     """A node whose drain is waiting for a job, and the job."""
     job = node.job("train", labels={"app": "train"})

@@ -1,23 +1,11 @@
 """When the drain's time is over: the node is restored, its pods are evicted in time, or it goes with them, as the input says."""
 
-import json
-from functools import partial
-
 import pytest
 
-from world.base.faults import sample
+from world.base.faults import kills
 
 HOUR = 3600
 DRAIN = 1200
-
-
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-
-
-def progress_of(node):
-    return json.loads(node.annotations["recycle-eks/progress"])
 
 
 def asked_at(world):
@@ -44,7 +32,7 @@ def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_
     done = node.job("done", labels={"app": "train"}, grace=80 * 60)
     execution = world.recycle(node, label_selector="app=train", on_drain_timeout="evict", drain_timeout=2 * HOUR)
     world.run("10m")
-    progress = progress_of(node)
+    progress = node.progress
     assert (progress["until"], progress["then"]) == (
         "2027-01-01T02:01:00Z",
         "awaited pods are evicted, the first at 2027-01-01T00:40:00Z",
@@ -146,7 +134,7 @@ def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world):
     world.run("19m")
     assert not [name for name in asked_at(world) if name.startswith("deaf")]
     for dispose, (node, *_) in rows.items():
-        assert progress_of(node)["then"] == "the instance is disposed of, even if pods still run on it", dispose
+        assert node.progress["then"] == "the instance is disposed of, even if pods still run on it", dispose
         assert world.instance(node.instance_id).state == "running", dispose
 
     for dispose, (node, polite, ran, execution) in rows.items():
@@ -206,7 +194,7 @@ def test_the_end_is_the_same_under_either_reading_of_awss_documentation(world):
         executions[name] = world.recycle(node, label_selector="app=train", drain_timeout=DRAIN, **fields)
 
     ends = {name: execution.finishes() for name, execution in executions.items()}
-    world.run(world.clock.elapsed() + 1200)
+    world.wait(1200)
 
     for name, end in ends.items():
         assert end.outcome == "recycled", (name, end.cause)
@@ -235,11 +223,6 @@ def scene(world):
     return nodes, executions
 
 
-def is_about(node, parameters):
-    text = json.dumps(parameters, default=str)
-    return any(word in text for word in (node.instance_id, node.name, f'"{node.group.name}"'))
-
-
 def endings(nodes, executions):
     ends = {name: execution.finishes() for name, execution in executions.items()}
     ended = {name: (end.output or {}).get("names", {}).get("ended", []) for name, end in ends.items()}
@@ -263,24 +246,17 @@ def test_a_function_killed_around_any_mutating_call_of_the_end_ends_the_same(wor
     }
     # the first of each kind: a drain that is blocked repeats itself
     points = {
-        name: sorted({(call.function, call.action) for call in world.writes() if is_about(node, call.parameters)})
-        for name, node in nodes.items()
+        name: sorted({(function, action) for function, action, _ in world.write_points(node)}) for name, node in nodes.items()
     }
     for name, calls in points.items():
         killed = {function.removeprefix("recycle-eks-") for function, _ in calls}
         assert {"evict-pods", "check-pods", "detach-terminate"} <= killed, name
 
     # In each further run, each execution is struck once, before or after a call about its own node.
-    for later, moment in enumerate(("before", "after")):
-        struck = {
-            name: sample(calls, 1, first=(2 * n + later) * len(calls) // (2 * len(points)))
-            for n, (name, calls) in enumerate(points.items())
-        }
-        for turn in range(max(map(len, struck.values()))):
-            world.reset()
-            nodes, executions = scene(world)
-            for name, node in nodes.items():
-                function, action = struck[name][turn % len(struck[name])]
-                world.faults.kill(moment, action, function=function, where=partial(is_about, node))
-            assert endings(nodes, executions) == same, (moment, turn, struck)
-            assert world.faults.not_struck() == [], (moment, turn, struck)
+    for struck in kills(*points.values(), runs=2):
+        world.reset()
+        nodes, executions = scene(world)
+        for node, (moment, function, action) in zip(nodes.values(), struck, strict=True):
+            world.faults.kill(moment, action, function=function, where=node.is_named_in)
+        assert endings(nodes, executions) == same, struck
+        assert world.faults.not_struck() == [], struck

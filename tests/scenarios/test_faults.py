@@ -5,16 +5,6 @@ import pytest
 from prepare import STEPS
 
 
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-
-
-@pytest.fixture
-def job(node):
-    return node.job("train", labels={"app": "train"})
-
-
 def cluster_is_away(world, since, until="100d", status=503):
     world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=status, since=since, until=until)
 

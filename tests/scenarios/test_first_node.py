@@ -1,7 +1,5 @@
 """One node, end to end: the predecessor's three fields, two awaited pods, everything else that lives on a node."""
 
-import json
-
 
 def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(world):
     workers = world.group("workers", size=3, minimum=2, maximum=4)
@@ -16,7 +14,7 @@ def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(wor
     world.at("6h", short.finishes)
     world.at("20h10m", long.finishes)
     progress = {}
-    world.at("5h", lambda: progress.update(json.loads(node.annotations["recycle-eks/progress"])))
+    world.at("5h", lambda: progress.update(node.progress))
 
     execution = world.recycle({"instance_id": node.instance_id, "cluster_name": "world", "label_selector": "app=train"})
     end = execution.finishes()

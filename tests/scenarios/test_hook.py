@@ -86,7 +86,7 @@ def test_any_termination_of_a_member_waits(world):
     for node in nodes.values():
         assert len(node.group.states) == (2 if world.unknowns.terminating_wait_counts else 3)
     ends = ended(world, 2)
-    world.run(world.clock.elapsed() + 300)
+    world.wait(300)
 
     assert [end.outcome for end in ends] == ["recycled"] * 2, [end.cause for end in ends]
     for name, node in nodes.items():
@@ -139,7 +139,7 @@ def test_without_retain_the_end_of_the_hook_is_reported_beforehand_and_the_pods_
 
     workers.terminate(node)
     world.run("1h")
-    then = json.loads(node.annotations["recycle-eks/progress"])["then"]
+    then = node.progress["then"]
     assert "the hook ends at 2027-01-03T00:00:0" in then and "does not retain" in then
     (row,) = cli("status", "--output", "json").document["nodes"]
     assert row["then"] == then and "  group terminates  pods: 1 to wait for" in cli("status").text
@@ -244,7 +244,7 @@ def test_a_node_whose_time_is_over_keeps_its_taint_and_is_left_to_an_operator_if
     for node in nodes:
         assert node.has_taint("recycle-eks/draining") and "recycle-eks/claim" not in node.annotations, node.group
         assert "recycle-eks:gave-up" in world.instance(node.instance_id).tags, node.group
-    world.run(world.clock.elapsed() + 60)
+    world.wait(60)
     sent = len(world.notifications)
     world.run("3h")
 
@@ -296,13 +296,13 @@ def test_an_instance_that_never_registered_is_released_at_once_unless_the_cluste
     world.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=stranger, ShouldDecrementDesiredCapacity=True
     )
-    world.run(world.clock.elapsed() + 100)
+    world.wait(100)
     assert workers.states[stranger] == "Terminating:Wait"
 
     (end,) = ended(world)
 
     assert end.outcome == "released" and "no Node in cluster world" in end.output["reason"]
-    world.run(world.clock.elapsed() + 300)
+    world.wait(300)
     assert stranger not in workers.states
 
 
@@ -385,7 +385,7 @@ def test_the_termination_of_an_empty_replacement_in_a_restore_is_completed_too(w
 
     end = world.recycle(node, drain_timeout=600).finishes()
     ended(world)
-    world.run(world.clock.elapsed() + 300)
+    world.wait(300)
 
     assert end.error == "DrainTimedOut" and "was restored" in end.cause, end.cause
     assert sorted(workers.states.values()) == ["InService"] * 2 and workers.states[node.instance_id] == "InService"
@@ -417,7 +417,7 @@ def test_a_drain_that_began_before_its_group_ends_the_member_keeps_the_hook_aliv
     for urgency, node in nodes.items():
         node.becomes_spot()
         world.recycle(node, urgency=urgency, replacement="after")
-        world.run(world.clock.elapsed() + 120)
+        world.wait(120)
     for job in jobs:
         world.at("40m", job.finishes)
     world.run("10m")
@@ -483,7 +483,7 @@ def test_a_dry_run_by_default_also_does_nothing_for_the_hook(world):
     for name, retains in (("retained", False), ("held", True)):
         workers = world.group(name, size=2, minimum=0, maximum=4, retains=retains)
         workers.terminate(workers.nodes[0])
-        world.run(world.clock.elapsed() + 30)
+        world.wait(30)
         assert not world.writes(), name
 
     of_declared, of_other = ended(world, 2)

@@ -81,7 +81,7 @@ def test_a_fault_at_any_mutating_call_changes_nothing_of_the_end(world, way, fau
         workers, node, web = prepare(world)
         FAULTS[fault](world, function, action, nth)
         end = finish(world)
-        world.run(world.clock.elapsed() + 300)
+        world.wait(300)
         endings.append(
             (
                 (function, action, nth),

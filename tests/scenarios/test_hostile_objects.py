@@ -1,7 +1,5 @@
 """Objects that a tenant or a kubelet wrote to harm, on the real API server: none of them hides another one."""
 
-import json
-
 import pytest
 
 from world.kubernetes.kube_client import MERGE_PATCH, STRATEGIC_MERGE_PATCH
@@ -22,14 +20,6 @@ def make_unreadable(world, node):
     assert node.kubernetes.object["spec"]["taints"][0]["timeAdded"] == END_OF_TIME
 
 
-def progress_of(node):
-    return json.loads(node.annotations["recycle-eks/progress"])
-
-
-def asked_to_go(world):
-    return {call.parameters["name"].split("-")[0] for call in world.calls("kubernetes:POST pods/eviction")}
-
-
 def test_a_pod_that_cannot_be_read_is_named_and_holds_its_node_to_the_end_of_the_drain(world, workers):
     node = workers.nodes[0]
     node.deployment("web", replicas=2)
@@ -40,7 +30,7 @@ def test_a_pod_that_cannot_be_read_is_named_and_holds_its_node_to_the_end_of_the
     world.kubernetes.must("PATCH", f"{pod.path}/status", status, STRATEGIC_MERGE_PATCH)
     world.at("10m", job.finishes)
     progress = {}
-    world.at("30m", lambda: progress.update(progress_of(node)))
+    world.at("30m", lambda: progress.update(node.progress))
 
     execution = world.recycle(node, drain_timeout=3600)
     end = execution.finishes()
@@ -49,7 +39,7 @@ def test_a_pod_that_cannot_be_read_is_named_and_holds_its_node_to_the_end_of_the
     assert progress["names"] == {"unreadable": ["tenant/odd"]}
     assert progress["held"][0].startswith("cannot read pod tenant/odd: status.startTime: ")
     assert end.error == "DrainTimedOut" and "it cannot read 1 pod (tenant/odd)" in end.cause
-    assert asked_to_go(world) == {"web"}
+    assert set(world.asked_to_go()) == {"web"}
     assert pod.exists and world.leftovers() == []
 
 

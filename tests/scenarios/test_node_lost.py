@@ -2,12 +2,10 @@
 returns to it, and the pods that were lost are named."""
 
 import json
-from collections import Counter
-from functools import partial
 
 import pytest
 
-from world.base.faults import sample
+from world.base.faults import kills, sample
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -23,11 +21,6 @@ CASES = {
 
 #: Inputs that would have led to another end.
 WAYS = [{"replacement": "after"}, {"dispose": "stop"}, {"dispose": "detach"}]
-
-
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
 
 
 def nodes_of(world, names, **sizes):
@@ -64,7 +57,7 @@ def test_a_lost_node_is_disposed_of_and_its_pods_are_named(world, reading):
 
     executions = {case: recycle(world, node) for case, node in nodes.items()}
     ends = {case: execution.finishes() for case, execution in executions.items()}
-    world.run(world.clock.elapsed() + 1800)
+    world.wait(1800)
 
     for case, node in nodes.items():
         end, lost = ends[case], f"lost with it: 7 pods ({case}/train-0"
@@ -96,7 +89,7 @@ def test_a_lost_node_ends_the_same_with_every_input_and_its_pods_start_elsewhere
 
     executions = {name: recycle(world, nodes[name], **fields) for name, (_, fields) in rows.items()}
     ends = {name: execution.finishes() for name, execution in executions.items()}
-    world.run(world.clock.elapsed() + 1800)
+    world.wait(1800)
 
     for name, end in ends.items():
         assert (end.status, end.error) == ("FAILED", "NodeLost"), (rows[name], end.error, end.cause)
@@ -270,7 +263,7 @@ def test_a_node_that_is_lost_while_its_replacement_is_awaited_is_disposed_of(wor
 
     executions = {case: recycle(world, node) for case, node in nodes.items()}
     ends = {case: execution.finishes() for case, execution in executions.items()}
-    world.run(world.clock.elapsed() + 1800)
+    world.wait(1800)
 
     for case, node in nodes.items():
         assert ends[case].error == "NodeLost", (case, ends[case].error, ends[case].cause)
@@ -338,19 +331,10 @@ def build(world):
     return nodes
 
 
-def is_about(node, parameters):
-    text = json.dumps(parameters, default=str)
-    return node.instance_id in text or node.name in text
-
-
 def end_points(world, node):
     """Every (function, action, n-th time) with which the functions at the end changed something of this lost node."""
-    seen, points = Counter(), []
-    for call in world.writes():
-        if call.function in ("recycle-eks-detach-terminate", "recycle-eks-restore-node") and is_about(node, call.parameters):
-            seen[call.function, call.action] += 1
-            points.append((call.function, call.action, seen[call.function, call.action]))
-    return points
+    at_the_end = ("recycle-eks-detach-terminate", "recycle-eks-restore-node")
+    return [point for point in world.write_points(node) if point[0] in at_the_end]
 
 
 def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(world):
@@ -362,23 +346,17 @@ def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(worl
         assert ("recycle-eks-detach-terminate", "autoscaling:TerminateInstanceInAutoScalingGroup", 1) in calls, case
 
     # In each further run, each execution is struck once, before or after a call about its own node.
-    for later, moment in enumerate(("before", "after")):
-        struck = {
-            case: sample(calls, 1, first=(2 * n + later) * len(calls) // (2 * len(points)))
-            for n, (case, calls) in enumerate(points.items())
-        }
-        for turn in range(max(map(len, struck.values()))):
-            world.reset()
-            nodes, endings = build(world), {}
-            for case, node in nodes.items():
-                function, action, nth = struck[case][turn % len(struck[case])]
-                world.faults.kill(moment, action, function=function, nth=nth, where=partial(is_about, node))
-                endings[case] = [(moment, function, action, nth)]
-            for case, execution in {case: recycle(world, node) for case, node in nodes.items()}.items():
-                end = execution.finishes()
-                endings[case] += [end.error, "lost with it: 2 pods" in end.cause, nodes[case].group.sizes]
-            world.run(world.clock.elapsed() + 1800)
-            for node in nodes.values():
-                is_clean(world, node)
-            assert {case: ending for case, ending in endings.items() if ending[1:] != ["NodeLost", True, (2, 2, 4)]} == {}
-            assert world.faults.not_struck() == []
+    for struck in kills(*points.values(), runs=2):
+        world.reset()
+        nodes, endings = build(world), {}
+        for (case, node), (moment, function, action, nth) in zip(nodes.items(), struck, strict=True):
+            world.faults.kill(moment, action, function=function, nth=nth, where=node.is_named_in)
+            endings[case] = [(moment, function, action, nth)]
+        for case, execution in {case: recycle(world, node) for case, node in nodes.items()}.items():
+            end = execution.finishes()
+            endings[case] += [end.error, "lost with it: 2 pods" in end.cause, nodes[case].group.sizes]
+        world.wait(1800)
+        for node in nodes.values():
+            is_clean(world, node)
+        assert {case: ending for case, ending in endings.items() if ending[1:] != ["NodeLost", True, (2, 2, 4)]} == {}
+        assert world.faults.not_struck() == []

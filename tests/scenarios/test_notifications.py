@@ -77,9 +77,9 @@ def test_a_node_that_is_not_recycled_is_reported_with_its_error_and_what_to_do(w
     executions = [world.recycle(nodes[name], label_selector="app=train", drain_timeout=600) for name in ("restored", "full")]
     restored, full = (each.finishes() for each in executions)
     execution = world.recycle(nodes["aborted"], label_selector="app=train")
-    world.run(world.clock.elapsed() + 600)
+    world.wait(600)
     execution.stop()
-    world.run(world.clock.elapsed() + 60)
+    world.wait(60)
 
     def last_of(name):
         return [sent for sent in world.all_notifications if sent["instance_id"] == nodes[name].instance_id][-1]

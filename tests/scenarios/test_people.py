@@ -1,18 +1,6 @@
 """Operators interfere while an execution works on their node. The execution never undoes their changes."""
 
-import pytest
-
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
-
-
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-
-
-@pytest.fixture
-def job(node):
-    return node.job("train", labels={"app": "train"})
 
 
 def exit_standby(world, node):

@@ -1,24 +1,11 @@
 """Pods of every class, and budgets in every state, with the real Eviction API: which pods go and stay, and the reports."""
 
-import json
 import re
 from collections import Counter
-
-import pytest
 
 HOUR = 3600
 #: what the API server says of a pod with more than one budget
 SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-
-
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-
-
-def progress_of(node):
-    """The contents of the Node's annotation."""
-    return json.loads(node.annotations["recycle-eks/progress"])
 
 
 def kinds(names):
@@ -28,15 +15,6 @@ def kinds(names):
 
 def events(world, node, reason):
     return [event for event in world.kubernetes.events(node.name) if event["reason"] == reason]
-
-
-def asked_to_go(world):
-    """The pods, by the beginning of their names, whose eviction was asked for."""
-    return [call.parameters["name"].split("-")[0] for call in world.calls("kubernetes:POST pods/eviction")]
-
-
-def notes(pod):
-    return pod.object["metadata"].get("annotations", {})
 
 
 def debug(world, pod, state):
@@ -70,7 +48,7 @@ def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_ev
     execution = world.recycle(node, label_selector="app=train")
     world.run("90s")
 
-    first, progress = execution.answers("CheckPods")[0], progress_of(node)
+    first, progress = execution.answers("CheckPods")[0], node.progress
     classes = kinds(first["names"])
     assert classes == {
         "awaited": ["endless", "queued", "script", "train"],
@@ -93,7 +71,7 @@ def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_ev
     newest = execution.answers("CheckPods")[-1]
     assert (progress["counts"], progress["names"]) == (newest["counts"], newest["names"])
     assert kinds(progress["names"])["terminating"] == ["slow"]
-    assert set(asked_to_go(world)) == {"held", "shell", "left", "misspelt", "slow"}
+    assert set(world.asked_to_go()) == {"held", "shell", "left", "misspelt", "slow"}
     assert train.phase == "Running"
 
 
@@ -126,7 +104,7 @@ def test_a_pod_that_never_began_is_evicted_or_waited_for_like_any_other(world, n
     end = world.recycle(node, label_selector="app=train").finishes()
 
     assert end.outcome == "recycled" and end.at > 1200
-    assert asked_to_go(world) == ["web"]
+    assert world.asked_to_go() == ["web"]
 
 
 def test_a_job_that_finishes_within_hours_of_termination_grace_is_a_normal_drain(world, node):
@@ -135,7 +113,7 @@ def test_a_job_that_finishes_within_hours_of_termination_grace_is_a_normal_drain
     execution = world.recycle(node)
     world.run("2h")
     assert work.is_terminating
-    assert progress_of(node)["summary"] == "pods: 1 leaving"
+    assert node.progress["summary"] == "pods: 1 leaving"
 
     end = execution.finishes()
 
@@ -143,7 +121,7 @@ def test_a_job_that_finishes_within_hours_of_termination_grace_is_a_normal_drain
     seen = {class_ for answer in execution.answers("CheckPods") for class_ in answer["names"]}
     assert seen == {"evictable", "terminating"}, "it was never stuck"
     # asked once, and never again while it ends
-    assert sorted(asked_to_go(world)) == ["web", "web", "work"]
+    assert sorted(world.asked_to_go()) == ["web", "web", "work"]
 
 
 def test_a_pod_five_minutes_late_is_stuck_and_a_pod_with_grace_left_is_not(world, node):
@@ -154,10 +132,10 @@ def test_a_pod_five_minutes_late_is_stuck_and_a_pod_with_grace_left_is_not(world
     for_good = other.deployment("good", stuck=True).pods()[0]
     execution, held = world.recycle(node), world.recycle(other, drain_timeout=HOUR)
     world.run("15m30s")
-    assert kinds(progress_of(node)["names"]) == {"terminating": ["slow", "stuck"]}
+    assert kinds(node.progress["names"]) == {"terminating": ["slow", "stuck"]}
     world.run("18m")
 
-    assert kinds(progress_of(node)["names"]) == {"terminating": ["slow"], "stuck": ["stuck"]}
+    assert kinds(node.progress["names"]) == {"terminating": ["slow"], "stuck": ["stuck"]}
     assert execution.answers("CheckPods")[-1]["counts"] == {"terminating": 1, "stuck": 1}
     (_, event) = events(world, node, "RecyclePods")[-2:]
     assert f"stuck 1 (default/{stuck.name})" in event["message"]
@@ -177,11 +155,11 @@ def test_a_full_budget_is_reported_after_five_minutes_with_its_pods_and_the_api_
     other = node.deployment("other").pods()[0]
     execution = world.recycle(node)
     world.run("5m")
-    first = progress_of(node)["blocked"]
+    first = node.progress["blocked"]
     assert not events(world, node, "RecycleBlocked") and "budget" not in execution.answers("CheckPods")[-1]["reason"]
 
     world.run("30m")
-    (blocker,) = progress_of(node)["blocked"]
+    (blocker,) = node.progress["blocked"]
     assert (blocker["what"], blocker["count"]) == ("budget default/web", 2)
     assert blocker["names"] == sorted(f"default/{pod.name}" for pod in web.running_pods())
     assert blocker["since"] == first[0]["since"] == "2027-01-01T00:01:00Z"
@@ -210,7 +188,7 @@ def test_a_budget_of_broken_pods_is_named_until_it_is_corrected(world, node):
     execution = world.recycle(node)
     world.run("15m")
 
-    (blocker,) = progress_of(node)["blocked"]
+    (blocker,) = node.progress["blocked"]
     assert blocker["what"] == "budget default/broken"
     assert blocker["says"] == "The disruption budget broken needs 2 healthy pods and has 0 currently"
     assert events(world, node, "RecycleBlocked")
@@ -240,7 +218,7 @@ def test_three_refusals_are_distinguished_and_none_delays_the_other_pods(world, 
         "several_budgets": ["twice"],
         "evicted": ["free"],
     }
-    said = {blocker["what"]: blocker["says"] for blocker in progress_of(node)["blocked"]}
+    said = {blocker["what"]: blocker["says"] for blocker in node.progress["blocked"]}
     assert said == {
         "budget default/full": "The disruption budget full needs 1 healthy pods and has 1 currently",
         "budget default/fresh": "The disruption budget fresh is still being processed by the server.",
@@ -251,7 +229,7 @@ def test_three_refusals_are_distinguished_and_none_delays_the_other_pods(world, 
     # Half a minute later the budget is known, and its pod is evicted. The others are reported.
     world.run("10m")
     assert kinds(execution.answers("EvictPods")[1]["names"])["evicted"] == ["fresh"]
-    blockers = {blocker["what"] for blocker in progress_of(node)["blocked"]}
+    blockers = {blocker["what"] for blocker in node.progress["blocked"]}
     assert blockers == {"budget default/full", "more than one budget in default"}
     assert len(events(world, node, "RecycleBlocked")) == 2
 
@@ -345,10 +323,10 @@ def test_the_dry_run_the_check_the_eviction_and_the_disposal_class_the_pods_of_a
     job.finishes()
     while not execution.entered("DetachTerminate"):
         assert world.clock.elapsed() < HOUR, "the drain does not end"
-        world.run(world.clock.elapsed() + 10)
+        world.wait(10)
     pods("-again", world.kubernetes.local_volume("disk", node.kubernetes))
     looks = len(execution.answers("CheckPods"))
-    world.run(world.clock.elapsed() + 120)
+    world.wait(120)
     disposal = execution.answers("DetachTerminate")[-1]
     assert disposal["verdict"] == "check_pods" and disposal["counts"]["zone_mismatch"] == 1
     assert classes(disposal) == classes(execution.answers("CheckPods")[looks])
@@ -364,7 +342,7 @@ def test_a_pod_that_its_owner_protects_holds_its_node_until_the_annotation_goes_
     world.at("5h", lambda: web.annotate(**{"cluster-autoscaler.kubernetes.io/safe-to-evict": None}))
     executions = [world.recycle(waits), world.recycle(overridden, override=["owner_protected"]), world.recycle(ends)]
     world.run("30m")
-    assert kinds(progress_of(waits)["names"]) == {"awaited": ["web"], "never_ends": ["web"], "owner_protected": ["web"]}
+    assert kinds(waits.progress["names"]) == {"awaited": ["web"], "never_ends": ["web"], "owner_protected": ["web"]}
     assert any("never ends by itself: 1 pod" in block for sent in world.all_notifications for block in sent["blocks"])
 
     long, quick, middle = (execution.finishes() for execution in executions)
@@ -449,7 +427,7 @@ def test_refusals_by_a_policy_and_by_a_namespace_that_is_deleted_are_blockers_of
     world.run("70s")
     world.run("20m")
 
-    said = {blocker["what"]: blocker["says"] for blocker in progress_of(node)["blocked"]}
+    said = {blocker["what"]: blocker["says"] for blocker in node.progress["blocked"]}
     assert list(said) == ["admission policy keep"] and "not on Fridays" in said["admission policy keep"]
     assert execution.answers("EvictPods")[-1]["counts"]["admission"] == 1
     assert guarded.pods() and kept.pods()
@@ -462,10 +440,22 @@ def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_i
     key = "recycle-eks/waits-until"
     train = node.job("train", labels={"app": "train"})
     other = node.bare_pod("other", annotations={"recycle-eks/drain": "ignore"})
+    # A restore that may not change pods restores its node nevertheless.
+    refused = world.group("refused", size=2, minimum=1, maximum=4).nodes[0]
+    kept = refused.job("kept", labels={"app": "train"})
+    world.faults.refuse(
+        "kubernetes:PATCH pods/status",
+        code="Forbidden",
+        status=403,
+        function="restore-node",
+        where=lambda asked: asked["name"] == kept.name,
+        times=None,
+    )
     execution = world.recycle(node, label_selector="app=train", drain_timeout="10h")
+    without = world.recycle(refused, label_selector="app=train", drain_timeout="10h")
     world.run("10m")
-    until = progress_of(node)["until"]
-    assert notes(train)[key] == until and key not in notes(other)
+    until = node.progress["until"]
+    assert train.annotations[key] == until and key not in other.annotations
     (event,) = [event for event in world.kubernetes.events(train.name) if event["reason"] == "RecycleNotice"]
     assert event["involvedObject"]["kind"] == "Pod" and event["message"] == (
         f"Node {node.name} is being retired. It waits for this pod until {until}. At the end: the node is restored"
@@ -474,7 +464,10 @@ def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_i
     later = "2027-01-01T15:00:00Z"
     node.kubernetes.annotate(**{"recycle-eks/drain-until": later})
     world.run("1h")
-    assert notes(train)[key] == later
+    assert train.annotations[key] == later
 
     assert execution.finishes().error == "DrainTimedOut"
-    assert key not in notes(train) and train.phase == "Running"
+    assert key not in train.annotations and train.phase == "Running"
+    assert world.leftovers(node.group) == []
+    assert without.finishes().error == "DrainTimedOut" and not world.faults.not_struck()
+    assert world.leftovers(refused.group) == [(refused.name, key)] and key in kept.annotations

@@ -3,22 +3,10 @@
 import json
 import shlex
 
-import pytest
-
 from world.deployment import CLUSTER
 
 TAG = f"kubernetes.io/cluster/{CLUSTER}"
 ACTIVE_REFRESHES = ["Pending", "InProgress", "Cancelling", "RollbackInProgress", "Baking"]
-
-
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-
-
-@pytest.fixture
-def job(node):
-    return node.job("train", labels={"app": "train"})
 
 
 def set_weights(world, group: str) -> None:

@@ -4,15 +4,8 @@ import json
 import os
 import subprocess
 
-import pytest
-
 from prepare import LAMBDAS
 from world.kubernetes import kube_binaries
-
-
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
 
 
 def decisions(world, function):

@@ -40,7 +40,7 @@ def held_groups(world, *names, claim=None):
     world.clock.run(until=lambda: all("recycle-eks/claim" in holder.records for holder, _ in nodes.values()))
     for name, (holder, _) in nodes.items():
         holder.record("recycle-eks/claim", claim or json.dumps(HELD | {"group": name}))
-    world.run(world.clock.elapsed() + 60)
+    world.wait(60)
     return {name: (holder, queued, recycle(world, queued)) for name, (holder, queued) in nodes.items()}
 
 
@@ -58,10 +58,6 @@ def recycle(world, node, **fields):
 
 def claim_of(node) -> dict:
     return json.loads(node.records.get("recycle-eks/claim", "{}"))
-
-
-def progress_of(node) -> dict:
-    return json.loads(node.annotations.get("recycle-eks/progress", "{}"))
 
 
 def marks(world, node) -> list[str]:
@@ -113,7 +109,7 @@ def test_the_second_node_of_a_group_starts_when_the_first_only_waits_for_pods(wo
     world.run("5s")
     two, of_other = recycle(world, second), recycle(world, other)
     world.run("20s")
-    assert progress_of(second)
+    assert second.progress
     # An admitted node has no progress of the queue.
     world.clock.run(until=lambda: claim_of(second).get("phase") == "standby")
     assert "recycle-eks/progress" not in second.annotations
@@ -140,11 +136,11 @@ def test_nodes_are_admitted_in_the_order_of_their_starts_and_record_the_node_ahe
         executions.append(recycle(world, node))
         world.run(f"{minute}m")
 
-    progress = progress_of(third)
+    progress = third.progress
     who = f"node {first.name} ({first.instance_id}) is being recycled"
     assert progress["summary"] == f"it waits in the queue of group workers: {who}; 1 node is ahead"
     assert (progress["since"], progress["until"]) == ("2027-01-01T00:02:00Z", "2027-01-02T00:02:00Z")
-    assert progress_of(second)["summary"] == f"it waits in the queue of group workers: {who}"
+    assert second.progress["summary"] == f"it waits in the queue of group workers: {who}"
     events = [event for event in world.kubernetes.events(third.name) if event["reason"].startswith("Recycle")]
     assert [event["reason"] for event in events] == ["RecycleClaimed"]
     assert progress["summary"] in events[0]["message"]
@@ -180,7 +176,7 @@ def test_no_more_nodes_are_underway_than_the_surge_allows(world):
     world.run("15m")
     assert sorted(claim_of(node)["phase"] for node in workers.nodes[:4]) == ["claimed", "claimed", "waiting", "waiting"]
     queued = next(node for node in workers.nodes[:4] if claim_of(node)["phase"] == "claimed")
-    assert "2 nodes of the group are underway, and max_surge_per_group is 2" in progress_of(queued)["summary"]
+    assert "2 nodes of the group are underway, and max_surge_per_group is 2" in queued.progress["summary"]
     for job in jobs:
         job.finishes()
 
@@ -325,7 +321,7 @@ def test_spot_does_not_wait_and_others_wait_for_it(world):
 
     assert "WaitInQueue" not in spot.path and claim_of(urgent)["phase"] == "draining"
     assert waiting.path[-1] == "WaitInQueue"
-    assert all(node.name in progress_of(planned)["summary"] for node in (first, urgent))
+    assert all(node.name in planned.progress["summary"] for node in (first, urgent))
 
 
 def test_a_more_urgent_execution_takes_a_node_over_before_its_disposal_and_the_older_one_ends_superseded(world):

@@ -3,25 +3,14 @@
 import itertools
 import json
 
-import pytest
-
 from world.base.faults import sample
 
 REQUEST = "recycle-eks/request"
 
 
-@pytest.fixture
-def workers(world):
-    return world.group("workers", size=2, minimum=1, maximum=4)
-
-
 def ask(node, effect="NoSchedule"):
     """`kubectl taint node X recycle-eks/request=now:NoSchedule`"""
     node.kubernetes.add_taint(REQUEST, effect, "now")
-
-
-def wait(world, time):
-    world.run(world.clock.elapsed() + world.seconds(time))
 
 
 def sweep(world):
@@ -55,7 +44,7 @@ def test_a_node_that_is_tainted_is_recycled_by_the_next_sweep(world):
         assert len([each for each in executions if f":request-{node.instance_id}-" in each.arn]) == 1, node
     assert [each.finishes().outcome for each in executions] == ["recycled"] * 2
     assert [end.at >= world.seconds("20m") and not end.pods for end in world.ends] == [True] * 2, world.ends
-    wait(world, "1h")
+    world.wait("1h")
     assert len(world.executions()) == 2 and len(hard.group.nodes) == len(soft.group.nodes) == 2
 
 
@@ -91,7 +80,7 @@ def test_a_refused_request_is_reported_and_not_started_again(world, workers):
     world.aws.client("autoscaling").set_instance_protection(
         AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ProtectedFromScaleIn=False
     )
-    world.run(world.clock.elapsed() + 900)
+    world.wait(900)
     assert sweep(world).outcome == "recycled", "a second request is answered in the next quarter of an hour"
 
 
@@ -100,7 +89,7 @@ def test_a_module_whose_defaults_make_no_sense_says_so_on_the_node_and_so_does_a
     world.aws.client("autoscaling").detach_instances(
         AutoScalingGroupName="workers", InstanceIds=[detached.instance_id], ShouldDecrementDesiredCapacity=True
     )
-    wait(world, "5m")
+    world.wait("5m")
     ask(detached)
     assert sweep(world).error == "PreflightRefused"
     assert "group" in is_refused(world, detached)
@@ -163,7 +152,7 @@ def test_a_request_whose_execution_was_stopped_is_over(world, workers):
     (execution,) = world.executions()
     world.clock.run(until=lambda: bool(execution.entered("WaitForReplacement")), limit=3600)
     execution.stop()
-    wait(world, "10m")
+    world.wait("10m")
 
     assert sweep(world) is None and sweep(world) is None
 

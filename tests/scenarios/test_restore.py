@@ -2,7 +2,7 @@
 
 import pytest
 
-from world.base.faults import sample
+from world.base.faults import kills
 from world.scenario.groups import Group, Node
 
 SIZES = {"m<d<M": (1, 2, 4), "m<d=M": (1, 2, 2), "m=d<M": (2, 2, 4), "m=d=M": (2, 2, 2), "Launch suspended": (1, 2, 4)}
@@ -117,16 +117,6 @@ def test_a_launch_that_takes_too_long_leaves_the_group_one_larger_and_says_so(wo
 
 
 # Operators
-
-
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-
-
-@pytest.fixture
-def job(node):
-    return node.job("train", labels={"app": "train"})
 
 
 def fails_to_drain(world, node, **fields):
@@ -293,10 +283,7 @@ def restore_calls(deployed_world):
 
 def test_a_restore_killed_around_any_mutating_call_ends_the_same(world, restore_calls):
     endings = []
-    half = len(restore_calls) // 2
-    points = [("before", *call) for call in restore_calls]
-    points += [("after", *call) for call in [*restore_calls[half:], *restore_calls[:half]]]
-    for moment, function, action, nth in sample(points, 3, first=len(restore_calls) // 6):
+    for ((moment, function, action, nth),) in kills(restore_calls, runs=3):
         world.reset()
         workers, node = failing(world)
         world.faults.kill(moment, action, function=function, nth=nth)

@@ -51,14 +51,9 @@ def runs(world, nodes=None):
     return [(execution.steps[0][0], execution.steps[-1][0]) for execution in executions(world, nodes)]
 
 
-def reports(end):
-    """The rotation's reports of its groups by their names, from its output or its error's cause."""
-    return {group["group"]: group for group in (end.output or json.loads(end.cause))["groups"]}
-
-
 def only(end):
     """The rotation's report of its only group."""
-    (group,) = reports(end).values()
+    (group,) = end.groups.values()
     return group
 
 
@@ -194,7 +189,7 @@ def test_a_paused_group_is_waited_for_and_left_after_a_day(world):
 
     assert [end.outcome for end in ends] == ["rotated"] * 2, ends
     assert DAY < ends[0].at < 37 * HOUR and DAY < ends[1].at < 36 * HOUR
-    found = reports(ends[0]) | reports(ends[1])
+    found = ends[0].groups | ends[1].groups
     # A pause that was lifted, also too late for the first node.
     assert [found[group.name]["recycled"] for group in (soon, late)] == [2, 2]
     assert all(began > HOUR and ended < 4 * HOUR for began, ended in runs(world, old["soon"]))
@@ -313,7 +308,7 @@ def test_a_node_with_a_claim_of_no_execution_of_this_installation_fails_by_name_
     end = world.rotate(at_once=1, on_failure="continue").finishes()
 
     assert (end.status, end.error) == ("FAILED", "RotationFailed") and end.at < world.seconds("3h"), end
-    found = reports(end)
+    found = end.groups
     assert (found["tagged"]["recycled"], found["tagged"]["failed"], found["tagged"]["left"]) == (2, [], 0)
     (of_rotation,) = [text for text in world.notifications if "a rotation failed" in text]
     for name, node in held.items():
@@ -384,7 +379,7 @@ def test_the_next_node_waits_for_the_pods_that_this_rotation_evicted_for_an_hour
     end = world.rotate(at_once=1).finishes()
 
     assert end.outcome == "rotated" and end.at < 3 * HOUR
-    found = reports(end)
+    found = end.groups
     assert found["api"]["recycled"] == 3
     began = [execution.entered("ClaimNode")[0] for execution in executions(world, of_api)]
     assert 1800 < began[1] < 3600 and began[2] < began[1] + 1200

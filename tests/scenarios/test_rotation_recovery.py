@@ -14,14 +14,9 @@ def of(*groups):
     return {"outdated": {"launch_template": True, "groups": [group.name for group in groups]}}
 
 
-def reports(end):
-    """The rotation's reports of its groups by their names, from its output or its error's cause."""
-    return {group["group"]: group for group in (end.output or json.loads(end.cause))["groups"]}
-
-
 def only(end):
     """The rotation's report of its only group."""
-    (group,) = reports(end).values()
+    (group,) = end.groups.values()
     return group
 
 
@@ -67,11 +62,11 @@ def test_a_start_that_is_refused_is_a_failure_of_that_node_and_aborts_no_other(w
 
     assert [end.error for end in ends] == ["RotationFailed"] * 2, ends
     for group in groups:
-        result = reports(ends[0])[group.name]
+        result = ends[0].groups[group.name]
         assert result["failed"] == [{"node": second[group.name], "why": f"StepFunctions.{codes[group.name]}"}], group
         assert result["recycled"] == 2 and second[group.name] in group.instances, group
     # A start that fails for a moment is tried again.
-    assert (reports(ends[0])["moment"]["recycled"], reports(ends[0])["moment"]["failed"]) == (1, [])
+    assert (ends[0].groups["moment"]["recycled"], ends[0].groups["moment"]["failed"]) == (1, [])
     # The second node waits half an hour if the first cannot be started.
     assert only(ends[1])["failed"] == [{"node": first_of_pair, "why": "StepFunctions.AccessDeniedException"}]
     assert started(world, of_pair) == [second_of_pair] and only(ends[1])["recycled"] == 1
@@ -84,7 +79,7 @@ def test_a_group_whose_execution_broke_is_not_rotated_however_aws_lists_it(world
     for listed in (True, False):
         world.engine.map_lists_failed_children = listed
         rotation = world.rotate(at_once=1)
-        world.run(world.clock.elapsed() + 60)
+        world.wait(60)
         (child,) = [each for each in world.engine.executions.values() if each.map_run_arn and each.status == "RUNNING"]
         world.engine.finish(child, "FAILED", error="States.Runtime", cause="history")
         end = rotation.finishes()
@@ -162,14 +157,14 @@ def test_a_template_that_cannot_be_read_leaves_that_group_or_its_rest_and_is_nam
 
     end = rotation.finishes()
 
-    assert end.outcome == "rotated" and list(reports(end)) == ["api", "late"]
-    assert reports(end)["api"]["recycled"] == 2
+    assert end.outcome == "rotated" and list(end.groups) == ["api", "late"]
+    assert end.groups["api"]["recycled"] == 2
     assert "the launch template of batch cannot be read: " in end.output["reason"]
     assert "4 nodes to recycle, in 2 of 3 groups" in end.output["reason"]
     # A template that can no longer be read leaves the rest of its group.
     assert started(world, order) == order[:1]
-    assert (reports(end)["late"]["recycled"], reports(end)["late"]["left"]) == (1, 1)
-    assert reports(end)["late"]["why"][0].startswith("the launch template of late cannot be read: ")
+    assert (end.groups["late"]["recycled"], end.groups["late"]["left"]) == (1, 1)
+    assert end.groups["late"]["why"][0].startswith("the launch template of late cannot be read: ")
 
     # It does not affect a rotation without it.
     world.faults.clear()

@@ -63,11 +63,6 @@ def node_of(world, name):
     return world.group(name, size=2, minimum=1, maximum=3, labels={"pool": name}).nodes[0]
 
 
-def evicted(world) -> set[str]:
-    """The Jobs and Deployments whose pods an eviction was asked for."""
-    return {call.parameters["name"].split("-")[0] for call in world.calls("kubernetes:POST pods/eviction")}
-
-
 def test_the_selector_the_namespaces_and_the_annotation_decide_which_pods_are_waited_for(world):
     executions = {}
     for name, (fields, jobs, deployments, _) in SELECTORS.items():
@@ -84,7 +79,7 @@ def test_the_selector_the_namespaces_and_the_annotation_decide_which_pods_are_wa
 
     ends = {name: execution.finishes() for name, execution in executions.items()}
 
-    found = evicted(world)
+    found = set(world.asked_to_go())
     for name, (_, jobs, deployments, expected) in SELECTORS.items():
         assert ends[name].outcome == "recycled", (name, ends[name])
         assert found & {*jobs, *deployments} == expected, name

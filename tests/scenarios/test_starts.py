@@ -13,10 +13,6 @@ def workers(world):
     return world.group("workers", size=2, minimum=1, maximum=5)
 
 
-def wait(world, time):
-    world.run(world.clock.elapsed() + world.seconds(time))
-
-
 def outcomes(world, machine="rotate-nodes"):
     return [execution.finishes().outcome for execution in world.executions(machine)]
 
@@ -32,9 +28,9 @@ def test_an_alarm_through_a_topic_recycles_its_node_once_however_often_it_comes_
 
     world.turn_alarm("node-cpu", "ALARM")
     sent = json.loads(world.events.notifications[-1].message)
-    wait(world, "3m")
+    world.wait("3m")
     world.turn_alarm("node-cpu", "OK")
-    wait(world, "3m")
+    world.wait("3m")
 
     assert len([delivery for delivery in world.events.deliveries if delivery.target.endswith("start-rotation")]) == 3
     assert outcomes(world) == ["started"]
@@ -50,12 +46,12 @@ def test_an_alarm_through_a_topic_recycles_its_node_once_however_often_it_comes_
     forged = [json.dumps({**later, **elsewhere}) for elsewhere in ({"AWSAccountId": "210987654321"}, {"AlarmArn": ELSEWHERE})]
     for message in ("hello", '{"AlarmName": "node-cpu"}', *forged):
         world.aws.client("sns").publish(TopicArn=ALARM_TOPIC, Message=message)
-    wait(world, "10m")
+    world.wait("10m")
     assert [each.arn for each in world.executions("rotate-nodes")] == begun and len(begun) == 1
     assert not world.queued("dead-letters")
     # The message itself would start one.
     world.aws.client("sns").publish(TopicArn=ALARM_TOPIC, Message=json.dumps(later))
-    wait(world, "1m")
+    world.wait("1m")
     assert len(world.executions("rotate-nodes")) == 2
 
 
@@ -64,7 +60,7 @@ def test_an_alarm_that_comes_both_ways_begins_one_recycling(world, workers):
     world.alarm("node-cpu", ALARM_TOPIC, InstanceId=node.instance_id)
 
     world.turn_alarm("node-cpu", "ALARM")
-    wait(world, "3m")
+    world.wait("3m")
 
     assert sorted(outcomes(world)) == ["nothing_selected", "started"]
     (recycling,) = world.executions()
@@ -77,7 +73,7 @@ def test_an_alarm_through_a_topic_selects_the_oldest_of_a_group(world, workers):
     world.alarm("busy", ALARM_TOPIC, AutoScalingGroupName="workers")
 
     world.turn_alarm("busy", "ALARM")
-    wait(world, "1m")
+    world.wait("1m")
 
     (recycling,) = world.executions()
     given = json.loads(world.engine.execution(recycling.arn).input_text)
@@ -96,13 +92,13 @@ def test_an_alarm_that_cannot_start_a_rotation_is_tried_again_and_at_last_kept(w
     world.events.silent = "*alarm*"
     world.faults.refuse("states:StartExecution", code="ThrottlingException", status=400, times=2, function="start-rotation")
     world.turn_alarm("node-cpu", "ALARM")
-    wait(world, "5m")
+    world.wait("5m")
     assert outcomes(world) == ["started"] and not world.queued("dead-letters")
 
     world.faults.refuse("states:StartExecution", code="AccessDeniedException", status=400, times=None, function="start-rotation")
     world.turn_alarm("node-cpu", "OK")
     world.turn_alarm("node-cpu", "ALARM")
-    wait(world, "5m")
+    world.wait("5m")
     (kept,) = world.queued("dead-letters")
     assert "node-cpu" in json.dumps(kept["requestPayload"])
 

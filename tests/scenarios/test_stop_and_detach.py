@@ -3,7 +3,7 @@
 import pytest
 
 from world.base.beyond_models import refusal_of
-from world.base.faults import sample
+from world.base.faults import kills
 
 KEPT = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 TAINTS = ("recycle-eks/draining", "recycle-eks/stopped", "recycle-eks/detached", "node.kubernetes.io/out-of-service")
@@ -143,7 +143,7 @@ def test_after_a_stop_between_the_calls_the_sweep_leaves_no_member_protected(wor
     for action, execution in executions.items():
         world.clock.run(until=lambda name=action: has_called(name), limit=world.seconds("1d"))
         execution.stop()
-    world.run(world.clock.elapsed() + 2 * 3600)
+    world.wait(2 * 3600)
 
     for action, node in nodes.items():
         assert not [m for m in world.autoscaling.group(action).instance_states if m.protected_from_scale_in], action
@@ -277,7 +277,7 @@ def were_detached_and_are_attached_again(world, *nodes):
         node.kubernetes.remove_taints("recycle-eks/detached")
         node.kubernetes.label(**{EXCLUDE: None})
         node.kubernetes.uncordon()
-    world.run(world.clock.elapsed() + 600)
+    world.wait(600)
     for node in nodes:
         assert node.group.states[node.instance_id] == "InService" and tags_of(world, node) == {"recycle-eks:detached"}
 
@@ -319,7 +319,7 @@ def test_an_earlier_result_on_the_instance_is_no_result_of_the_claim(world):
 
     # The sweep restores the node of a stopped execution despite it.
     world.let_sweep()
-    world.run(world.clock.elapsed() + 7200)
+    world.wait(7200)
     assert stopped.group.states[stopped.instance_id] == "InService"
     assert not stopped.unschedulable and EXCLUDE not in stopped.labels
     assert tags_of(world, stopped) == {"recycle-eks:detached"}
@@ -356,9 +356,7 @@ def disposal_calls(request, deployed_world):
 def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposal_calls):
     dispose, calls = disposal_calls
     endings = []
-    half = len(calls) // 2
-    points = [("before", *call) for call in calls] + [("after", *call) for call in [*calls[half:], *calls[:half]]]
-    for moment, action, nth in sample(points, 2, first=len(calls) // 4):
+    for ((moment, action, nth),) in kills(calls, runs=2):
         world.reset()
         workers, node = build(world)
         world.faults.kill(moment, action, function="detach-terminate", nth=nth)

@@ -52,10 +52,6 @@ def cordon_as_recycle_eks(world, node):
     world.kubernetes.must("PATCH", path, {"spec": {"unschedulable": True}}, MERGE_PATCH)
 
 
-def wait(world, time):
-    world.run(world.clock.elapsed() + world.seconds(time))
-
-
 def test_a_node_stopped_in_any_state_is_clean_within_two_sweeps_and_its_redriven_execution_touches_nothing(world):
     nodes = {state: node_of(world, f"in-{state}") for state in STATES + RESTORING}
     executions = {}
@@ -76,7 +72,7 @@ def test_a_node_stopped_in_any_state_is_clean_within_two_sweeps_and_its_redriven
     assert {each.status for each in stopped} == {"ABORTED"}
     assert all(executions[state].entered(state) for state in executions)
     assert [key for name, key in world.leftovers(queued.group) if name == queued.name]
-    wait(world, "10m")
+    world.wait("10m")
     ends = [world.sweep().finishes(), world.sweep().finishes()]
 
     assert [end.status for end in ends] == ["SUCCEEDED"] * 2
@@ -88,7 +84,7 @@ def test_a_node_stopped_in_any_state_is_clean_within_two_sweeps_and_its_redriven
     assert running.status == "RUNNING"
 
     running.stop()
-    wait(world, "1m")
+    world.wait("1m")
     calls = len(world.writes())
     for state, execution in executions.items():
         execution.redrive()
@@ -102,7 +98,7 @@ def test_the_clock_alone_restores_a_node_if_every_event_is_lost(world, node):
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=3)
 
-    wait(world, "45m")
+    world.wait("45m")
 
     assert world.leftovers(node.group) == []
     assert node.group.states[node.instance_id] == "InService"
@@ -137,7 +133,7 @@ def test_a_stopped_execution_is_swept_at_once_and_reported_once_and_an_end_that_
         assert node.group.states[node.instance_id] == "InService", node
     assert len(world.executions("sweep")) == 3, "one for each bad end"
     world.events.run_schedules()
-    wait(world, "1h")
+    world.wait("1h")
 
     assert len([text for text in world.notifications if "was restored" in text]) == 3
     for node, execution in zip(nodes, executions, strict=True):
@@ -157,7 +153,7 @@ def test_a_running_execution_is_left_alone_and_every_owner_counts_as_alive_if_it
     assert not world.notifications
 
     execution.stop()
-    wait(world, "10m")
+    world.wait("10m")
     calls = len(world.writes())
     world.faults.refuse("states:DescribeExecution", code="AccessDeniedException", status=400, times=100)
     assert world.sweep().finishes().status == "SUCCEEDED"
@@ -173,7 +169,7 @@ def test_an_execution_that_step_functions_does_not_know_is_over_ten_minutes_afte
     world.sweep().finishes()
     assert world.leftovers(node.group) != [], "it may only be unknown yet"
 
-    wait(world, "10m")
+    world.wait("10m")
     world.sweep().finishes()
 
     assert world.leftovers(node.group) == []
@@ -184,7 +180,7 @@ def test_a_node_that_had_to_stay_in_standby_comes_back_when_the_group_has_room(w
     node = workers.nodes[0]
     begin(world, node, drain_timeout=60).finishes()
     assert workers.states[node.instance_id] == "Standby"
-    wait(world, "10m")
+    world.wait("10m")
 
     for _ in range(3):
         assert world.sweep().finishes().output["nodes"] == [{}]
@@ -245,7 +241,7 @@ def test_a_mark_is_followed_to_an_instance_of_this_cluster_only_and_removed_with
     other.annotate("recycle-eks/cordoned-for", node.instance_id)
     cordon_as_recycle_eks(world, other)
     node.is_terminated_in_the_console()
-    wait(world, "10m")
+    world.wait("10m")
     tag(world, in_standby.instance_id, "standby", "2027-01-01T00:00:00Z")
 
     ends = [world.sweep().finishes(), world.sweep().finishes()]
@@ -280,7 +276,7 @@ def test_the_changes_of_operators_and_of_others_stay_and_delay_no_restore(world)
     assert world.leftovers(node.group) == []
     assert node.group.states[node.instance_id] == "InService"
 
-    wait(world, "10m")
+    world.wait("10m")
     for _ in range(3):
         assert world.sweep().finishes().status == "SUCCEEDED"
 
@@ -307,10 +303,10 @@ def test_the_changes_of_operators_and_of_others_stay_and_delay_no_restore(world)
 def test_a_sweep_that_is_stopped_is_followed_by_another(world, node, stops):
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=2)
-    wait(world, "10m")
+    world.wait("10m")
     for nth in stops:
         stop_in(world, world.sweep(), "RestoreNode", nth=nth)
-        wait(world, "10m")
+        world.wait("10m")
 
     world.sweep().finishes()
 
@@ -323,7 +319,7 @@ def test_only_one_of_two_sweeps_restores(world):
     node = node_of(world, "workers")
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=2)
-    wait(world, "10m")
+    world.wait("10m")
 
     sweeps = [world.sweep(), world.sweep()]
     for sweep in sweeps:
@@ -337,7 +333,7 @@ def test_only_one_of_two_sweeps_restores(world):
 def test_an_execution_started_during_a_restore_names_the_sweep(world, node):
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=2)
-    wait(world, "10m")
+    world.wait("10m")
     sweep = world.sweep()
     world.clock.run(until=lambda: len(sweep.entered("RestoreNode")) >= 4, limit=86_400)
 
@@ -351,13 +347,13 @@ def test_an_execution_started_during_a_restore_names_the_sweep(world, node):
 def test_while_the_cluster_is_away_the_instance_comes_back_and_the_rest_later(world, node):
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods", nth=2)
-    wait(world, "10m")
+    world.wait("10m")
     world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=503, times=None)
     first = world.sweep().finishes()
     world.faults.clear()
     assert node.group.states[node.instance_id] == "InService", first
 
-    wait(world, "10m")
+    world.wait("10m")
     world.sweep().finishes()
 
     assert world.leftovers(node.group) == []
@@ -372,10 +368,10 @@ def test_two_nodes_of_a_group_are_restored_one_after_the_other(world):
     world.clock.run(until=lambda: all(execution.entered("WaitForPods") for execution in executions), limit=86_400)
     for execution in executions:
         execution.stop()
-    wait(world, "10m")
+    world.wait("10m")
 
     world.sweep().finishes()
-    wait(world, "10m")
+    world.wait("10m")
 
     assert world.leftovers(workers) == []
     assert workers.sizes == (1, 4, 8)
@@ -390,7 +386,7 @@ def test_a_node_that_an_operator_took_out_of_its_group_holds_no_place_in_the_que
         AutoScalingGroupName="workers", InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
     )
     assert execution.finishes().error == "ServiceRefused"
-    wait(world, "10m")
+    world.wait("10m")
     for _ in range(2):
         assert world.sweep().finishes().output["nodes"] == [{}]
     assert ["was not recycled" in text for text in world.notifications] == [True], "there is one notification"

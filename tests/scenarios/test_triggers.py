@@ -10,10 +10,6 @@ def workers(world):
     return world.group("workers", size=2, minimum=1, maximum=5)
 
 
-def wait(world, time):
-    world.run(world.clock.elapsed() + world.seconds(time))
-
-
 def put_event(world, source, detail_type, detail):
     entry = {"Source": source, "DetailType": detail_type, "Detail": json.dumps(detail)}
     world.aws.client("events").put_events(Entries=[entry])
@@ -40,7 +36,7 @@ def test_an_alarm_recycles_one_node_once_however_it_flaps(world, workers):
     for state in ("ALARM", "OK", "ALARM"):
         for name in ("node-cpu", "busy"):
             world.turn_alarm(name, state)
-        wait(world, "5m")
+        world.wait("5m")
 
     ends = [execution.finishes() for execution in world.executions("rotate-nodes")]
     assert [end.outcome for end in ends] == ["started"] * 2 + ["nothing_selected"] * 2
@@ -85,7 +81,7 @@ def test_events_without_an_instance_of_the_cluster_are_refused_by_name_or_start_
 
     # An event without an instance.
     put_event(world, "my.monitoring", "Node is sick", {"host": "web-1"})
-    wait(world, "2m")
+    world.wait("2m")
     end = world.executions("rotate-nodes")[1].finishes()
     assert (end.status, end.error) == ("FAILED", "InvalidInput")
     assert "instance_ids is empty" in end.cause
@@ -94,7 +90,7 @@ def test_events_without_an_instance_of_the_cluster_are_refused_by_name_or_start_
     stranger = world.instance_without_group()
     for kind in ("EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"):
         world.events.emit("aws.ec2", kind, {"instance-id": stranger.id})
-    wait(world, "2m")
+    world.wait("2m")
     ends = [execution.finishes() for execution in world.executions("rotate-nodes")[2:]]
     assert [end.outcome for end in ends] == ["nothing_selected"] * 2
     assert all("is not an instance of cluster world" in end.output["reason"] for end in ends)
@@ -127,7 +123,7 @@ def test_a_spot_warning_starts_the_node_urgently_and_only_once(world, workers):
         "EC2 Spot Instance Interruption Warning",
         {"instance-id": node.instance_id, "instance-action": "terminate"},
     )
-    wait(world, "2m")
+    world.wait("2m")
     assert [execution.finishes().outcome for execution in world.executions("rotate-nodes")] == ["started"] * 2
     (given,) = inputs(world)
     assert given == {

@@ -6,11 +6,6 @@ import json
 THERE = "2027-01-01T00:00:01Z"
 
 
-def report(end):
-    """A rotation's report of each of its groups."""
-    return {group["group"]: group for group in (end.output or json.loads(end.cause))["groups"]}
-
-
 def in_order(group):
     return sorted(group.nodes, key=lambda node: node.instance_id)
 
@@ -51,7 +46,7 @@ def test_ektopistis_nodes_of_an_old_image_one_at_a_time_although_pods_are_pendin
 
     end = world.rotate({"outdated": {"ami": True}}, at_once=1).finishes()
 
-    assert end.outcome == "rotated" and report(end)["workers"]["recycled"] == 3, end
+    assert end.outcome == "rotated" and end.groups["workers"]["recycled"] == 3, end
     assert began(world) == old and not set(old) & set(workers.instances)
     work = [(each.entered("ClaimNode")[0], each.steps[-1][0]) for each in world.executions()]
     assert all(end <= begin for (_, end), (begin, _) in zip(work, work[1:], strict=False))
@@ -98,9 +93,9 @@ def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_failures_abort_no_o
     end = world.rotate(selection, **terms).finishes()
 
     assert end.error == "RotationFailed"
-    failed = {name: [each["node"] for each in result["failed"]] for name, result in report(end).items()}
+    failed = {name: [each["node"] for each in result["failed"]] for name, result in end.groups.items()}
     assert failed == {"utilities": [first.instance_id], "workers": [third.instance_id]}
-    assert [result["recycled"] for result in report(end).values()] == [1, 1]
+    assert [result["recycled"] for result in end.groups.values()] == [1, 1]
     assert sorted(began(world)) == sorted([*old, first.instance_id, third.instance_id]), "each failed node had two attempts"
     assert not second.exists and not fourth.exists and end.at < world.seconds("2h"), "60 seconds of grace, not two hours"
     for node in (first, third):
@@ -112,7 +107,7 @@ def test_rotator_all_nodes_of_two_groups_two_at_once_and_two_failures_abort_no_o
     again = world.rotate(selection, **terms).finishes()
 
     assert again.outcome == "rotated", again
-    assert [result["recycled"] for result in report(again).values()] == [1, 1]
+    assert [result["recycled"] for result in again.groups.values()] == [1, 1]
     assert not any(node.exists for node in old.values()) and untouched.instances == masters
 
 
@@ -155,6 +150,6 @@ def test_node_drainer_a_scale_in_waits_until_the_node_is_drained(world):
     (execution,) = world.executions()
 
     assert execution.finishes().outcome == "recycled"
-    world.run(world.clock.elapsed() + 600)
+    world.wait(600)
     assert world.instance(left).state == "terminated" and list(workers.states.values()) == ["InService"]
     assert len(web.running_pods()) == len(other.running_pods()) == 2

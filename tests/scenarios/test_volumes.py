@@ -1,7 +1,5 @@
 """Pods whose volumes only some nodes can use: held as long as no other such node takes pods, while all others go."""
 
-import json
-
 import pytest
 
 from world.world import World
@@ -54,7 +52,7 @@ def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world):
     assert answer["names"]["zone_mismatch"] == ["default/db-0"]
     sentence = f"default/db-0 is not evicted: its volume default-data needs a node with topology.kubernetes.io/zone in ({HERE})"
     assert sentence in answer["reason"]
-    progress = json.loads(setup.node.annotations["recycle-eks/progress"])
+    progress = setup.node.progress
     assert progress["summary"] == "pods: 1 held back by zone_mismatch"
     assert progress["names"]["zone_mismatch"] == ["default/db-0"] and progress["held"][0].startswith(sentence)
 

@@ -186,6 +186,10 @@ class World:
         """Lets the world go on up to a virtual time since the scenario began."""
         self.clock.run(limit=seconds(until))
 
+    def wait(self, time: str | float) -> None:
+        """Lets the world go on for so long."""
+        self.run(self.clock.elapsed() + seconds(time))
+
     @staticmethod
     def seconds(time: str | float) -> float:
         """Virtual seconds of "20h10m"."""
@@ -424,15 +428,20 @@ class World:
         """The calls of functions that change something."""
         return [call for call in self.calls() if call.write]
 
-    def write_points(self) -> list[tuple[str, str, int]]:
-        """Returns (function, action, n-th time) of every call of a function that changed something. Faults may strike there."""
+    def write_points(self, node: Node | None = None) -> list[tuple[str, str, int]]:
+        """Returns (function, action, n-th time) of every call of a function that changed something, or changed something of
+        a node. Faults may strike there."""
         seen: Counter[tuple[str, str]] = Counter()
         points = []
-        for call in self.writes():
+        for call in (each for each in self.writes() if node is None or node.is_named_in(each.parameters)):
             key = (call.function, call.action)
             seen[key] += 1
             points.append((*key, seen[key]))
         return points
+
+    def asked_to_go(self) -> list[str]:
+        """Returns the pods whose eviction was asked for, each by the beginning of its name."""
+        return [call.parameters["name"].split("-")[0] for call in self.calls("kubernetes:POST pods/eviction")]
 
     def leftovers(self, group: Group | None = None) -> list[tuple[str, str]]:
         """Returns the records of recycle-eks, except results, on the nodes and members of a group (past ones too) or all."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from world.base.faults import Plan, carry_out, sample
+from world.base.faults import Plan, carry_out, kills, sample
 
 
 class Process:
@@ -126,3 +126,13 @@ def test_a_sample_is_spread_over_all_points():
     assert sorted(sample(range(3), 5, first=2)) == [0, 1, 2]
     assert sample([], 5) == []
     assert sorted({*sample(range(8), 4), *sample(range(8), 4, first=1)}) == list(range(8))
+
+
+def test_kills_are_spread_over_the_moments_before_and_after_each_call(monkeypatch):
+    ten = [(number,) for number in range(10)]
+    assert kills(ten, runs=2) == [(("before", 2),), (("after", 7),)]
+    assert kills(ten, ten, runs=2) == [(("before", 2), ("before", 5)), (("after", 7), ("after", 0))]
+    assert kills([("only",)], ten, runs=4)[:2] == [(("before", "only"), ("before", 2)), (("after", "only"), ("before", 7))]
+    monkeypatch.setenv("WHOLE", "1")
+    whole = [kill for kill, _ in kills(ten, [("only",)], runs=2)]
+    assert sorted(whole) == sorted((moment, number) for number in range(10) for moment in ("before", "after"))

@@ -352,12 +352,12 @@ def test_a_machine_that_is_started_again_has_its_kubelet_back(world):
     group.suspend("HealthCheck")
     for deleted in (False, True):
         node.is_stopped_in_the_console()
-        world.run(world.clock.elapsed() + 120)
+        world.wait(120)
         assert not node.kubernetes.is_ready
         if deleted:
             node.object_is_deleted()
         world.aws.client("ec2").start_instances(InstanceIds=[node.instance_id])
-        world.run(world.clock.elapsed() + 120)
+        world.wait(120)
         now = group.node_of(node.instance_id)
         assert now.exists and now.kubernetes.is_ready and not now.kubernetes.taints
         assert node.exists is not deleted

@@ -169,6 +169,11 @@ class Pod:
         return settled.is_terminating(self.object)
 
     @property
+    def annotations(self) -> dict[str, str]:
+        """All annotations."""
+        return self.object["metadata"].get("annotations") or {}
+
+    @property
     def node_name(self) -> str | None:
         """The node it was placed on."""
         return self.object["spec"].get("nodeName")

@@ -28,6 +28,11 @@ class End:
     """Virtual seconds since the scenario began."""
     history_events: int
 
+    @property
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """The reports of a rotation's groups by their names, from its output or its error's cause."""
+        return {group["group"]: group for group in (self.output or json.loads(self.cause))["groups"]}
+
 
 class Execution:
     """One execution of the state machine."""

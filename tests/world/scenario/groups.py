@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -198,6 +199,11 @@ class Node:
         return self.kubernetes.labels
 
     @property
+    def progress(self) -> dict[str, Any]:
+        """The progress that recycle-eks writes on it; empty if there is none."""
+        return json.loads(self.annotations.get("recycle-eks/progress", "{}"))
+
+    @property
     def zone(self) -> str:
         """Its Availability Zone."""
         return self.labels["topology.kubernetes.io/zone"]
@@ -205,6 +211,11 @@ class Node:
     def has_taint(self, key: str) -> bool:
         """Checks whether it has a taint of this key."""
         return any(taint["key"] == key for taint in self.kubernetes.taints)
+
+    def is_named_in(self, parameters: Mapping[str, Any]) -> bool:
+        """Checks whether the parameters of a call name it, its instance or its group, or a namespace of the group's name."""
+        text = json.dumps(parameters, default=str)
+        return any(word in text for word in (self.instance_id, self.name, f'"{self.group.name}"'))
 
     def pods_at_work(self) -> tuple[str, ...]:
         """Returns `namespace/name` of each pod that the end of the machine would kill, because it has not ended."""

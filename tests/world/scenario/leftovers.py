@@ -1,4 +1,4 @@
-"""The leftovers of executions on nodes, members and groups."""
+"""The leftovers of executions on nodes, pods, members and groups."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from world.scenario.machines import Machines
 #: The prefixes of the records that recycle-eks writes on nodes and instances.
 RECORDS = ("recycle-eks/", "recycle-eks:", "cluster-autoscaler.kubernetes.io/", "node.kubernetes.io/exclude-from")
 OUT_OF_SERVICE = ("node.kubernetes.io/out-of-service", "recycle-eks")
+#: The claim in a node's Lease while it is recycled, and what its pods are annotated with.
+CLAIM, NOTICE = "recycle-eks/claim", "recycle-eks/waits-until"
 #: The records that remain on purpose: on the Node of a replacement, and on a stopped instance.
 RESULTS, STOPPED = ("recycle-eks/replacement-for", "recycle-eks/replaces", "recycle-eks/evicted"), "recycle-eks:stopped"
 #: The records that remain, with the cordon, on the Node of an instance that was stopped or detached.
@@ -27,7 +29,8 @@ DETACHED = ("recycle-eks/detached", "node.kubernetes.io/exclude-from-external-lo
 def leftovers(
     kubernetes: Kubernetes, autoscaling: AutoScaling, machines: Machines, groups: Mapping[str, Group], group: Group | None = None
 ) -> list[tuple[str, str]]:
-    """Returns each node or instance with a record that recycle-eks should have removed, of one group or of all."""
+    """Returns each node or instance with a record that recycle-eks should have removed, of one group or of all. A node has the
+    records of its pods, too."""
     nodes = [node.kubernetes for node in group.nodes_seen.values()] if group else kubernetes.nodes()
     leases = kubernetes.leases()
     of_group = {node.instance_id: node.name for node in group.nodes_seen.values()} if group else dict.fromkeys(leases)
@@ -43,6 +46,8 @@ def leftovers(
         off = [taint["key"] for taint in node.taints if (taint["key"], taint.get("value")) == OUT_OF_SERVICE]
         found += [(node.name, key) for key in off if not is_stopped]
         found += [(node.name, key) for key in keys if key.startswith(RECORDS) and key not in results]
+        if CLAIM not in leases.get(instance, {}):
+            found += [(node.name, NOTICE) for pod in node.pods() if NOTICE in pod.annotations]
         found += [(node.name, "cordon")] if node.is_cordoned and results == RESULTS else []
     for each in [group] if group else [each for each in groups.values() if each.exists]:
         living = [id for id in each.nodes_seen if id not in each.states and machines.state_of(id) in ("running", "stopped")]
