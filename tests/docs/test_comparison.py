@@ -6,6 +6,7 @@ from typing import Any
 
 from docs.pages import Shell
 from prepare import ROOT
+from world.kubernetes.kube_client import MERGE_PATCH
 from world.kubernetes.manifests import pod_template
 
 PAGE = ROOT / "docs" / "comparison.md"
@@ -23,12 +24,13 @@ CLAIM = {"accessModes": ["ReadWriteOnce"], "storageClassName": "gp3", "resources
 EPHEMERAL = [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM}}}]
 
 # The reasons for a difference.
-PROTECTED = "Karpenter, Cluster Autoscaler and Cyclops keep such a pod, and kubectl reads no annotations"
-OURS = "kubectl reads no annotations"
+PROTECTED = "Karpenter, Cluster Autoscaler or Cyclops keeps such a pod; kubectl does not read this annotation"
+OURS = "kubectl does not read this annotation"
 BARE = "no controller would start it again, so it may end by itself"
 ENDS = "its work would begin anew"
 DATA = "kubectl counts only emptyDir, and asks for a flag; recycle-eks evicts the pod and names it as `local_storage`"
-BUDGET = "kubectl tries again until its time-out; recycle-eks until the drain's end"
+BUDGET = "kubectl tries again until its `--timeout`, or without end; recycle-eks until the drain's end"
+TWO = "kubectl fails; recycle-eks waits until one of the budgets is gone, or until the drain's end"
 EACH = "its owner says that every node has one"
 FINISHED = "a finished pod holds nothing"
 
@@ -72,8 +74,13 @@ VARIANTS: list[tuple[str, str, dict[str, Any], str]] = [
     ("cyclist", f"of a controller, with `{CYCLOPS}: \"false\"`", annotated(CYCLOPS, "false"), ""),
     ("guarded", "of a controller, behind a budget that allows no eviction", {"labels": {"app": "guarded"}}, BUDGET),
     ("unready", "of a controller, that is not ready, behind such a budget", {"labels": {"app": "unready"}}, BUDGET),
+    ("allowed", "of a controller, that is not ready, behind a budget with `AlwaysAllow`", {"labels": {"app": "allowed"}}, ""),
+    ("doubled", "of a controller, behind two budgets", {"labels": {"app": "guarded", "set": "doubled"}}, TWO),
     ("starting", "of a controller, that has not begun", {"starts_after": 7_200}, ""),
+    ("unbound", "of a controller, that waits for an unbound claim", {"volume_claims": ["unbound"], "starts_after": 7_200}, ""),
+    ("unknown-phase", "of a controller, whose phase is Unknown", {}, ""),
     ("leaving", "of a controller, that is being deleted", {"grace": 7_200, "exits_after": 7_200}, "kubectl asks it once more"),
+    ("stuck", "of a controller, that did not end within its grace period", {"stuck": True}, "kubectl asks it once more"),
     ("kept", "of a controller, that has ended, and that a finalizer keeps", {"finalizers": ["example.com/never"]}, FINISHED),
 ]  # fmt: skip
 
@@ -106,6 +113,7 @@ FOREIGN: list[tuple[str, str, tuple[str, str], dict[str, Any], str]] = [
     ("kafka", "of a `StrimziPodSet`", ("StrimziPodSet", "core.strimzi.io/v1beta2"), {}, ""),
     ("postgres", "of a CloudNativePG `Cluster`", ("Cluster", "postgresql.cnpg.io/v1"), {}, ""),
     ("kruise", "of an OpenKruise `DaemonSet`", ("DaemonSet", "apps.kruise.io/v1alpha1"), {}, ""),
+    ("half-static", "of a Node, without the annotation of a mirror pod", ("Node", "v1"), {}, "only a kubelet makes such pods"),
     ("runner", "of a `RunnerSet` that is not its controller", ("RunnerSet", "actions.example/v1"), {}, BARE),
 ]  # fmt: skip
 
@@ -121,8 +129,10 @@ class Pods:
         of_controllers = list(self.with_controllers())
         self.kubernetes.zonal_volume("zonal", "eu-west-1a")
         self.kubernetes.local_volume("local", self.node.kubernetes)
-        for app, pods in (("guarded", 2), ("unready", 1)):
-            self.kubernetes.budget(app, {"app": app}, min_available=pods)
+        self.kubernetes.unbound_claim("unbound")
+        for app, pods, unhealthy in (("guarded", 3, None), ("unready", 1, None), ("allowed", 1, "AlwaysAllow")):
+            self.kubernetes.budget(app, {"app": app}, min_available=pods, unhealthy_pods=unhealthy)
+        self.kubernetes.budget("doubled", {"set": "doubled"}, min_available=0)
         variants = [(name, words, CLONE_SET, how, why) for name, words, how, why in VARIANTS]
         for name, words, (kind, version), how, why in variants + FOREIGN:
             reference = {
@@ -131,15 +141,20 @@ class Pods:
                 "name": name,
                 "uid": f"00000000-0000-4000-8000-{len(self.rows):012}",
             }
+            if kind == "Node":
+                reference |= {"name": self.node.name, "uid": self.node.kubernetes.uid}
             self.create(name, words, how, why, reference | ({} if name == "runner" else {"controller": True}))
         for name, words, how, why in SINGLE:
             self.create(name, words, how, why, None)
         self.rows += of_controllers
         self.settle()
-        self.kubernetes.pod("unready").becomes_unready()
+        for name in ("unready", "allowed"):
+            self.kubernetes.pod(name).becomes_unready()
+        unknown = self.kubernetes.pod("unknown-phase").path
+        self.kubernetes.must("PATCH", f"{unknown}/status", {"status": {"phase": "Unknown"}}, MERGE_PATCH)
         self.kubernetes.pod("done").finishes()
         self.kubernetes.pod("failed").fails()
-        for name in ("leaving", "kept"):
+        for name in ("leaving", "kept", "stuck"):
             self.kubernetes.pod(name).deleted()
         world.run("1h")
 
@@ -182,12 +197,13 @@ class Pods:
 
 
 class Kubectl:
-    """The answers of `kubectl drain` about each pod, in two runs that change nothing: one with few flags, one with every flag."""
+    """The answers of `kubectl drain` about each pod, in two runs that change nothing: one with few flags, one with every flag.
+    Both fail: the first because it refuses pods, the second because budgets refuse evictions until its time is out."""
 
     def __init__(self, shell: Shell, node: str) -> None:
         drain = f"kubectl drain {node} --ignore-daemonsets --dry-run=server --timeout=2s"
-        self.careful = shell.run(f"{drain} || true")
-        self.forced = shell.run(f"{drain} --delete-emptydir-data --force || true")
+        self.careful = shell.run(f"! {drain}")
+        self.forced = shell.run(f"! {drain} --delete-emptydir-data --force")
 
     def says(self, pod: str) -> str:
         for words, meaning in (
@@ -199,8 +215,24 @@ class Kubectl:
         if f"evicting pod {pod} " not in self.forced:
             return "leaves it"
         namespace, _, name = pod.partition("/")
-        blocked = re.search(rf'error when evicting pods/"{name}" -n "{namespace}"', self.forced)
-        return "asks, is refused" if blocked else "evicts"
+        again = r"(?: \(will retry after 5s\))?"
+        errors = re.findall(rf'error when evicting pods/"{name}" -n "{namespace}"{again}: (.+)', self.forced)
+        if not errors:
+            return "evicts"
+        # The last error of a pod that kubectl asks again and again.
+        refusals = {error for error in errors if not error.startswith("global timeout reached")}
+        (meaning,) = {self.meaning(refusal) for refusal in refusals}
+        return meaning
+
+    @staticmethod
+    def meaning(error: str) -> str:
+        for words, meaning in (
+            ("Cannot evict pod as it would violate the pod's disruption budget.", "asks, is refused"),
+            ("This pod has more than one PodDisruptionBudget", "asks, and fails"),
+        ):
+            if words in error:
+                return meaning
+        raise AssertionError(f"kubectl printed another error: {error}")
 
 
 def ours(world: Any, node: Any) -> dict[str, str]:

@@ -45,7 +45,7 @@ fn describe(rule: Rule) -> &'static str {
         Rule::Mirror => "is a static pod of the kubelet, which the API server shows as a mirror pod",
         Rule::LeavesLast => "belongs to a DaemonSet and has the annotation `recycle-eks/drain: evict`",
         Rule::OfDaemonSet => {
-            "belongs to a DaemonSet (of the API group `apps`), or has `cluster-autoscaler.kubernetes.io/daemonset-pod: \"true\"`"
+            "belongs to a DaemonSet (of the API group `apps`, once `extensions`), or has `cluster-autoscaler.kubernetes.io/daemonset-pod: \"true\"`"
         }
         Rule::Marked(PodClass::Wait) => "has the annotation `recycle-eks/drain: wait`",
         Rule::Marked(PodClass::Evict) => "has the annotation `recycle-eks/drain: evict`",
