@@ -48,7 +48,10 @@ BESIDES = {
     "tests/docs/test_pages.py": {"crates", "terraform", "pages"},
 }
 #: The module of each fixture, by the name of the parameter.
-FIXTURES = {"world": "tests/world/world.py", "deployed_world": "tests/world/world.py", "cli": "tests/world/cli.py"}
+FIXTURES = {
+    **dict.fromkeys(("world", "deployed_world", "workers", "node", "job"), "tests/world/world.py"),
+    "cli": "tests/world/cli.py",
+}
 #: The module that defines these fixtures. A test uses only the fixtures that it requests, not all imports of this module.
 PLUGIN = "tests/world/fixtures.py"
 

@@ -1,22 +1,10 @@
 """docs/pods.md: its statements on each kind of workload, and its commands."""
 
-import pytest
-
 from docs.pages import Shell, follow_page
 from prepare import ROOT
 
 PAGE = ROOT / "docs" / "pods.md"
 EVERYTHING = [{"operator": "Exists"}]
-
-
-@pytest.fixture
-def workers(world):
-    return world.group("workers", size=2, minimum=1, maximum=4)
-
-
-@pytest.fixture
-def node(workers):
-    return workers.nodes[0]
 
 
 def test_each_kind_is_classed_as_the_page_says(world, node):

@@ -4,23 +4,11 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 from docs.pages import Block, Shell, assert_says, blocks, follow_page
 from prepare import ROOT
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
 RIGHTS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/recycle-eks-evict"
-
-
-@pytest.fixture
-def node(world):
-    return world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
-
-
-@pytest.fixture
-def job(node):
-    return node.job("train", labels={"app": "train"})
 
 
 def quoted(heading: str) -> list[Block]:

@@ -1,4 +1,5 @@
-"""The fixtures of every scenario, wherever its file lies: `world`, `cli`, and `deployed_world` for who resets it themselves.
+"""The fixtures of every scenario, wherever its file lies: `world`, `cli`, `deployed_world` for who resets it themselves, and
+`workers`, `node` and `job` for a scenario that needs no other group of nodes.
 
 A scenario with the mark `reading` depends on switches of `Unknowns`, and runs with their defaults. With the option `--readings`
 only these scenarios run: with the defaults, and then with each named switch reversed.
@@ -13,6 +14,8 @@ import pytest
 
 from world.aws.autoscaling.model import Unknowns
 from world.cli import Cli, command_line
+from world.kubernetes.handles import Pod
+from world.scenario.groups import Group, Node
 from world.world import World
 
 
@@ -128,3 +131,18 @@ def cli(world: World) -> Iterator[Cli]:
     """The command line in that world."""
     with command_line(world) as cli:
         yield cli
+
+
+@pytest.fixture
+def workers(world: World) -> Group:
+    return world.group("workers", size=2, minimum=1, maximum=4)
+
+
+@pytest.fixture
+def node(workers: Group) -> Node:
+    return workers.nodes[0]
+
+
+@pytest.fixture
+def job(node: Node) -> Pod:
+    return node.job("train", labels={"app": "train"})
