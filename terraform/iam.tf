@@ -407,7 +407,7 @@ locals {
   machines = {
     recycle-node = {
       name       = local.machine_name
-      statements = [local.ask_for_owners]
+      statements = [local.ask_for_owners, local.send_events]
       functions  = setsubtract(local.in_cluster, ["select-nodes", "serve-operator"])
     }
     rotate-nodes = {
@@ -457,6 +457,15 @@ locals {
       Resource = "arn:${local.partition}:events:${local.region}:${local.account}:rule/StepFunctionsGetEventsForStepFunctionsExecutionRule"
     },
   ]
+
+  # The events before and after a drain, and after the disposal of the instance.
+  send_events = {
+    Sid       = "SendItsEvents"
+    Effect    = "Allow"
+    Action    = "events:PutEvents"
+    Resource  = "arn:${local.partition}:events:${local.region}:${local.account}:event-bus/default"
+    Condition = { "ForAllValues:StringEquals" = { "events:source" = "recycle-eks" }, Null = { "events:source" = "false" } }
+  }
 
   # For the state machines that restore nodes.
   ask_for_owners = {

@@ -42,6 +42,13 @@ locals {
     JitterStrategy  = "FULL"
   }]
 
+  # For Tasks that send an event. They are tried once more, and then the execution continues without the event.
+  event_retry = [{
+    ErrorEquals     = ["States.Timeout", "States.TaskFailed"]
+    IntervalSeconds = 2
+    MaxAttempts     = 1
+  }]
+
   # The ARN of each function's newest version, by the name of its placeholder, such as claim_node.
   function_versions = { for function, resource in aws_lambda_function.this : replace(function, "-", "_") => resource.qualified_arn }
 
@@ -49,19 +56,24 @@ locals {
   definition = {
     for machine in keys(local.machines) : machine => replace(
       replace(
-        templatefile("${local.definitions}/${machine}.asl.json", merge(local.function_versions, {
-          cluster_name       = var.cluster_name
-          live               = local.live
-          notification_topic = local.notification_topic_arn
-          partition          = local.partition
-          publish_retry      = "@publish_retry"
-          retry              = "@retry"
-        })),
-        "\"@retry\"",
-        jsonencode(local.retry),
+        replace(
+          templatefile("${local.definitions}/${machine}.asl.json", merge(local.function_versions, {
+            cluster_name       = var.cluster_name
+            event_retry        = "@event_retry"
+            live               = local.live
+            notification_topic = local.notification_topic_arn
+            partition          = local.partition
+            publish_retry      = "@publish_retry"
+            retry              = "@retry"
+          })),
+          "\"@retry\"",
+          jsonencode(local.retry),
+        ),
+        "\"@publish_retry\"",
+        jsonencode(local.publish_retry),
       ),
-      "\"@publish_retry\"",
-      jsonencode(local.publish_retry),
+      "\"@event_retry\"",
+      jsonencode(local.event_retry),
     )
   }
 }

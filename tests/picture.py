@@ -152,8 +152,8 @@ class Machine:
 
 
 def publishes(state: dict[str, Json]) -> bool:
-    """Checks whether a state publishes to the topic."""
-    return str(state.get("Resource", "")).endswith("sns:publish")
+    """Checks whether a state sends a notification or an event."""
+    return str(state.get("Resource", "")).endswith(("sns:publish", "events:putEvents"))
 
 
 def scopes_in(state: dict[str, Json]) -> list[dict[str, Json]]:

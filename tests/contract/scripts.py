@@ -85,7 +85,7 @@ LOOPS = [
     (
         "pods that came back",
         {"detach_terminate": ["check_pods", "check_pods", "recycled"], "check_pods": ["dispose"] * 3},
-        ["CheckPods", "PodsGone", "DetachTerminate", "NodeDisposed"],
+        ["CheckPods", "PodsGone", "EventAfterDrain", "DetachTerminate", "NodeDisposed"],
     ),
 ]
 
@@ -123,7 +123,7 @@ class Script:
             "reason": f"{name} says {given}",
             "counts": {},
             "names": {},
-            "run": {"steps": len(self.requests), "group": "workers", "input": INPUT, "hook": HOOK},
+            "run": {"steps": len(self.requests), "group": "workers", "node": "a", "input": INPUT, "hook": HOOK},
             **({"owner": OTHER} if given == "ask_owner" else {}),
             **({"start": {"name": f"hook-{INPUT['instance_id']}-12345678", "hook": HOOK}} if given == "start" else {}),
             **({"notification": NOTIFICATION} if given in NOTIFYING or (name, given) == ("restore-node", "untouched") else {}),
@@ -201,7 +201,10 @@ def rendered(machine: str = "recycle-node") -> dict[str, Any]:
     for name in STEPS:
         text = text.replace("${" + name.replace("-", "_") + "}", f"arn:aws:lambda:eu-west-1:123456789012:function:{name}:1")
     retry = [{"ErrorEquals": ["ServiceUnavailable"], "IntervalSeconds": 2, "MaxAttempts": 2, "BackoffRate": 2}]
-    return json.loads(text.replace('"${retry}"', json.dumps(retry)).replace('"${publish_retry}"', json.dumps(retry)))
+    once_more = [{"ErrorEquals": ["States.TaskFailed"], "IntervalSeconds": 2, "MaxAttempts": 1}]
+    for name, rule in (("retry", retry), ("publish_retry", retry), ("event_retry", once_more)):
+        text = text.replace(f'"${{{name}}}"', json.dumps(rule))
+    return json.loads(text)
 
 
 def branch(definition: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from world.base.beyond_models import common_errors, refusal_of
 from world.base.shapes import Errors
 from world.stepfunctions.asl import integration_of
 from world.stepfunctions.sdk_integrations import BOTO_NAMES, named, prefix_of
-from world.stepfunctions.service_models import OF_LAMBDA, OPTIMIZED, PASCAL, operation_of
+from world.stepfunctions.service_models import OF_LAMBDA, OPTIMIZED, PASCAL, operation_of, without
 
 MACHINES = ["recycle-node", "rotate-nodes", "sweep"]
 
@@ -116,7 +116,7 @@ def call_of(state: dict[str, Any]) -> tuple[str, str, str]:
         _, service, action = integration.split(":")
         return BOTO_NAMES.get(service, service), action[0].upper() + action[1:], prefix_of(service)
     service, operation, _ = OPTIMIZED[integration.split(".")[0]]
-    return service, operation, {"lambda": "Lambda", "stepfunctions": "StepFunctions"}[service]
+    return service, operation, {"events": "EventBridge", "lambda": "Lambda", "stepfunctions": "StepFunctions"}[service]
 
 
 def with_constants(shape: Any, arguments: Any) -> Any:
@@ -142,7 +142,7 @@ def test_the_arguments_of_each_task_are_the_operations(machine):
         service, operation, _ = call_of(state)
         _, _, free = OPTIMIZED.get(integration_of(state["Resource"]).split(".")[0], ("", "", set()))
         shape = operation_of(service, operation).input_shape
-        arguments = {field: "" if field in free else value for field, value in state["Arguments"].items()}
+        arguments = without(free, state["Arguments"])
         found += [f"{name}: {problem}" for problem in PASCAL.problems(with_constants(shape, arguments), shape, "")]
     assert found == []
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from contract.scripts import LOOPS, NOTIFICATION, OTHER, TOPIC, Script, Topic, Walk, follow, rendered
+from contract.scripts import INPUT, LOOPS, NOTIFICATION, OTHER, TOPIC, Script, Topic, Walk, answered, follow, rendered
 from world.stepfunctions.in_memory import FunctionFailed
 from world.stepfunctions.state_errors import StateError
 
@@ -21,8 +21,9 @@ def walk(**answers: list[Any]) -> Walk:
 def test_straight_through():
     end = walk()
     assert end.path == [
-        "Recycle", "Begin", "ClaimNode", "NodeClaimed", "StandbyNode", "ReplacementReady", "TaintNode", "CheckPods", "PodsGone",
-        "DetachTerminate", "NodeDisposed", "NotifyEnd", "NodeRecycled",
+        "Recycle", "Begin", "ClaimNode", "NodeClaimed", "StandbyNode", "ReplacementReady", "TaintNode", "EventBeforeDrain",
+        "CheckPods", "PodsGone", "EventAfterDrain", "DetachTerminate", "NodeDisposed", "EventAfterDisposal", "NotifyEnd",
+        "NodeRecycled",
     ]  # fmt: skip
     assert end.output == {"outcome": "recycled", "reason": "detach-terminate says recycled", "counts": {}, "names": {}}
 
@@ -99,7 +100,7 @@ def test_a_heartbeat_that_is_refused_leads_back_to_the_pods_and_never_to_a_resto
     end = follow(Script(check_pods=["heartbeat", "wait", "dispose"]), rendered(), Refusing())
     assert end.output["outcome"] == "recycled" and "RestoreNode" not in end.path
     heartbeats = [parameters for _, action, parameters in asked if action == "recordLifecycleActionHeartbeat"]
-    assert {action for _, action, _ in asked} == {"publish", "recordLifecycleActionHeartbeat"}
+    assert {action for _, action, _ in asked} == {"publish", "putEvents", "recordLifecycleActionHeartbeat"}
     assert heartbeats[0] == {
         "AutoScalingGroupName": "workers", "LifecycleHookName": "recycle-eks", "InstanceId": "i-0123456789abcdef0",
     }  # fmt: skip
@@ -162,6 +163,50 @@ def test_a_message_is_json_for_machines_and_lines_of_text_for_operators():
     assert (sent["TopicArn"], sent["Subject"], sent["MessageStructure"]) == (TOPIC, NOTIFICATION["subject"], "json")
     of = {name: attribute["StringValue"] for name, attribute in sent["MessageAttributes"].items()}
     assert of == {"severity": "info", "event": "finished", "group": "workers", "cluster": "world"}
+
+
+class Bus:
+    """Takes events, or gives one answer to each request."""
+
+    def __init__(self, answer: dict[str, Any] | None = None):
+        self.events: list[dict[str, Any]] = []
+        self._answer = answer or {"FailedEntryCount": 0, "Entries": [{"EventId": "1"}]}
+
+    def call(self, service: str, action: str, parameters: Any) -> Any:
+        if (service, action) != ("eventbridge", "putEvents"):
+            return Topic().call(service, action, parameters)
+        self.events += parameters["Entries"]
+        return answered(self._answer)
+
+
+def test_an_event_is_sent_before_and_after_the_drain_and_after_the_disposal():
+    bus = Bus()
+    follow(Script(), rendered(), bus)
+    assert [each["DetailType"] for each in bus.events] == ["before_drain", "after_drain", "after_disposal"]
+    for event in bus.events:
+        execution, machine = event["Resources"]
+        assert event["Source"] == "recycle-eks" and ":execution:" in execution and ":stateMachine:" in machine
+        assert json.loads(event["Detail"]) == {
+            "cluster": "world",
+            "group": "workers",
+            "node": "a",
+            "instance_id": INPUT["instance_id"],
+            "execution": execution,
+        }
+
+
+def test_an_event_that_eventbridge_does_not_take_is_sent_once_more_and_then_left():
+    refused = {"FailedEntryCount": 1, "Entries": [{"ErrorCode": "ThrottlingException", "ErrorMessage": "busy"}]}
+    bus = Bus(refused)
+    end = follow(Script(), rendered(), bus)
+    assert end.path == walk().path and end.output["outcome"] == "recycled"
+    assert len(bus.events) == 3 * 2
+
+
+def test_a_lost_node_has_no_event_after_its_drain():
+    bus = Bus()
+    follow(Script(check_pods=["lost"]), rendered(), bus)
+    assert [each["DetailType"] for each in bus.events] == ["before_drain", "after_disposal"]
 
 
 def test_a_node_that_stays_in_standby_gives_the_execution_its_name():

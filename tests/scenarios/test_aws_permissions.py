@@ -48,6 +48,7 @@ FOREIGN = {
     "eks:DescribeNodegroup": {"clusterName": "production", "nodegroupName": "blue"},
     "events:DescribeRule": {"Name": "payments"},
     "events:ListTargetsByRule": {"Rule": "payments"},
+    "events:PutEvents": {"Entries": [{"Source": "payments", "DetailType": "paid", "Detail": "{}"}]},
     "events:PutRule": {"Name": "payments", "ScheduleExpression": "rate(1 minute)"},
     "events:PutTargets": {"Rule": "payments", "Targets": [{"Id": "1", "Arn": THEIR_MACHINE}]},
     "lambda:GetFunctionConfiguration": {"FunctionName": "payments"},

@@ -245,7 +245,8 @@ class Events:
         every = rule.targets
         known = [target for target in every if _service(target) in _CALLS]
         if known and _takes(rule, event):
-            shown = {**event, "time": self._time()}
+            # No event of EventBridge has moto's ingestion time. Input transformers have a variable of this name.
+            shown = {name: value for name, value in event.items() if name != "ingestion-time"} | {"time": self._time()}
             for target in known:
                 self._clock.after(self.latency, lambda target=target: self._deliver(rule.name, target, shown))
         rule.targets = [target for target in every if target not in known]

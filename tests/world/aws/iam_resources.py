@@ -146,8 +146,9 @@ def _queue(parameters: Parameters) -> list[Asked]:
 
 def _buses(parameters: Parameters) -> list[Asked]:
     """The event buses of the entries, named or by their ARN."""
+    sources = {"events:source": sorted({entry["Source"] for entry in parameters["Entries"]})}
     named = {entry.get("EventBusName") or "default" for entry in parameters["Entries"]}
-    return [Asked(name if name.startswith("arn:") else _arn("events", f"event-bus/{name}")) for name in sorted(named)]
+    return [Asked(name if name.startswith("arn:") else _arn("events", f"event-bus/{name}"), sources) for name in sorted(named)]
 
 
 def _alarms(parameters: Parameters) -> list[Asked]:

@@ -37,6 +37,7 @@ _REQUIRED = {"Task": "Resource", "Choice": "Choices", "Parallel": "Branches", "M
 _MACHINE_FIELDS = {"Comment", "QueryLanguage", "StartAt", "States", "TimeoutSeconds", "Version"}
 _PROCESSOR_FIELDS = {"Comment", "StartAt", "States", "ProcessorConfig", "QueryLanguage"}
 _RESOURCES = (
+    "events:putEvents",
     "lambda:invoke",
     "lambda:invoke.waitForTaskToken",
     "states:startExecution",

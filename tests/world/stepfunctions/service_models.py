@@ -3,8 +3,8 @@
 Arguments and results have the API's fields in PascalCase. Violations go to `world.base.shapes.VIOLATIONS`. Integrations of AWS
 SDKs go over the wire, where the world's AWS checks requests and answers itself (world/aws/models.py).
 
-Sources: AWS docs, "Integrating services with Step Functions", and the pages of the optimized integrations of Lambda and Step
-Functions.
+Sources: AWS docs, "Integrating services with Step Functions", and the pages of the optimized integrations of Lambda, EventBridge
+and Step Functions.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ PASCAL = Pascal(VALUES)
 #: Optimized integrations that the engine answers itself: boto3's service, operation, and the fields that are JSON values instead
 #: of texts or bytes.
 OPTIMIZED = {
+    "events:putEvents": ("events", "PutEvents", {"Detail"}),
     "lambda:invoke": ("lambda", "Invoke", {"Payload"}),
     "states:startExecution": ("stepfunctions", "StartExecution", {"Input"}),
 }
@@ -49,7 +50,7 @@ def check_arguments(integration: str, arguments: Any) -> None:
     service, operation, free = _optimized(integration)
     if service:
         shape = operation_of(service, operation).input_shape
-        _add(service, operation, "the request of a state machine", PASCAL.problems(_without(free, arguments), shape, ""))
+        _add(service, operation, "the request of a state machine", PASCAL.problems(without(free, arguments), shape, ""))
 
 
 def check_request(service: str, operation: OperationModel, arguments: Any) -> None:
@@ -64,7 +65,7 @@ def check_result(integration: str, result: Any) -> None:
     if service:
         shape = operation_of(service, operation).output_shape
         free = free | {"StartDate"}
-        _add(service, operation, "the answer to a state machine", PASCAL.problems(_without(free, result), shape, ""))
+        _add(service, operation, "the answer to a state machine", PASCAL.problems(without(free, result), shape, ""))
 
 
 def check_error(integration: str, code: str, status: int) -> None:
@@ -78,9 +79,11 @@ def _optimized(integration: str) -> tuple[str, str, set[str]]:
     return OPTIMIZED.get(integration.split(".")[0], ("", "", set()))
 
 
-def _without(free: set[str], value: Any) -> Any:
+def without(free: set[str], value: Any) -> Any:
     """The value without the fields that are not written as the API writes them; empty texts take their place."""
-    return {name: "" if name in free else of for name, of in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, list):
+        return [without(free, each) for each in value]
+    return {name: "" if name in free else without(free, of) for name, of in value.items()} if isinstance(value, dict) else value
 
 
 def _add(service: str, operation: str, part: str, problems: Iterable[str]) -> None:

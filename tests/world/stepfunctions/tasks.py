@@ -1,4 +1,4 @@
-"""The service integrations of a Task state: Lambda, nested executions, SNS, and any AWS API through `aws-sdk:`.
+"""The service integrations of a Task state: Lambda, nested executions, EventBridge, and any AWS API through `aws-sdk:`.
 
 One `Task` is one attempt. Its `run` answers the task's result or raises the StateError that Retry and Catch see.
 Sources: AWS docs, "Integrating services with Step Functions", "Handling errors in Step Functions workflows".
@@ -95,8 +95,10 @@ class Task:
             return (yield from self._invoke())
         if self.integration == "lambda:invoke.waitForTaskToken":
             return (yield from self._invoke_and_wait_for_token())
+        if self.integration == "events:putEvents":
+            return (yield from self._put_events())
         _, service, action = self.integration.split(":")
-        return (yield from self._call_service(service, action))
+        return (yield from self._call_service(service, action, self.arguments))
 
     def _argument(self, name: str) -> Json:
         if not isinstance(self.arguments, dict) or name not in self.arguments:
@@ -192,11 +194,30 @@ class Task:
 
     # Any AWS API
 
-    def _call_service(self, service: str, action: str) -> Steps:
+    # Amazon EventBridge
+
+    def _put_events(self) -> Steps:
+        """AWS docs, "Add EventBridge events with Step Functions": the details are JSON values, and the ARNs of the execution and
+        the state machine are added to the resources of each event."""
+        execution = self.running.execution
+        entries = [
+            {
+                **entry,
+                "Detail": text_of(entry["Detail"]),
+                "Resources": [*entry.get("Resources", []), execution.arn, execution.machine.arn],
+            }
+            for entry in self._argument("Entries")
+        ]
+        answer = yield from self._call_service("eventbridge", "putEvents", {"Entries": entries})
+        if answer["FailedEntryCount"]:
+            raise StateError("EventBridge.FailedEntry", text_of(answer))
+        return answer
+
+    def _call_service(self, service: str, action: str, arguments: Json) -> Steps:
         services = self.engine.services_of(self.role)
         if services is None:
             raise StateError("States.Runtime", f"this engine has no AWS services to call {service}:{action}")
-        return (yield services.call(service, action, self.arguments))
+        return (yield services.call(service, action, arguments))
 
 
 def _json_or_text(payload: bytes) -> Json:

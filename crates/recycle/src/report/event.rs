@@ -156,7 +156,7 @@ pub const BOXES: [(&str, Stage, &[&str]); 6] = [
 ];
 
 /// Returns the name and the stage of the box that a state belongs to.
-/// None for a state that only decides or sends a notification, within a moment.
+/// None for a state that only decides, or sends a notification or an event, within a moment.
 #[must_use]
 pub fn find_box(state: &str) -> Option<(&'static str, Stage)> {
     let mut boxes = BOXES.into_iter();
