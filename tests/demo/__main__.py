@@ -151,7 +151,7 @@ def rotation(world: World, arguments: argparse.Namespace) -> Show:
     groups = fleet(world)
     print("\nThree groups of four nodes got a new launch template. On two nodes of each runs a Job of up to 40 minutes.")
     command = ["rotate", "--launch-template", *flags({"label_selector": "app=training", **dict(arguments.fields)})]
-    return Show("rotate-nodes", groups, command, "6m", "--rotation")
+    return Show("rotate-nodes", groups, command, "5m25s", "--rotation")
 
 
 def node(world: World, cli: Cli, pace: Pace, arguments: argparse.Namespace) -> Show:

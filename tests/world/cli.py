@@ -45,6 +45,8 @@ from world.world import World
 #: Real seconds between two updates of the command line, between two checks whether it has updated, and until the world stops
 #: waiting for an update.
 LOOK, STEP, LOST = 0.03, 0.005, 2.0
+#: A rotation's watch reads its groups and the cluster once in so many checks (`CHECKS` in crates/cli/src/aws/rotations.rs).
+CHECKS = 6
 #: Real seconds without output until a test fails that waits for an end or a text. Shorter than the timeout of pytest (`timeout`
 #: in pytest.ini), and long enough for a busy machine.
 PATIENCE = 300.0
@@ -135,12 +137,11 @@ class Cli:
         self._looked = self._looks()
 
     def looks_again(self) -> None:
-        """Waits, while time stands still, until the command line has read everything anew: until one of its calls has come three
-        times, so that what it read in between is drawn."""
+        """Waits, while time stands still, until the command line has read everything anew, and has drawn it."""
         begin, end = len(self._calls()), time.monotonic() + PATIENCE
         while any(running.is_under_way for running in self._running):
             again = Counter((call.action, str(call.parameters)) for call in self._calls()[begin:])
-            if max(again.values(), default=0) >= 3:
+            if max(again.values(), default=0) > CHECKS + 1:
                 return
             if time.monotonic() > end:
                 raise AssertionError(f"the command line has made no round of calls in {PATIENCE:.0f} s: {again}")
