@@ -172,6 +172,8 @@ pub(crate) fn group() -> Group {
         members: vec![member(OLD, "InService"), member(OTHER, "InService")],
         suspended: Vec::new(),
         protects_new_members: false,
+        zones: 1,
+        rebalances_capacity: false,
     }
 }
 

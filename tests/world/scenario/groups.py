@@ -125,9 +125,9 @@ class Group:
         self.aws.client("ec2").create_launch_template_version(LaunchTemplateName=self.name, LaunchTemplateData=whole)
         self.aws.calls.clear()
 
-    def refreshes_its_instances(self) -> None:
-        """Starts an instance refresh."""
-        self._autoscaling.start_refresh(self.name)
+    def refreshes_its_instances(self, standby: str = "Wait") -> None:
+        """Starts an instance refresh. `standby`: its preference StandbyInstances."""
+        self._autoscaling.start_refresh(self.name, standby)
 
     def lets_members_live(self, lifetime: str | float) -> None:
         """Max instance lifetime: members that are in service now end after so long."""

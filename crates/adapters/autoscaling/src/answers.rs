@@ -142,6 +142,8 @@ pub(crate) fn to_group(group: &AutoScalingGroup) -> Result<Group, Error> {
             .collect::<Option<_>>()
             .ok_or_else(|| missing("a suspended process without ProcessName"))?,
         protects_new_members: group.new_instances_protected_from_scale_in() == Some(true),
+        zones: group.availability_zones().len(),
+        rebalances_capacity: group.capacity_rebalance() == Some(true),
     })
 }
 

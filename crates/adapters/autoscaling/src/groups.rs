@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use aws_config::SdkConfig;
 use aws_sdk_autoscaling::operation::describe_auto_scaling_groups::paginator;
-use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter};
+use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter, StandbyInstances};
 use recycle::base::ids::{ClusterName, GroupName, InstanceId};
 use recycle::base::names::LIFECYCLE_HOOK;
 use recycle::cluster::balancers::Attachments;
 use recycle::cluster::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
 use recycle::cluster::group::{Group, MOST_PROTECTED};
 use recycle::cluster::hook::is_held;
+use recycle::cluster::refresh::Refresh;
 use recycle::rotation::fleet::Fleet;
 
 use crate::Error;
@@ -141,8 +142,8 @@ impl Groups {
         }))
     }
 
-    /// Returns the status of the group's instance refresh that is under way, if there is one. AWS lists the newest refresh first.
-    pub async fn find_refresh(&self, group: &GroupName) -> Result<Option<String>, Error> {
+    /// Returns the group's instance refresh that is under way, if there is one. AWS lists the newest refresh first.
+    pub async fn find_refresh(&self, group: &GroupName) -> Result<Option<Refresh>, Error> {
         let answer = self
             .client
             .describe_instance_refreshes()
@@ -154,8 +155,11 @@ impl Groups {
             let status = refresh.status().ok_or_else(|| {
                 Error::unintelligible(DESCRIBE_REFRESHES, "an instance refresh without Status")
             })?;
-            if REFRESHING.contains(&status.as_str()) {
-                return Ok(Some(status.as_str().to_owned()));
+            let preferences = refresh.preferences();
+            let standby = preferences.and_then(|preferences| preferences.standby_instances());
+            let found = Refresh::under_way(status.as_str(), standby.map(StandbyInstances::as_str));
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
@@ -309,12 +313,3 @@ impl Groups {
             .map_err(|error| Error::from_sdk("autoscaling:TerminateInstanceInAutoScalingGroup", error))
     }
 }
-
-/// The values of `InstanceRefreshStatus` while a refresh replaces instances or may still do so (API reference, InstanceRefresh).
-const REFRESHING: [&str; 5] = [
-    "Pending",
-    "InProgress",
-    "Cancelling",
-    "RollbackInProgress",
-    "Baking",
-];

@@ -4,6 +4,7 @@
 
 use autoscaling::groups::{Groups, Membership};
 use recycle::base::failure::{Failure, NamedFailure as _};
+use recycle::cluster::refresh::StandbyInstances;
 use scripted_aws::ScriptedAws;
 
 const ID: &str = "i-0123456789abcdef0";
@@ -111,7 +112,33 @@ async fn a_refresh_is_under_way_until_it_has_ended() {
         let found = Groups::new(&aws.config())
             .find_refresh(&"workers".parse().unwrap())
             .await;
-        assert_eq!(found.unwrap().as_deref(), expected, "{statuses:?}");
+        let status = found.unwrap().map(|refresh| refresh.status);
+        assert_eq!(status.as_deref(), expected, "{statuses:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_preference_of_a_refresh_says_what_it_does_to_members_in_standby() {
+    let cases = [
+        (
+            "<Preferences><StandbyInstances>Terminate</StandbyInstances></Preferences>",
+            StandbyInstances::Terminate,
+        ),
+        (
+            "<Preferences><StandbyInstances>Ignore</StandbyInstances></Preferences>",
+            StandbyInstances::Ignore,
+        ),
+        ("<Preferences></Preferences>", StandbyInstances::Wait),
+        ("", StandbyInstances::Wait),
+    ];
+    for (preferences, expected) in cases {
+        let answer = format!(
+            "<InstanceRefreshes><member><Status>InProgress</Status>{preferences}</member></InstanceRefreshes>"
+        );
+        let aws = ScriptedAws::new().on("DescribeInstanceRefreshes", &answer);
+        let groups = Groups::new(&aws.config());
+        let found = groups.find_refresh(&"workers".parse().unwrap()).await;
+        assert_eq!(found.unwrap().unwrap().standby, expected, "{preferences}");
     }
 }
 

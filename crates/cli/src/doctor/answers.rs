@@ -1,9 +1,11 @@
 //! Converts answers of AWS to the facts of `recycle::doctor`.
 
-use aws_sdk_autoscaling::types::{AutoScalingGroup, LifecycleHook, RetentionAction};
+use aws_sdk_autoscaling::types::{AutoScalingGroup, LifecycleHook, RetentionAction, StandbyInstances};
 use aws_sdk_eventbridge::types::{Rule as EventRule, RuleState};
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
 use recycle::base::duration::Duration;
+use recycle::base::names::TERMINATION_HANDLER_TAG;
+use recycle::cluster::refresh::Refresh;
 use recycle::doctor::facts::{Function, Group, Hook, Rule, Seen};
 use recycle::input::fields::FIELDS;
 use serde_json::Value;
@@ -79,14 +81,22 @@ pub(crate) async fn find_group(scaling: &aws_sdk_autoscaling::Client, group: &Au
         suspended: suspended.collect(),
         zones: group.availability_zones().len(),
         rebalances_capacity: group.capacity_rebalance() == Some(true),
-        is_of_termination_handler: group.tags().iter().any(|tag| tag.key() == Some(HANDLER_TAG)),
+        is_of_termination_handler: group
+            .tags()
+            .iter()
+            .any(|tag| tag.key() == Some(TERMINATION_HANDLER_TAG)),
         max_lifetime: number(group.max_instance_lifetime()).filter(|seconds| *seconds > 0),
         retains: triggers.and_then(|each| each.terminate_hook_abandon()) == Some(&RetentionAction::Retain),
         refresh: refreshes.map(|answer| {
-            let refreshes = answer.instance_refreshes().iter();
-            let mut statuses = refreshes.filter_map(|refresh| Some(refresh.status()?.as_str()));
-            let under_way = statuses.find(|status| UNDER_WAY.contains(status));
-            under_way.map(str::to_owned)
+            answer.instance_refreshes().iter().find_map(|refresh| {
+                let preferences = refresh
+                    .preferences()
+                    .and_then(|preferences| preferences.standby_instances());
+                Refresh::under_way(
+                    refresh.status()?.as_str(),
+                    preferences.map(StandbyInstances::as_str),
+                )
+            })
         }),
         hooks: hooks.map(|answer| answer.lifecycle_hooks().iter().map(to_hook).collect()),
     }
@@ -122,18 +132,6 @@ pub(crate) fn is_of_module(rule: &str, name: &str) -> bool {
     let kinds = ["sweep-", "hook-", "rotate-nodes-"];
     rest.is_some_and(|rest| rest.ends_with("-unreported") || kinds.iter().any(|kind| rest.starts_with(kind)))
 }
-
-/// The tag by which aws-node-termination-handler finds its groups (its README, "Queue Processor").
-const HANDLER_TAG: &str = "aws-node-termination-handler/managed";
-
-/// Values of `InstanceRefreshStatus` for an instance refresh that has not ended.
-const UNDER_WAY: [&str; 5] = [
-    "Pending",
-    "InProgress",
-    "Cancelling",
-    "RollbackInProgress",
-    "Baking",
-];
 
 /// Error codes with which services say that something does not exist.
 const NOT_THERE: [&str; 5] = [

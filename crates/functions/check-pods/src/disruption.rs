@@ -12,8 +12,11 @@ use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Refusal;
 use recycle::cluster::hook::{HeldByHook, WAITING};
 use recycle::cluster::node::NodeFacts;
+use recycle::cluster::refresh::Refresh;
 use recycle::contract::run::Run;
-use recycle::drain::disruption::{DisruptionFacts, DrainValidity, find_remarks, judge_drain_validity};
+use recycle::drain::disruption::{
+    DisruptionFacts, DrainValidity, find_remarks, is_ended_by_refresh, judge_drain_validity,
+};
 use recycle::input::path::RecyclePath;
 
 /// The time limit for all of these calls, longer than they take together. If AWS hangs, it must not use up the function's time.
@@ -53,6 +56,8 @@ pub(crate) struct OutsideFacts {
     pub(crate) is_waiting: Option<bool>,
     /// The hook of recycle-eks, if it holds the member and the execution does not know that: its event was lost, or is still on its way.
     pub(crate) hook: Option<HeldByHook>,
+    /// Whether an instance refresh is about to terminate the member in Standby with its pods.
+    pub(crate) is_ended_by_refresh: bool,
     /// Remarks for operators.
     pub(crate) remarks: Vec<Refusal>,
     /// The error of AWS, if a call failed.
@@ -66,6 +71,7 @@ impl OutsideFacts {
             validity: DrainValidity::Goes,
             is_waiting: None,
             hook: None,
+            is_ended_by_refresh: false,
             remarks: Vec::new(),
             aws_error: None,
         }
@@ -134,24 +140,25 @@ async fn fetch_from_aws(
         // A record that was edited by hand fails the step elsewhere, with its own error name.
         record: &node.record().unwrap_or_default(),
         group: &group,
-        refresh: refresh.as_deref(),
+        refresh: refresh.as_ref(),
         node_group_status: node_group_status.as_deref(),
     };
     Ok(OutsideFacts {
         validity: judge_drain_validity(&facts),
         is_waiting: Some(is_waiting),
         hook,
+        is_ended_by_refresh: is_ended_by_refresh(&facts),
         remarks: find_remarks(&facts),
         aws_error: None,
     })
 }
 
-/// Returns the status of an instance refresh that is under way, and that of the managed node group.
+/// Returns the instance refresh that is under way, and the status of the managed node group.
 async fn fetch_updates(
     outside: &Outside,
     node: &NodeFacts,
     group: &GroupName,
-) -> Result<(Option<String>, Option<String>), Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<(Option<Refresh>, Option<String>), Box<dyn std::error::Error + Send + Sync>> {
     let refresh = outside.groups().find_refresh(group).await?;
     let node_group_status = match node_group(node) {
         Some(name) => outside.access.describe_node_group(name).await?,

@@ -33,7 +33,7 @@ use recycle::drain::progress::{describe_waiting, only_waits};
 use recycle::drain::survey::PodSurvey;
 use recycle::drain::verdict::{DrainVerdict, judge_drain};
 use recycle::input::path::RecyclePath;
-use recycle::notify::blockage::{list_blocks, update_blockage};
+use recycle::notify::blockage::{list_blocks, report_refresh, update_blockage};
 use recycle::notify::metrics::Metric;
 use recycle::records::blocker::count_all;
 use recycle::records::claim::{Claim, Phase};
@@ -145,7 +145,12 @@ async fn check(
 
     let (deadline, reason) = (facts.terms.deadline, facts.reason());
     let blocks = list_blocks(&facts.survey, &facts.progress);
-    let notification = update_blockage(&mut run, &blocks, &me.execution, now, deadline.at, &reason);
+    let refresh = outside_facts
+        .is_ended_by_refresh
+        .then(|| report_refresh(&mut run, &me.execution, now, deadline.at));
+    let notification = refresh
+        .flatten()
+        .or_else(|| update_blockage(&mut run, &blocks, &me.execution, now, deadline.at, &reason));
     run.drain.drain_until = deadline.by_person.then_some(deadline.at);
     let is_over = facts.terms.is_time_over() || facts.terms.is_budget_spent(polls);
     let more = match (&run.hook, polls) {

@@ -792,6 +792,47 @@ async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
 }
 
 #[tokio::test]
+async fn a_refresh_that_ends_members_in_standby_is_reported_at_once_and_then_daily() {
+    let outside_facts = OutsideFacts {
+        is_ended_by_refresh: true,
+        ..OutsideFacts::quiet()
+    };
+    let mut run = request("2027-01-01T07:00:00Z").run;
+    run.input.drain_timeout = 3 * 86_400;
+    for (now, is_reported) in [
+        ("2027-01-01T07:00:00Z", true),
+        ("2027-01-01T07:00:30Z", false),
+        ("2027-01-02T06:59:59Z", false),
+        ("2027-01-02T07:00:00Z", true),
+    ] {
+        let kube = kube(node(&[]), &[awaited()]);
+        let context = request(now).context;
+        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+            .await
+            .unwrap();
+        let answer = check(&kube.client(), node, &context, run, 1, &outside_facts)
+            .await
+            .unwrap();
+        run = answer.run.unwrap();
+        let notification = answer
+            .notification
+            .map(|sent| serde_json::to_value(sent).unwrap());
+        assert_eq!(notification.is_some(), is_reported, "{now}");
+        if let Some(notification) = notification {
+            assert_eq!(
+                (&notification["event"], &notification["severity"]),
+                (&json!("blocked"), &json!("critical"))
+            );
+            let command = notification["what_to_do"][1].as_str().unwrap();
+            assert!(
+                command.ends_with("cancel-instance-refresh --auto-scaling-group-name workers"),
+                "{command}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_node_that_was_put_to_use_again_is_not_drained_any_more() {
     let kube = kube(node(&[]), &[awaited()]);
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");

@@ -114,6 +114,8 @@ mod tests {
             }],
             suspended: Vec::new(),
             protects_new_members: false,
+            zones: 1,
+            rebalances_capacity: false,
         }
     }
 

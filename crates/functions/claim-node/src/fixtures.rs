@@ -107,6 +107,8 @@ pub(crate) async fn facts(kube: &ScriptedKube, node: &Value) -> ClaimFacts {
             }],
             suspended: Vec::new(),
             protects_new_members: false,
+            zones: 1,
+            rebalances_capacity: false,
         },
         lifecycle_state: "InService".to_owned(),
         hook: None,

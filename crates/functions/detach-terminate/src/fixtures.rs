@@ -129,6 +129,8 @@ pub(crate) fn group(lifecycle_state: &str) -> Group {
         members: vec![member(id().as_str(), lifecycle_state), member(OTHER, "InService")],
         suspended: Vec::new(),
         protects_new_members: false,
+        zones: 1,
+        rebalances_capacity: false,
     }
 }
 

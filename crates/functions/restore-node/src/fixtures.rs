@@ -117,6 +117,8 @@ fn group() -> Group {
         members: vec![member(OLD, "Standby")],
         suspended: Vec::new(),
         protects_new_members: false,
+        zones: 1,
+        rebalances_capacity: false,
     }
 }
 

@@ -117,6 +117,8 @@ pub(crate) fn facts(kube: &ScriptedKube) -> FetchedFacts {
         members: vec![member],
         suspended: Vec::new(),
         protects_new_members: false,
+        zones: 1,
+        rebalances_capacity: false,
     };
     FetchedFacts {
         client: kube.client(),

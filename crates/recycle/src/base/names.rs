@@ -150,3 +150,8 @@ pub fn is_read_annotation(key: &str) -> bool {
 
 /// Field manager of every write to the Kubernetes API.
 pub const FIELD_MANAGER: &str = "recycle-eks";
+
+/// The tag by which aws-node-termination-handler finds its groups (its README, "Queue Processor").
+pub const TERMINATION_HANDLER_TAG: &str = "aws-node-termination-handler/managed";
+/// The tag by which Cluster Autoscaler finds its groups (its README for AWS, "Auto-Discovery Setup").
+pub const AUTOSCALER_TAG: &str = "k8s.io/cluster-autoscaler/enabled";

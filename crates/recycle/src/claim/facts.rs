@@ -7,6 +7,7 @@ use crate::cluster::balancers::Balancer;
 use crate::cluster::group::Group;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
+use crate::cluster::refresh::Refresh;
 use crate::input::model::Input;
 
 /// Facts about a group beyond its size and its members.
@@ -14,8 +15,7 @@ use crate::input::model::Input;
 pub struct GroupState {
     /// Whether the desired capacity counts units other than instances.
     pub is_weighted: bool,
-    /// The status of an instance refresh that is under way.
-    pub refresh: Option<String>,
+    pub refresh: Option<Refresh>,
     /// The status of the EKS managed node group that the Node belongs to.
     pub node_group_status: Option<String>,
     /// The load balancers that EnterStandby would take the instance out of.

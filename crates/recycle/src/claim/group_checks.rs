@@ -13,10 +13,12 @@ use crate::input::urgency::Urgency;
 pub(crate) fn check_updates(facts: &PreflightFacts<'_>, group: &Group) -> Vec<Refusal> {
     let state = facts.group_state;
     let name = &group.name;
-    let refresh = state.refresh.as_ref().map(|status| {
+    let refresh = state.refresh.as_ref().map(|refresh| {
         Obstacle::InstanceRefresh.because(format!(
-            "an instance refresh of group {name} is {status} and replaces the nodes itself. Its preference StandbyInstances decides \
-             whether members in Standby make it fail, or it terminates them with their pods. Wait for its end, or cancel it"
+            "an instance refresh of group {name} is {} and replaces the nodes itself. It {} (StandbyInstances). Wait for its end, or \
+             cancel it",
+            refresh.status,
+            refresh.describe_effect()
         ))
     });
     let busy = state.node_group_status.as_ref().filter(|status| is_busy(status));

@@ -1,5 +1,6 @@
 //! Notes of pre-flight: what an operator should know although the node can be recycled.
 
+use crate::base::names::{AUTOSCALER_TAG, LIFECYCLE_HOOK, TERMINATION_HANDLER_TAG};
 use crate::claim::facts::PreflightFacts;
 use crate::claim::group_checks::node_group;
 use crate::claim::obstacle::{Refusal, name_some};
@@ -18,6 +19,7 @@ pub(crate) fn write_notes(facts: &PreflightFacts<'_>, overridden: &[Refusal]) ->
     if let Some(group) = group {
         notes.extend(note_limits(input, group));
         notes.extend(note_balancers(input, group, &facts.group_state.balancers));
+        notes.extend(note_neighbours(facts, group));
     }
     let is_before = input.replacement == Replacement::Before;
     if let Some(name) = node.and_then(node_group).filter(|_| is_before) {
@@ -36,6 +38,45 @@ pub(crate) fn write_notes(facts: &PreflightFacts<'_>, overridden: &[Refusal]) ->
         );
     }
     notes
+}
+
+/// Notes other tools and processes of the group that may act on its nodes during the drain.
+fn note_neighbours(facts: &PreflightFacts<'_>, group: &Group) -> Vec<String> {
+    let PreflightFacts {
+        input, group_tags, ..
+    } = *facts;
+    let name = &group.name;
+    let is_before = input.replacement == Replacement::Before;
+    let is_spot = facts.instance.is_some_and(|instance| instance.is_spot);
+    let balances_zones = group.zones > 1 && !group.suspended.iter().any(|process| process == "AZRebalance");
+    let notes = [
+        group_tags.contains_key(TERMINATION_HANDLER_TAG).then(|| {
+            format!(
+                "group {name} has the tag {TERMINATION_HANDLER_TAG}; in queue mode that tool evicts the pods of members that the group \
+                 terminates"
+            )
+        }),
+        (is_before && group_tags.contains_key(AUTOSCALER_TAG)).then(|| {
+            format!(
+                "Cluster Autoscaler manages group {name}; while nodes are in Standby, the group has up to max_surge_per_group nodes more than it \
+                 would choose"
+            )
+        }),
+        (is_before && balances_zones).then(|| {
+            format!(
+                "group {name} has {} zones; while the node is in Standby, AZRebalance may terminate another node with its pods unless the \
+                 group has the hook {LIFECYCLE_HOOK}",
+                group.zones
+            )
+        }),
+        (is_spot && group.rebalances_capacity).then(|| {
+            format!(
+                "group {name} has Capacity Rebalancing; when EC2 sees the instance at risk, the group may terminate it with its pods unless \
+                 the group has the hook {LIFECYCLE_HOOK}"
+            )
+        }),
+    ];
+    notes.into_iter().flatten().collect()
 }
 
 /// Notes a group that does not set the cluster's tag on new instances.

@@ -160,6 +160,7 @@ mod tests {
     use crate::claim::facts::GroupState;
     use crate::cluster::balancers::Balancer;
     use crate::cluster::group::Group;
+    use crate::cluster::refresh::Refresh;
     use crate::input::model::Input;
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
@@ -228,6 +229,24 @@ mod tests {
             let members = vec![member(crate::fixtures::OLD, state), member(OTHER, "InService")];
             Self {
                 group: Some(Group { members, ..group() }),
+                ..world()
+            }
+        }
+
+        fn in_group_with_tag(tag: &str) -> Self {
+            Self {
+                group_tags: strings([("kubernetes.io/cluster/prod", "owned"), (tag, "true")]),
+                ..world()
+            }
+        }
+
+        fn with_spot_instance_in(group: Group) -> Self {
+            Self {
+                instance: world().instance.map(|instance| Instance {
+                    is_spot: true,
+                    ..instance
+                }),
+                group: Some(group),
                 ..world()
             }
         }
@@ -572,7 +591,7 @@ mod tests {
             (
                 "an instance refresh runs",
                 World::while_it(GroupState {
-                    refresh: Some("Baking".to_owned()),
+                    refresh: Refresh::under_way("Baking", None),
                     ..GroupState::default()
                 }),
                 "an instance refresh of group workers is Baking",
@@ -652,7 +671,7 @@ mod tests {
     #[test]
     fn all_refusals_are_listed_at_once_and_those_that_can_be_overridden_come_last() {
         let refreshing = GroupState {
-            refresh: Some("InProgress".to_owned()),
+            refresh: Refresh::under_way("InProgress", None),
             is_weighted: true,
             ..GroupState::default()
         };
@@ -808,7 +827,7 @@ mod tests {
             let busy = World {
                 state: GroupState {
                     is_weighted: true,
-                    refresh: Some("InProgress".to_owned()),
+                    refresh: Refresh::under_way("InProgress", None),
                     ..GroupState::default()
                 },
                 ..on(state, hook())
@@ -941,7 +960,7 @@ mod tests {
         ] {
             let busy = World {
                 state: GroupState {
-                    refresh: Some("InProgress".to_owned()),
+                    refresh: Refresh::under_way("InProgress", None),
                     ..GroupState::default()
                 },
                 ..on(state, more.clone()).on_spot()
@@ -1119,6 +1138,66 @@ mod tests {
                 vec![
                     "has not been Ready since 2027-01-01T00:00:00Z; it counts as lost at 2027-01-01T00:30:00Z",
                 ],
+            ),
+            (
+                "a group of aws-node-termination-handler",
+                World::in_group_with_tag("aws-node-termination-handler/managed"),
+                vec!["in queue mode that tool evicts the pods of members that the group terminates"],
+            ),
+            (
+                "a group of Cluster Autoscaler",
+                World::in_group_with_tag("k8s.io/cluster-autoscaler/enabled"),
+                vec![
+                    "while nodes are in Standby, the group has up to max_surge_per_group nodes more than it would choose",
+                ],
+            ),
+            (
+                "a group of two zones",
+                World {
+                    group: Some(Group { zones: 2, ..group() }),
+                    ..world()
+                },
+                vec!["2 zones; while the node is in Standby, AZRebalance may terminate another node"],
+            ),
+            (
+                "a group of two zones that does not balance them",
+                World {
+                    group: Some(Group {
+                        zones: 2,
+                        suspended: vec!["AZRebalance".to_owned()],
+                        ..group()
+                    }),
+                    ..world()
+                },
+                vec![],
+            ),
+            (
+                "a group of two zones on the after path",
+                World {
+                    group: Some(Group { zones: 2, ..group() }),
+                    input: input(json!({"replacement": "after"})),
+                    ..world()
+                },
+                vec![],
+            ),
+            (
+                "Capacity Rebalancing of a Spot instance",
+                World::with_spot_instance_in(Group {
+                    rebalances_capacity: true,
+                    ..group()
+                }),
+                vec!["when EC2 sees the instance at risk, the group may terminate it with its pods"],
+            ),
+            (
+                "Capacity Rebalancing of an instance that is no Spot instance",
+                World {
+                    group: Some(Group {
+                        rebalances_capacity: true,
+                        ..group()
+                    }),
+                    ..world()
+                },
+                vec![],
             ),
             (
                 "its replacement lacks the tag",

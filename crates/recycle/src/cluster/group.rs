@@ -51,6 +51,10 @@ pub struct Group {
     pub suspended: Vec<String>,
     /// `NewInstancesProtectedFromScaleIn`: every member begins protected, so its protection is no wish of an operator.
     pub protects_new_members: bool,
+    /// The number of `AvailabilityZones`.
+    pub zones: usize,
+    /// `CapacityRebalance`.
+    pub rebalances_capacity: bool,
 }
 
 impl Group {

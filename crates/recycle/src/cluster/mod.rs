@@ -8,4 +8,5 @@ pub mod hook;
 pub mod instance;
 pub mod node;
 pub mod pod;
+pub mod refresh;
 pub mod silence;

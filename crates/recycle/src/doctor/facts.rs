@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::ids::InstanceId;
 use crate::cluster::node::NodeList;
+use crate::cluster::refresh::Refresh;
 
 /// A fact, or the reason why it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,8 +182,7 @@ pub struct Group {
     pub max_lifetime: Option<u32>,
     /// Whether the group keeps instances whose hook was abandoned.
     pub retains: bool,
-    /// Status of an instance refresh that is under way.
-    pub refresh: Seen<Option<String>>,
+    pub refresh: Seen<Option<Refresh>>,
     pub hooks: Seen<Vec<Hook>>,
 }
 

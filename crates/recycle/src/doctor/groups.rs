@@ -4,6 +4,7 @@ use crate::base::names::LIFECYCLE_HOOK;
 use crate::base::shell::quote;
 use crate::cluster::cluster_tag::cluster_tag;
 use crate::cluster::hook::{SHORTEST_HEARTBEAT, longest_hold};
+use crate::cluster::refresh::Refresh;
 use crate::doctor::facts::{Group, Hook, Installation, Rule, Seen};
 use crate::doctor::finding::{APPLY, Check, Finding, Level};
 
@@ -30,9 +31,11 @@ fn examine_group(seen: &Installation, group: &Group) -> Vec<Finding> {
         examine_processes(group),
         examine_sizes(group).into_iter().collect(),
         examine_handler(group).into_iter().collect(),
-        refresh.judge_all(&group.refresh, |status| {
-            let status = status.iter();
-            status.map(|status| examine_refresh(refresh, status)).collect()
+        refresh.judge_all(&group.refresh, |found| {
+            found
+                .iter()
+                .map(|found| examine_refresh(refresh, found))
+                .collect()
         }),
         hooks.judge_all(&group.hooks, |found| examine_hooks(hooks, seen, group, found)),
     ]
@@ -99,9 +102,10 @@ fn examine_handler(group: &Group) -> Option<Finding> {
     })
 }
 
-fn examine_refresh(check: Check<'_>, status: &str) -> Finding {
+fn examine_refresh(check: Check<'_>, refresh: &Refresh) -> Finding {
+    let (status, effect) = (&refresh.status, refresh.describe_effect());
     check.warning(
-        format!("one is under way ({status}): until it ends, executions for nodes of the group are refused"),
+        format!("one is under way ({status}). It {effect}. Until it ends, executions for nodes of the group are refused"),
         "Wait until it ends, or cancel it.",
     )
 }

@@ -10,6 +10,7 @@ use crate::cluster::autoscaler::{Remover, describe_removal, find_remover};
 use crate::cluster::group::{Group, Member};
 use crate::cluster::instance::describe_instance;
 use crate::cluster::node::NodeFacts;
+use crate::cluster::refresh::{Refresh, StandbyInstances};
 use crate::input::path::RecyclePath;
 use crate::records::node_record::Record;
 
@@ -22,8 +23,7 @@ pub struct DisruptionFacts<'a> {
     /// The node record: the state that the execution found.
     pub record: &'a Record,
     pub group: &'a Group,
-    /// The status of an instance refresh that is under way.
-    pub refresh: Option<&'a str>,
+    pub refresh: Option<&'a Refresh>,
     /// The status of the EKS managed node group that the node belongs to.
     pub node_group_status: Option<&'a str>,
 }
@@ -81,10 +81,11 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
             "{tool} is about to remove the node and has set the taint {key}"
         )));
     }
-    if let Some(status) = facts.refresh {
+    if let Some(refresh) = facts.refresh {
         remarks.push(Obstacle::InstanceRefresh.because(format!(
-            "an instance refresh of group {name} is {status}; cancel it, because it terminates members in Standby with their pods if its \
-             preference StandbyInstances is Terminate"
+            "an instance refresh of group {name} is {}; it {} (StandbyInstances)",
+            refresh.status,
+            refresh.describe_effect()
         )));
     }
     if let Some(status) = facts.node_group_status.filter(|status| is_busy(status)) {
@@ -123,6 +124,15 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
     remarks
 }
 
+/// Whether an instance refresh is about to terminate the member in Standby with its pods.
+#[must_use]
+pub fn is_ended_by_refresh(facts: &DisruptionFacts<'_>) -> bool {
+    let member = facts.group.member(facts.id);
+    let is_on_standby = member.is_some_and(|member| member.lifecycle_state.ends_with("Standby"));
+    let ends_it = |refresh: &Refresh| refresh.standby == StandbyInstances::Terminate;
+    is_on_standby && facts.refresh.is_some_and(ends_it)
+}
+
 /// Returns a remark if the replacement that had been accepted is gone.
 /// Its place in the group may be gone with it, so that no other replacement comes.
 fn find_removed_replacement(facts: &DisruptionFacts<'_>) -> Option<Refusal> {
@@ -149,7 +159,7 @@ mod tests {
         node: NodeFacts,
         record: Record,
         group: Group,
-        refresh: Option<&'static str>,
+        refresh: Option<Refresh>,
         node_group_status: Option<&'static str>,
     }
 
@@ -182,7 +192,7 @@ mod tests {
                 node: &self.node,
                 record: &self.record,
                 group: &self.group,
-                refresh: self.refresh,
+                refresh: self.refresh.as_ref(),
                 node_group_status: self.node_group_status,
             }
         }
@@ -235,10 +245,30 @@ mod tests {
     }
 
     #[test]
+    fn a_refresh_ends_a_member_in_standby_only_if_its_preference_says_so() {
+        for (state, preference, expected) in [
+            ("Standby", Some("Terminate"), true),
+            ("EnteringStandby", Some("Terminate"), true),
+            ("InService", Some("Terminate"), false),
+            ("Standby", Some("Ignore"), false),
+            ("Standby", None, false),
+        ] {
+            let mut fixture = fixture(state);
+            fixture.refresh = Refresh::under_way("InProgress", preference);
+            let old = id(OLD);
+            let is_ended = is_ended_by_refresh(&fixture.facts(&old, RecyclePath::Before));
+            assert_eq!(is_ended, expected, "{state} {preference:?}");
+        }
+        let mut quiet = fixture("Standby");
+        quiet.refresh = None;
+        assert!(!is_ended_by_refresh(&quiet.facts(&id(OLD), RecyclePath::Before)));
+    }
+
+    #[test]
     fn changes_from_outside_are_reported_under_the_names_of_the_refusals() {
         let mut busy = fixture("Standby");
         assert_eq!(busy.remarks(), Vec::<&str>::new());
-        busy.refresh = Some("InProgress");
+        busy.refresh = Refresh::under_way("InProgress", None);
         busy.node_group_status = Some("UPDATING");
         busy.node.labels = strings([("eks.amazonaws.com/nodegroup", "blue")]);
         busy.node.taints = vec![taint("ToBeDeletedByClusterAutoscaler", "NoSchedule")];

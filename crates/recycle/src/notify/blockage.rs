@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use crate::base::ids::{ExecutionArn, NodeName};
+use crate::base::shell::quote;
 use crate::base::text::{NAMES_PER_CLASS, count_and_name, cut_text};
 use crate::cluster::pod::PodFacts;
 use crate::contract::run::Run;
@@ -90,6 +91,37 @@ pub(crate) fn build_blocked_notification(
         None => vec![format!("EC2 interrupts the instance. The drain ends at {until}.")],
     };
     notification
+}
+
+/// Returns a notification, at once and then daily, while an instance refresh is about to terminate the member in Standby with its pods.
+#[must_use]
+pub fn report_refresh(
+    run: &mut Run,
+    execution: &ExecutionArn,
+    now: Timestamp,
+    until: Timestamp,
+) -> Option<Notification> {
+    let is_due = |reported_at: Timestamp| now.duration_since(reported_at).as_secs() >= REMINDER;
+    if !run.drain.refresh_reported_at.is_none_or(is_due) {
+        return None;
+    }
+    run.drain.refresh_reported_at = Some(now);
+    let about = About::run(execution, run);
+    let reason = format!(
+        "an instance refresh of group {} is about to terminate this member in Standby with its pods (StandbyInstances: Terminate)",
+        run.group
+    );
+    let mut notification =
+        about.build_notification(NotificationKind::Blocked, Severity::Critical, now, &reason);
+    notification.until = Some(until);
+    notification.what_to_do = vec![
+        "Cancel the refresh now:".to_owned(),
+        format!(
+            "aws autoscaling cancel-instance-refresh --auto-scaling-group-name {}",
+            quote(run.group.as_str())
+        ),
+    ];
+    Some(notification)
 }
 
 /// Records in a run what blocks the drain now, and returns a notification if one is due.

@@ -78,7 +78,8 @@ impl NotificationKind {
         match self {
             Self::Started => "the node is claimed and admitted, and is about to be changed",
             Self::Blocked => {
-                "the drain has been blocked for five minutes; sent again each day while it stays blocked"
+                "the drain has been blocked for five minutes; sent again each day while it stays blocked. Also, `critical` and at once, if an \
+                 instance refresh is about to terminate the member in Standby with its pods"
             }
             Self::Restored => "the node was restored, by its execution or by the sweep",
             Self::LeftInStandby => {

@@ -37,6 +37,7 @@ OPERATIONS = (
     "set_desired_capacity",
     "describe_auto_scaling_instances",
     "describe_instance_refreshes",
+    "cancel_instance_refresh",
 )
 
 # Operations that moto answers, with something of the world around it.
@@ -142,6 +143,16 @@ class GroupsApi:
         members = [m for group in autoscaling_backend().autoscaling_groups.values() for m in group.instance_states]
         members += self._groups.supply.all_warm()
         return {"AutoScalingInstances": [m for m in members if not wanted or m.instance_id in wanted]}
+
+    def cancel_instance_refresh(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        group = find_group(parameters["AutoScalingGroupName"])
+        cancelled = self._groups.cancel_refresh(group)
+        if cancelled is None:
+            raise AutoscalingClientError(
+                "ActiveInstanceRefreshNotFound",
+                f"No in progress or pending Instance Refresh found for Auto Scaling group {group.name}",
+            )
+        return {"InstanceRefreshId": cancelled}
 
     def describe_instance_refreshes(self, parameters: dict[str, Any]) -> dict[str, Any]:
         group = find_group(parameters["AutoScalingGroupName"])

@@ -54,6 +54,9 @@ from world.aws.ec2 import Ec2, Emit
 from world.aws.moto_internals import LOCK
 from world.base.clock import Clock
 
+# Virtual seconds for which a refresh with the preference Wait waits for members in Standby (API reference, RefreshPreferences).
+STANDBY_WAIT = 3_600.0
+
 # Virtual seconds between two checks of an instance refresh.
 REFRESH_CHECK = 60
 
@@ -164,25 +167,48 @@ class AutoScaling:
             self.supply.keep_warm(member)
             return member.instance_id
 
-    def start_refresh(self, group_name: str) -> None:
+    def start_refresh(self, group_name: str, standby: str = "Wait") -> None:
         """An instance refresh: each member that is in service now is terminated, the next when the group is whole again. One
-        that a hook holds no longer counts, so that a refresh does not wait for it.
+        that a hook holds no longer counts, so that a refresh does not wait for it. `standby`: what it does to members in Standby
+        when all others are replaced (API reference, RefreshPreferences): Terminate, Ignore, or Wait for an hour and fail.
         """
         with LOCK:
             group = self.group(group_name)
-            refresh = {"InstanceRefreshId": str(len(self.refreshes)), "AutoScalingGroupName": group_name, "Status": "InProgress"}
+            refresh = {
+                "InstanceRefreshId": str(len(self.refreshes)),
+                "AutoScalingGroupName": group_name,
+                "Status": "InProgress",
+                "Preferences": {"StandbyInstances": standby},
+            }
             self.refreshes.setdefault(group_name, []).insert(0, refresh)
             old = [m for m in group.instance_states if m.lifecycle_state == "InService"]
-            self._refresh(group, refresh, old)
+            self._refresh(group, refresh, old, None)
 
-    def _refresh(self, group: Group, refresh: dict[str, Any], old: list[Member]) -> None:
+    def _refresh(self, group: Group, refresh: dict[str, Any], old: list[Member], replaced_at: float | None) -> None:
+        if refresh["Status"] != "InProgress":
+            return
         in_service = [m for m in group.instance_states if m.lifecycle_state == "InService"]
+        standing_by = [m for m in group.instance_states if m.lifecycle_state == "Standby"]
         if len(in_service) == group.desired_capacity:
-            if not old:
+            standby, now = refresh["Preferences"]["StandbyInstances"], self.clock.now()
+            if old:
+                self.terminate(old.pop(0), "an instance refresh", replace=True)
+            elif not standing_by or standby == "Ignore":
                 refresh["Status"] = "Successful"
-                return
-            self.terminate(old.pop(0), "an instance refresh", replace=True)
-        self._once(group, "refresh", REFRESH_CHECK, lambda group: self._refresh(group, refresh, old))
+            elif standby == "Terminate":
+                self.terminate(standing_by[0], "an instance refresh", replace=True)
+            elif replaced_at is not None and now >= replaced_at + STANDBY_WAIT:
+                refresh["Status"] = "Failed"
+            else:
+                replaced_at = replaced_at or now
+        self._once(group, "refresh", REFRESH_CHECK, lambda group: self._refresh(group, refresh, old, replaced_at))
+
+    def cancel_refresh(self, group: Group) -> str | None:
+        """CancelInstanceRefresh; the id of the refresh that is under way. Terminations that have begun go on."""
+        under_way = [each for each in self.refreshes.get(group.name, []) if each["Status"] == "InProgress"]
+        for refresh in under_way:
+            refresh["Status"] = "Cancelled"
+        return under_way[0]["InstanceRefreshId"] if under_way else None
 
     def limit_lifetime(self, group_name: str, seconds: float) -> None:
         """Max instance lifetime: each member that is in service then and now is terminated."""

@@ -3,6 +3,7 @@ use crate::base::names::LIFECYCLE_HOOK;
 use crate::base::permissions::{PERMISSIONS, Permission, describe_missing, groups_of};
 use crate::cluster::node::NodeList;
 use crate::cluster::node::{NodeFacts, UnreadableNode};
+use crate::cluster::refresh::Refresh;
 use crate::doctor::access::ASKER;
 use crate::doctor::events::RULES;
 use crate::doctor::facts::Function;
@@ -498,7 +499,7 @@ fn one_fault_of_a_group_is_one_finding() {
         ),
         (|it| it.sizes = (3, 3, 3), (Level::Warning, "sizes", "are all 3")),
         (
-            |it| it.refresh = Seen::Found(Some("InProgress".to_owned())),
+            |it| it.refresh = Seen::Found(Refresh::under_way("InProgress", None)),
             (Level::Warning, "instance refresh", "under way (InProgress)"),
         ),
         (

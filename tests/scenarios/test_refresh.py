@@ -1,0 +1,44 @@
+"""An instance refresh that begins while a node of its group is in Standby."""
+
+import json
+
+import pytest
+
+HOUR = 3600
+
+
+def critical(world):
+    """The critical messages so far, with their moments."""
+    sent = [(each.moment, json.loads(each.message)) for each in world.events.notifications]
+    return [(moment, message) for moment, message in sent if message.get("severity") == "critical"]
+
+
+def test_a_refresh_that_ends_members_in_standby_is_reported_at_once_with_the_command_that_cancels_it(world, workers, node, job):
+    world.at("1h", lambda: workers.refreshes_its_instances("Terminate"))
+    world.at("4h", job.finishes)
+    execution = world.recycle(node)
+
+    world.clock.run(until=lambda: bool(critical(world)), limit=2 * HOUR)
+
+    ((moment, message),) = critical(world)
+    assert HOUR <= moment <= HOUR + 360 and message["event"] == "blocked"
+    assert "terminate this member in Standby" in message["reason"]
+    command = message["what_to_do"][1]
+    assert command == "aws autoscaling cancel-instance-refresh --auto-scaling-group-name workers"
+    # The operator does that.
+    world.aws.client("autoscaling").cancel_instance_refresh(AutoScalingGroupName="workers")
+    end = execution.finishes()
+    assert end.outcome == "recycled" and end.at >= 4 * HOUR and len(critical(world)) == 1
+
+
+@pytest.mark.parametrize("preference", ["Ignore", "Wait"])
+def test_a_refresh_that_spares_members_in_standby_is_a_remark_and_the_drain_goes_on(world, workers, node, job, preference):
+    world.at("1h", lambda: workers.refreshes_its_instances(preference))
+    world.at("4h", job.finishes)
+
+    execution = world.recycle(node)
+    end = execution.finishes()
+
+    assert end.outcome == "recycled" and critical(world) == []
+    effect = {"Ignore": "leaves members in Standby alone", "Wait": "waits an hour for members in Standby, then fails"}[preference]
+    assert any(effect in answer["reason"] for answer in execution.answers("CheckPods"))
