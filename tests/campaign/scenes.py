@@ -42,7 +42,7 @@ ELSEWHERE = (
 )
 READS = ("Describe", "List", "Get", "GET")
 #: The calls whose texts are checked for secrets.
-TEXTS = ("kubernetes:PATCH", "kubernetes:POST", "kubernetes:PUT", "ec2:CreateTags", "sns:Publish")
+TEXTS = ("kubernetes:PATCH", "kubernetes:POST", "kubernetes:PUT", "ec2:CreateTags", "sns:Publish", "events:PutEvents")
 #: The mark that a rotation sets on nodes without a claim.
 MARK = "recycle-eks/outdated"
 #: The number of times that a call is repeated if its answer is lost.

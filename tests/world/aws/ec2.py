@@ -25,7 +25,6 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import AMIS, Ami, AmiBackend
 from moto.ec2.models.instances import Instance, InstanceBackend
 from moto.ec2.responses import EC2Response
-from moto.moto_api._internal import mock_random
 
 from world.aws.account import Aws
 from world.aws.identity import ACCOUNT, REGION
@@ -239,20 +238,12 @@ IMAGES = ("ami-03cf127a", "ami-12c6146b", "ami-1e749f67")
 
 
 def _load_few_images() -> None:
-    """moto creates some 1,300 images with each backend, which takes most of the time of a reset. Only the first backend gets
-    them. Later ones leave unused images out, and identifiers continue as if the images had been created."""
-    original = moto_original(AmiBackend, "_load_amis")
-    drawn: dict[Any, Any] = {}
+    """moto creates some 1,300 images with each backend, which takes seconds at the start of a process and most of the time of a
+    reset. These are the only ones here."""
 
     def load(backend: Any) -> None:
-        # Each region has some images of its own.
-        before = (backend.region_name, mock_random.getstate())
-        if before not in drawn:
-            original(backend)
-            drawn[before] = mock_random.getstate()
         used = [image for image in AMIS if image["ami_id"] in IMAGES]
         backend.amis = {image["ami_id"]: Ami(backend, **{**image, "owner_alias": "amazon"}) for image in used}
-        mock_random.setstate(drawn[before])
 
     AmiBackend._load_amis = load
 

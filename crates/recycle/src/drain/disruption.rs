@@ -129,7 +129,10 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
 pub fn is_ended_by_refresh(facts: &DisruptionFacts<'_>) -> bool {
     let member = facts.group.member(facts.id);
     let is_on_standby = member.is_some_and(|member| member.lifecycle_state.ends_with("Standby"));
-    let ends_it = |refresh: &Refresh| refresh.standby == StandbyInstances::Terminate;
+    // An operator has cancelled it already.
+    let is_cancelled = |refresh: &Refresh| refresh.status == "Cancelling";
+    let ends_it =
+        |refresh: &Refresh| refresh.standby == StandbyInstances::Terminate && !is_cancelled(refresh);
     is_on_standby && facts.refresh.is_some_and(ends_it)
 }
 
@@ -246,18 +249,20 @@ mod tests {
 
     #[test]
     fn a_refresh_ends_a_member_in_standby_only_if_its_preference_says_so() {
-        for (state, preference, expected) in [
-            ("Standby", Some("Terminate"), true),
-            ("EnteringStandby", Some("Terminate"), true),
-            ("InService", Some("Terminate"), false),
-            ("Standby", Some("Ignore"), false),
-            ("Standby", None, false),
+        for (state, status, preference, expected) in [
+            ("Standby", "InProgress", Some("Terminate"), true),
+            ("EnteringStandby", "Pending", Some("Terminate"), true),
+            ("Standby", "RollbackInProgress", Some("Terminate"), true),
+            ("Standby", "Cancelling", Some("Terminate"), false),
+            ("InService", "InProgress", Some("Terminate"), false),
+            ("Standby", "InProgress", Some("Ignore"), false),
+            ("Standby", "InProgress", None, false),
         ] {
             let mut fixture = fixture(state);
-            fixture.refresh = Refresh::under_way("InProgress", preference);
+            fixture.refresh = Refresh::under_way(status, preference);
             let old = id(OLD);
             let is_ended = is_ended_by_refresh(&fixture.facts(&old, RecyclePath::Before));
-            assert_eq!(is_ended, expected, "{state} {preference:?}");
+            assert_eq!(is_ended, expected, "{state} {status} {preference:?}");
         }
         let mut quiet = fixture("Standby");
         quiet.refresh = None;
