@@ -14,7 +14,7 @@ pub const LONGEST_WAIT: u32 = 900;
 /// A drain of 30 days takes 1,203 checks by the law below. The rest is for a drain whose end an operator moved.
 /// The budget leaves 1,700 of Step Functions' 25,000 history events for retries (the tests below count them).
 /// The count includes an eviction in every check, a day in the queue, two hours of waiting for replacements, a slow disposal, a restore,
-/// and a notification each day.
+/// the three events for other teams, and a notification each day.
 pub const POLL_BUDGET: u32 = 1_206;
 
 /// The number of checks for a member that the lifecycle hook of recycle-eks holds. Such a member waits for no queue and no replacement.
@@ -397,6 +397,7 @@ mod tests {
         let queue_polls = count_queue_polls(queued);
         FRAME
             + TASK // TaintNode
+            + TASK * 3 // the events before and after the drain, and after the disposal
             // Once after EnterStandby, and once more if the replacement has gone when the node is drained.
             + (queue_polls + count_replacement_polls(replacement_timeout) + LOOKS_OF_DRAINED) * POLL
             + drain_polls * EVICTING_POLL
@@ -436,7 +437,7 @@ mod tests {
     /// Counts the events of a hook's drain with an eviction in every check. Such a drain skips the queue and waits for no replacement.
     fn count_hook_events(drain_timeout: u32, heartbeat_timeout: u32) -> u32 {
         let hook_lives = i64::from(heartbeat_timeout * 100).min(48 * 3_600);
-        let (mut now, mut last_heartbeat, mut events) = (0, 0, FRAME + TASK);
+        let (mut now, mut last_heartbeat, mut events) = (0, 0, FRAME + TASK * 4);
         while now < i64::from(drain_timeout) {
             let heartbeat = (now < hook_lives).then_some(heartbeat_timeout);
             let wait = next_wait(now, i64::from(drain_timeout) - now, drain_timeout, heartbeat);
