@@ -119,13 +119,18 @@ def assert_says(block: Block, printed: str) -> None:
     assert says(block.text, printed), f"{block} says\n{block.text}\nbut it was\n{printed}"
 
 
+def path_with_tools() -> str:
+    """A PATH with the AWS CLI and kubectl."""
+    places = [install_python(Path(__file__).with_name("aws-cli-requirements.txt"), "aws-cli").parent, kube_binaries.find()]
+    return os.pathsep.join([*map(str, places), os.environ["PATH"]])
+
+
 class Shell:
     """Runs the commands of a page, one block after the other. Variables and the folder remain."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         """Runs in a folder, with the AWS CLI and kubectl of the local world, and the given environment. Its own files are beside
         the folder."""
-        places = [install_python(Path(__file__).with_name("aws-cli-requirements.txt"), "aws-cli").parent, kube_binaries.find()]
         folder.mkdir(exist_ok=True)
         config = folder.with_name("aws-config")
         # The time format of version 2.
@@ -133,7 +138,7 @@ class Shell:
         self._after = folder.with_name("environment")
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "TF_", "KUBE"))},
-            "PATH": os.pathsep.join([*map(str, places), os.environ["PATH"]]),
+            "PATH": path_with_tools(),
             "AWS_CONFIG_FILE": str(config),
             "KUBECACHEDIR": str(folder.with_name("kube-cache")),
             "PWD": str(folder),

@@ -96,11 +96,11 @@ class Cli:
         self._running.append(running)
         return running
 
-    def in_a_shell(self, script: str, pace: float = 60) -> Running:
-        """Runs a command in bash; `recycle-eks` is the binary."""
-        path = f"{BINARY.parent}:{os.environ['PATH']}"
+    def in_a_shell(self, script: str, pace: float = 60, **environment: str) -> Running:
+        """Runs a command in bash; `recycle-eks` is the binary. `environment` is laid over the usual one."""
+        path = f"{BINARY.parent}:{environment.pop('PATH', os.environ['PATH'])}"
         command = ["bash", "-o", "pipefail", "-c", script]
-        running = Running(self.lets_pass, command, {**self.environment(), "PATH": path}, pace, terminal=False)
+        running = Running(self.lets_pass, command, {**self.environment(), **environment, "PATH": path}, pace, terminal=False)
         self._running.append(running)
         return running
 

@@ -6,7 +6,8 @@
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
     CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG,
-    KEPT_BEFORE_ANNOTATION, LIFECYCLE_HOOK, NAMESPACE, PROGRESS_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
+    KEPT_BEFORE_ANNOTATION, LIFECYCLE_HOOK, NAMESPACE, PROGRESS_ANNOTATION, PROTECTED_FOR_TAG,
+    SCALE_DOWN_DISABLED_ANNOTATION,
 };
 use crate::base::shell::quote;
 use crate::cluster::autoscaler::{ScaleDown, find_value_beside, let_go_of_old_node};
@@ -326,7 +327,7 @@ fn look_at_lease(node: &NodeFacts, group: Option<&Group>, found: &mut Traces) {
     if let Some(group) = group.filter(|_| !members.is_empty()) {
         let command = format!(
             "for id in {}; do aws autoscaling set-instance-protection --auto-scaling-group-name {} --no-protected-from-scale-in \
-             --instance-ids $id; done",
+             --instance-ids $id; aws ec2 delete-tags --resources $id --tags Key={PROTECTED_FOR_TAG}; done",
             members.join(" "),
             quote(group.name.as_str()),
         );
@@ -418,7 +419,8 @@ mod tests {
         assert_eq!(
             *unprotect,
             "for id in i-0bbbbbbbbbbbbbbbb i-0cccccccccccccccc; do aws autoscaling set-instance-protection --auto-scaling-group-name \
-             workers --no-protected-from-scale-in --instance-ids $id; done"
+             workers --no-protected-from-scale-in --instance-ids $id; aws ec2 delete-tags --resources $id --tags \
+             Key=recycle-eks:protected-for; done"
         );
         assert!(delete.starts_with("kubectl delete lease"), "{delete}");
         assert!(

@@ -1,0 +1,74 @@
+"""The commands that a report prints are run by an operator, and restore the node."""
+
+import pytest
+
+from docs.pages import path_with_tools
+
+REFUSED = {"code": "AccessDenied", "message": "not authorized", "status": 403, "times": None}
+#: Virtual time passes while a command waits, so its real pauses are short.
+SHORT_PAUSES = "sleep() { command sleep 0.1; }\nset -e\n"
+
+
+def exit_standby_is_refused(world, workers):
+    world.faults.refuse("autoscaling:ExitStandby", **REFUSED)
+
+
+def the_group_is_full(world, workers):
+    world.aws.client("autoscaling").update_auto_scaling_group(AutoScalingGroupName=workers.name, MaxSize=2)
+    world.at("3m", lambda: workers.newest.bare_pod("tenant"))
+
+
+def launch_is_suspended(world, workers):
+    world.at("4m", lambda: workers.suspend("Launch"))
+
+
+def tags_cannot_be_deleted(world, workers):
+    world.faults.refuse("ec2:DeleteTags", **{**REFUSED, "code": "UnauthorizedOperation"})
+
+
+def the_node_cannot_be_written(world, workers):
+    """The report says that the next sweep restores the Node, and has a command for the rest."""
+    world.faults.refuse("kubernetes:PATCH nodes", **{**REFUSED, "code": "Forbidden"}, function="restore-node")
+
+
+#: What keeps a restore from being made -> the report's event.
+OBSTACLES = {
+    exit_standby_is_refused: "left_in_standby",
+    the_group_is_full: "left_in_standby",
+    launch_is_suspended: "left_in_standby",
+    tags_cannot_be_deleted: "failed",
+    the_node_cannot_be_written: "failed",
+}
+
+
+def traces(world, node) -> list[str]:
+    """What recycle-eks has left on the node, its instance and its group."""
+    instance = world.instance(node.instance_id)
+    keys = [key for key in [*node.annotations, *node.labels, *instance.tags] if key.startswith("recycle-eks")]
+    taints = [taint["key"] for taint in node.kubernetes.taints if taint["key"].startswith("recycle-eks")]
+    protected = [m.instance_id for m in world.autoscaling.group(node.group.name).instance_states if m.protected_from_scale_in]
+    cordon = ["cordoned"] * node.unschedulable
+    return [*keys, *taints, *protected, *cordon, *(f"lease {name}" for name in world.kubernetes.leases())]
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES, ids=lambda obstacle: obstacle.__name__)
+def test_the_printed_commands_of_a_restore_that_was_not_made_restore_the_node(world, cli, workers, node, job, obstacle):
+    obstacle(world, workers)
+    end = world.recycle(node, label_selector="app=train", drain_timeout=300).finishes()
+    assert end.status == "FAILED"
+    report = world.all_notifications[-1]
+    assert report["event"] == OBSTACLES[obstacle], report
+    world.faults.clear()
+    commands = [line for line in report["what_to_do"] if not line.endswith((":", "."))]
+    assert commands, report
+
+    tools = {**world.environment(), "PATH": path_with_tools()}
+    ended = cli.in_a_shell(SHORT_PAUSES + "\n".join(commands), pace=15, **tools).ends()
+
+    assert ended.code == 0, f"{commands}\n{ended.text}\n{ended.errors}"
+    if "the next sweep restores it" in end.cause:
+        assert world.sweep().finishes().status == "SUCCEEDED"
+    assert (workers.states[node.instance_id], traces(world, node)) == ("InService", []), report["what_to_do"]
+    assert job.exists and job.node_name == node.name
+    # The node can be recycled like any other.
+    assert world.recycle(node, dry_run=True).finishes().outcome == "planned"
