@@ -31,7 +31,7 @@ def the_node_cannot_be_written(world, workers):
     world.faults.refuse("kubernetes:PATCH nodes", **{**REFUSED, "code": "Forbidden"}, function="restore-node")
 
 
-#: What keeps a restore from being made -> the report's event.
+#: Each obstacle to a restore -> the report's event.
 OBSTACLES = {
     exit_standby_is_refused: "left_in_standby",
     the_group_is_full: "left_in_standby",
@@ -42,7 +42,7 @@ OBSTACLES = {
 
 
 def traces(world, node) -> list[str]:
-    """What recycle-eks has left on the node, its instance and its group."""
+    """The marks, taints and protections of recycle-eks on the node, its instance and its group."""
     instance = world.instance(node.instance_id)
     keys = [key for key in [*node.annotations, *node.labels, *instance.tags] if key.startswith("recycle-eks")]
     taints = [taint["key"] for taint in node.kubernetes.taints if taint["key"].startswith("recycle-eks")]

@@ -327,7 +327,7 @@ fn look_at_lease(node: &NodeFacts, group: Option<&Group>, found: &mut Traces) {
     if let Some(group) = group.filter(|_| !members.is_empty()) {
         let command = format!(
             "for id in {}; do aws autoscaling set-instance-protection --auto-scaling-group-name {} --no-protected-from-scale-in \
-             --instance-ids $id; aws ec2 delete-tags --resources $id --tags Key={PROTECTED_FOR_TAG}; done",
+             --instance-ids $id && aws ec2 delete-tags --resources $id --tags Key={PROTECTED_FOR_TAG}; done",
             members.join(" "),
             quote(group.name.as_str()),
         );
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(
             *unprotect,
             "for id in i-0bbbbbbbbbbbbbbbb i-0cccccccccccccccc; do aws autoscaling set-instance-protection --auto-scaling-group-name \
-             workers --no-protected-from-scale-in --instance-ids $id; aws ec2 delete-tags --resources $id --tags \
+             workers --no-protected-from-scale-in --instance-ids $id && aws ec2 delete-tags --resources $id --tags \
              Key=recycle-eks:protected-for; done"
         );
         assert!(delete.starts_with("kubectl delete lease"), "{delete}");
