@@ -29,7 +29,11 @@ def delivered(world):
         assert {each.outcome for each in of_the_rule} <= {"delivered"}
         return [(json.loads(each.payload), each.moment - world.events.latency) for each in of_the_rule]
 
-    return so_far
+    yield so_far
+    # A reset of the world keeps rules and topics.
+    rules.remove_targets(Rule="node-events", Ids=["topic"])
+    rules.delete_rule(Name="node-events")
+    world.aws.client("sns").delete_topic(TopicArn=topic)
 
 
 def test_the_events_of_a_node_come_before_and_after_its_drain_and_after_its_disposal(world, workers, node, job, delivered):
