@@ -26,7 +26,7 @@ def set_weights(world, group: str) -> None:
 
 def refresh(world, group: str, status: str = "InProgress") -> None:
     done = {"InstanceRefreshId": "1", "AutoScalingGroupName": group, "Status": "Successful"}
-    world.autoscaling.refreshes[group] = [{**done, "InstanceRefreshId": "2", "Status": status}, done]
+    world.autoscaling.report_refreshes(group, {**done, "InstanceRefreshId": "2", "Status": status}, done)
 
 
 def fill_warm_pool(world, node) -> None:

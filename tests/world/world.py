@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from world.aws import terraform_gaps
@@ -32,7 +32,7 @@ from world.aws.iam_quotas import install as install_iam_quotas
 from world.aws.identity import ACCOUNT, REGION
 from world.aws.lambda_host import LambdaHost
 from world.aws.metrics import Measurement, read_metrics
-from world.aws.moto_internals import LOCK
+from world.aws.moto_internals import READING
 from world.aws.requests import BOTO3_SERVICE
 from world.aws.schedules import Schedules
 from world.base.clock import Call, Clock, seconds
@@ -46,6 +46,7 @@ from world.scenario.executions import Execution
 from world.scenario.groups import IMAGE, TEMPLATE, Arrival, Group, Node
 from world.scenario.leftovers import leftovers
 from world.scenario.machines import Instance, Machines
+from world.scenario.neighbours import Descheduler, TerminationHandler
 from world.stepfunctions.api import MotoMachines
 from world.stepfunctions.api import install as install_step_functions
 from world.stepfunctions.engine import Engine
@@ -68,16 +69,16 @@ class World:
         self.balancers = Balancers(self.aws, self.ec2, self.clock, self._node_objects)
         self.host = LambdaHost(self.aws, self.clock, self.faults)
         self.services = AwsServices("", REGION)
-        state_machines = MotoMachines(self.clock, ACCOUNT, REGION, LOCK)
+        state_machines = MotoMachines(self.clock, ACCOUNT, REGION, READING)
         self.engine = Engine(self.clock, state_machines, Functions(self.host, self.kubernetes), self.services, ACCOUNT, REGION)
         self.engine.faults = self.faults
         self.iam = Iam(self.aws)
         self.engine.refusal, self.engine.services_of = self.iam.refusal, self.services.of
         self.services.credentials = lambda role: self.aws.session(role, role.rpartition("/")[2])
-        self.events = Events(self.clock, self.engine, ACCOUNT, REGION, LOCK)
+        self.events = Events(self.clock, self.engine, ACCOUNT, REGION, READING)
         self.events.refusal = self.iam.refusal
         self.events.trust_refusal, self.events.policy_refusal = self.iam.trust_refusal, self.iam.policy_refusal
-        self.schedules = Schedules(self.clock, self.events, ACCOUNT, REGION, LOCK)
+        self.schedules = Schedules(self.clock, self.events, ACCOUNT, REGION, READING)
         self.alarms = Alarms(self.clock, self._emit, self.events.publish)
         self.eks = terraform_gaps.Eks(self.aws)
         self.deployment = Deployment(self.aws, say)
@@ -318,6 +319,14 @@ class World:
         return ClusterAutoscaler(
             self.aws, self.kubernetes, self.groups, seconds(scan), seconds(unneeded_time), seconds(provision_time)
         )
+
+    def descheduler(self, excluded_taints: Collection[str] = ()) -> None:
+        """Lets the Descheduler evict pods that do not tolerate the taints of their node, from now on."""
+        Descheduler(self.kubernetes, excluded_taints)
+
+    def termination_handler(self, hooks: Collection[str] | None = None) -> None:
+        """Lets aws-node-termination-handler drain the nodes that these hooks hold, or all hooks, from now on."""
+        TerminationHandler(self.aws, self.events, self.kubernetes, hooks)
 
     def budget(self, workload: Workload, **limits: Any) -> None:
         """A PodDisruptionBudget over a workload's pods: `min_available` or `max_unavailable`."""

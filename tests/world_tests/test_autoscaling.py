@@ -1039,9 +1039,8 @@ def test_an_instance_refresh_is_what_the_scenario_says(account):
     account.group()
     client = account.client("autoscaling")
     assert client.describe_instance_refreshes(AutoScalingGroupName="workers")["InstanceRefreshes"] == []
-    account.autoscaling.refreshes["workers"] = [
-        {"InstanceRefreshId": "r-1", "AutoScalingGroupName": "workers", "Status": "InProgress"}
-    ]
+    refresh = {"InstanceRefreshId": "r-1", "AutoScalingGroupName": "workers", "Status": "InProgress"}
+    account.autoscaling.report_refreshes("workers", refresh)
     assert client.describe_instance_refreshes(AutoScalingGroupName="workers")["InstanceRefreshes"][0]["Status"] == "InProgress"
 
 

@@ -9,8 +9,8 @@ state away between two scenarios while it keeps what Terraform deployed.
     aws.calls[-1].action, aws.calls[-1].principal
     aws.reset()
 
-moto handles one request at a time: code in this process that uses its backends does so `with LOCK`. Times are those of the
-virtual clock. Identifiers depend only on the objects that were created before.
+moto handles one request at a time: code in this process that changes its backends does so `with LOCK`, code that reads them `with
+READING`. Times are those of the virtual clock. Identifiers depend only on the objects that were created before.
 
 Done elsewhere: Auto Scaling semantics (autoscaling/), calls of Terraform that moto lacks (terraform_gaps.py),
 running functions (lambda_host.py) or state machines (stepfunctions/), permissions (iam.py).
@@ -33,8 +33,9 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
 from world.aws import moto_corrections
 from world.aws.identity import REGION, ROOT, ROOT_ACCESS_KEY
+from world.aws.kept_answers import KeptAnswers
 from world.aws.models import Models
-from world.aws.moto_internals import LOCK, backend_of, create_app, install, seed_identifiers
+from world.aws.moto_internals import LOCK, READING, backend_of, create_app, install, seed_identifiers
 from world.aws.requests import (
     Identified,
     ReplayedRequest,
@@ -108,6 +109,7 @@ class Aws:
         self._clients: dict[str, BaseClient] = {}
         self._principals: dict[str, str] = {}
         self._recording: list[ReplayedRequest] | None = None
+        self._kept = KeptAnswers()
         self._moto = DomainDispatcherApplication(create_app)
         # moto lists its folders and tries 300 patterns for each request, which took a fifth of a request's time.
         self._moto.get_backend_for_host = functools.cache(self._moto.get_backend_for_host)
@@ -214,7 +216,8 @@ class Aws:
             seed_identifiers()
         for request in requests:
             environ = environ_of(request)
-            answer = self._ask_moto(environ)
+            with LOCK:
+                answer = self._ask_moto(environ)
             self.models.check(self._identify(environ, request.body), environ, request.body, answer)
             if answer.status != request.status:
                 raise ReplayFailed(
@@ -249,17 +252,17 @@ class Aws:
             answer = self.invoke(function, body, kind)
             self._record(call, answer.status)
             return answer
-        with LOCK:
+        with LOCK if call.write else READING:
             if call.caller is not None and self.callers.get(call.access_key) is not call.caller:
                 raise ConnectionAbortedError("the calling process has died")
-            answer = self._ask_moto(environ)
+            answer = self._kept.answer(call.action, environ, body, lambda: self._ask_moto(environ))
             self._record(call, answer.status)
             if call.write and self._recording is not None:
                 self._recording.append(replayable(environ, body, answer.status))
             return answer
 
     def _ask_moto(self, environ: dict[str, Any]) -> Answer:
-        with LOCK:
+        with READING:
             return answer_of(self._moto, environ)
 
     def _refuse(self, call: Identified, fault: Fault) -> Answer:
@@ -294,7 +297,7 @@ class Aws:
         They are drawn from a sequence of their own, so that the identifiers of AWS resources do not depend on how many
         processes ran, and so that no key comes back after a reset.
         """
-        with LOCK:
+        with READING:
             state = mock_random.getstate()
             mock_random.seed(f"credentials {len(backend_of('iam').access_keys)}")
             role = backend_of("sts").assume_role(
@@ -306,7 +309,7 @@ class Aws:
     def principal(self, access_key: str) -> str:
         """The ARN behind an access key: an assumed role, a user, or the account's root."""
         if access_key not in self._principals:
-            with LOCK:
+            with READING:
                 role = backend_of("sts").get_assumed_role_from_access_key(access_key)
                 user = None if role else backend_of("iam").get_user_from_access_key_id(access_key)
             if role is None and user is None:

@@ -1,7 +1,7 @@
 """EventBridge's default bus and SNS's topics in the world: moto's rules, targets and subscriptions on the virtual clock, and
 deliveries that can go wrong.
 
-    events = Events(clock, engine, ACCOUNT, REGION, LOCK)
+    events = Events(clock, engine, ACCOUNT, REGION, READING)
     uninstall = events.install()
     events.emit("aws.ec2", "EC2 Spot Instance Interruption Warning", {"instance-id": "i-1"})
     events.lose("*:topic")                                   # the next delivery to a target whose ARN matches is lost

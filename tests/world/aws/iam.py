@@ -33,7 +33,7 @@ from prepare import TESTS, install_iam
 from world.aws.account import Aws
 from world.aws.iam_resources import ROWS, Asked
 from world.aws.identity import ACCOUNT, PARTITION, REGION, ROOT
-from world.aws.moto_internals import LOCK
+from world.aws.moto_internals import READING
 from world.aws.requests import Identified
 from world.aws.server import Answer, error_answer
 
@@ -80,7 +80,7 @@ class Iam:
 
     def user(self, name: str, policy: str) -> tuple[str, str]:
         """Access key and secret of a user who has just this policy. Identifiers of other things do not depend on it."""
-        with LOCK:
+        with READING:
             backend = iam_backends[ACCOUNT][PARTITION]
             state = mock_random.getstate()
             if name not in backend.users:
@@ -118,7 +118,7 @@ class Iam:
         if principal == ROOT or action in FREE:
             return None
         identity, policies = policies_of(principal)
-        with LOCK:
+        with READING:
             every = ROWS[action](parameters) if action in ROWS else [UNKNOWN]
         decisions = [self._decide(principal, identity, policies, action, one) for one in every]
         self.decisions += decisions
@@ -126,7 +126,7 @@ class Iam:
 
     def trust_refusal(self, service: str, role: str, context: dict[str, str]) -> str | None:
         """Returns the reason why a service may not take a role, with these keys of the condition; None if it may."""
-        with LOCK:
+        with READING:
             trust = iam_backends[ACCOUNT][PARTITION].get_role_by_arn(role).assume_role_policy_document
         return self.policy_refusal(service, "sts:AssumeRole", role, trust, context)
 
@@ -168,7 +168,7 @@ def policies_of(principal: str) -> tuple[str, tuple[str, ...]]:
     """The role or user behind a principal, and the texts of its inline and attached policies."""
     kind, *path = principal.split(":")[5].split("/")
     name = path[-2] if kind == "assumed-role" else path[-1]
-    with LOCK:
+    with READING:
         backend = iam_backends[ACCOUNT][PARTITION]
         identity = backend.get_user(name) if kind == "user" else backend.get_role(name)
         versions = [(policy.default_version_id, policy.versions) for policy in identity.managed_policies.values()]

@@ -39,7 +39,7 @@ from moto.sts.models import sts_backends
 
 from world.aws.account import Aws
 from world.aws.identity import ACCOUNT, PARTITION, REGION
-from world.aws.moto_internals import LOCK
+from world.aws.moto_internals import READING
 from world.aws.sandbox import Blueprint, InitFailed, Sandbox, timed_out
 from world.aws.server import Answer, error_answer
 from world.base.clock import Call, Clock, Process
@@ -321,7 +321,7 @@ class LambdaHost:
             os.truncate(log, 0)
 
     def _is_current(self, sandbox: Sandbox) -> bool:
-        with LOCK:
+        with READING:
             known = sts_backends[ACCOUNT][PARTITION].get_assumed_role_from_access_key(sandbox.access_key)
         try:
             return known is not None and self._blueprint(sandbox.blueprint.arn)[0] == sandbox.blueprint
@@ -355,7 +355,7 @@ class LambdaHost:
 
     def _blueprint(self, function: str) -> tuple[Blueprint, int | None]:
         """Blueprint and reserved concurrency of a function's version."""
-        with LOCK:
+        with READING:
             found: LambdaFunction = get_backend(ACCOUNT, REGION).get_function(function)
             logging_config = getattr(found, "logging_config", None) or {}
             version = str(found.version)

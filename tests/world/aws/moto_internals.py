@@ -23,8 +23,26 @@ from world.base.clock import Clock
 # Every internal of moto that this package reaches was read in this version.
 MOTO_VERSION = "5.2.5"
 
-# Held while moto handles a request, and while other code of this process uses its backends.
-LOCK = threading.RLock()
+# Held by code that reads moto's backends, or changes none of those that a scenario owns (account.py).
+READING = threading.RLock()
+
+
+class _Changing:
+    """READING, held by code that may change a backend. `changes` counts how often that was."""
+
+    def __init__(self) -> None:
+        self.changes = 0
+
+    def __enter__(self) -> None:
+        READING.acquire()
+        self.changes += 1
+
+    def __exit__(self, *_: object) -> None:
+        READING.release()
+
+
+# Held while moto handles a request that changes something, and while other code of this process changes its backends.
+LOCK = _Changing()
 
 # The request id of every answer.
 REQUEST_ID = "0" * 52

@@ -1,6 +1,6 @@
 """EventBridge Scheduler in the world: moto's schedules, which reach their targets on the virtual clock.
 
-    schedules = Schedules(clock, events, ACCOUNT, REGION, LOCK)
+    schedules = Schedules(clock, events, ACCOUNT, REGION, READING)
     schedules.run()                                          # every schedule comes at its times, until the clock is reset
     next_time("cron(30 3 ? * SUN *)", "Europe/Berlin", now)  # in UTC
 

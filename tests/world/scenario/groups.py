@@ -12,6 +12,7 @@ from moto.ec2.models.instances import Instance
 from world.aws.account import Aws
 from world.aws.autoscaling.groups import AutoScaling
 from world.aws.autoscaling.model import Launch
+from world.aws.moto_internals import LOCK
 from world.base.clock import seconds
 from world.kubernetes.cluster import Kubernetes
 from world.kubernetes.handles import Node as KubernetesNode
@@ -235,7 +236,8 @@ class Node:
 
     def becomes_spot(self) -> None:
         """Its instance was launched as a Spot instance, as some members of a group with a mixed instances policy are."""
-        self.group.machine(self.instance_id).spot_instance_request_id = "sir-12345678"
+        with LOCK:
+            self.group.machine(self.instance_id).spot_instance_request_id = "sir-12345678"
 
     def is_terminated_in_the_console(self) -> None:
         """A person terminates its instance, behind its group's back."""

@@ -3,7 +3,7 @@
 moto keeps state machines, aliases and tags. This module replaces in moto's responses everything about executions, adds the
 version features that moto 5.2.5 lacks, and refuses at create and update a definition that the engine could not run, as AWS does.
 
-    machines = MotoMachines(clock, ACCOUNT, REGION, LOCK)
+    machines = MotoMachines(clock, ACCOUNT, REGION, READING)
     engine = Engine(clock, machines, functions, services)
     uninstall = install(engine)
 """
@@ -42,7 +42,7 @@ _MOTO_DESCRIBE = StepFunctionResponse._describe_state_machine
 class MotoMachines:
     """Finds the state machine, version or alias behind an ARN in moto's backend.
 
-    `lock` is the one that the server holds around each request.
+    `lock` is the one that the server holds around each read.
     """
 
     def __init__(self, clock: Clock, account: str, region: str, lock: AbstractContextManager[Any] | None = None):

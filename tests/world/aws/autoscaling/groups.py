@@ -167,6 +167,11 @@ class AutoScaling:
             self.supply.keep_warm(member)
             return member.instance_id
 
+    def report_refreshes(self, group_name: str, *refreshes: dict[str, Any]) -> None:
+        """Sets the InstanceRefreshes that DescribeInstanceRefreshes reports, the newest first. None of them acts."""
+        with LOCK:
+            self.refreshes[group_name] = list(refreshes)
+
     def start_refresh(self, group_name: str, standby: str = "Wait") -> None:
         """An instance refresh: each member that is in service now is terminated, the next when the group is whole again. One
         that a hook holds no longer counts, so that a refresh does not wait for it. `standby`: what it does to members in Standby

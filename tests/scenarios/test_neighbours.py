@@ -1,0 +1,51 @@
+"""Other tools that evict pods: what they do to a drain, and that the remedies of docs/troubleshooting.md keep its pods."""
+
+import re
+
+import pytest
+
+from prepare import ROOT
+
+PAGE = ROOT / "docs" / "troubleshooting.md"
+WAITS = {"recycle-eks/drain": "wait"}
+
+
+def remedy(tool: str) -> list[str]:
+    """The names in the last cell of a tool's row."""
+    (row,) = re.findall(rf"^\| {tool}[^|]* \|[^|]*\|([^|]*)\|$", PAGE.read_text(), re.MULTILINE)
+    return re.findall(r"`([^`]+)`", row)
+
+
+@pytest.mark.parametrize("excludes", [False, True], ids=["its default policy", "the documented policy"])
+def test_descheduler_evicts_awaited_pods_of_a_controller_unless_it_excludes_three_taints(world, node, job, excludes):
+    bare = node.bare_pod("bare", annotations=WAITS, restart_policy="Never")
+    world.at("1h", lambda: [pod.finishes() for pod in (job, bare) if pod.exists])
+    taints: list[str] = []
+    world.at("30m", lambda: taints.extend(taint["key"] for taint in node.kubernetes.taints))
+    world.descheduler(excluded_taints=remedy("Descheduler") if excludes else [])
+
+    end = world.recycle(node, label_selector="app=train").finishes()
+
+    assert end.outcome == "recycled", end.cause
+    assert job.phase == ("Succeeded" if excludes else "Gone")
+    assert end.at >= world.seconds("1h"), "it evicts no bare pod"
+    assert set(taints) <= {"recycle-eks/draining", "node.kubernetes.io/unschedulable"} <= set(remedy("Descheduler"))
+
+
+@pytest.mark.parametrize("limited", [False, True], ids=["its documented rule", "the rule for its own hook"])
+def test_the_termination_handler_ends_awaited_pods_and_completes_the_hook_unless_its_rule_names_its_own(world, limited):
+    workers = world.group("retained", size=2, minimum=0, maximum=4, retains=True)
+    node = workers.nodes[0]
+    job = node.job("train", annotations=WAITS)
+    world.at("1h", lambda: job.exists and job.finishes())
+    assert "detail.LifecycleHookName" in remedy("aws-node-termination-handler")
+    world.termination_handler(hooks=["its-own"] if limited else None)
+    workers.terminate(node)
+
+    world.run("2h")
+
+    (execution,) = world.executions()
+    end = execution.finishes()
+    assert job.phase == ("Succeeded" if limited else "Gone")
+    assert end.outcome == ("recycled" if limited else end.outcome), end.cause
+    assert (world.instance(node.instance_id).state == "terminated") and node.instance_id not in workers.states

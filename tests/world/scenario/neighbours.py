@@ -1,0 +1,103 @@
+"""Two other tools that evict the pods of a cluster's nodes, on the virtual clock.
+
+- Descheduler, its plugin RemovePodsViolatingNodeTaints (kubernetes-sigs/descheduler, commit 02b1e8b, `node_taint.go`): it evicts
+  each pod that does not tolerate a NoSchedule taint of its node, unless `excludedTaints` has the taint's key. Its default evictor
+  leaves bare pods and those of DaemonSets and of nodes alone.
+- aws-node-termination-handler in queue mode (aws/aws-node-termination-handler, commits 0492976 and 1ab824b,
+  `pkg/monitor/sqsevent/asg-lifecycle-event.go`, `pkg/interruptionevent/draincordon/handler.go`): for each event of a termination
+  hook that its EventBridge rule lets through, it drains the node like `kubectl drain --force`, then completes
+  the hook of the event.
+
+Both obey PodDisruptionBudgets, and try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from world.aws.account import Aws
+from world.aws.events import Events
+from world.kubernetes.cluster import Kubernetes
+from world.kubernetes.handles import Node
+from world.kubernetes.kube_client import Json
+from world.kubernetes.scheduling import untolerated_taints
+from world.kubernetes.settled import is_finished, name_of
+
+LIFECYCLE_ACTION = "EC2 Instance-terminate Lifecycle Action"
+#: Seconds between two looks: the Descheduler's default interval, and half of the handler's default time for a drain.
+DESCHEDULER_INTERVAL = 300
+HANDLER_INTERVAL = 60
+
+
+class Descheduler:
+    """Evicts pods every five minutes from now on."""
+
+    def __init__(self, kubernetes: Kubernetes, excluded_taints: Collection[str]) -> None:
+        self._kubernetes = kubernetes
+        self._excluded = excluded_taints
+        self._look()
+
+    def _look(self) -> None:
+        for node in self._kubernetes.nodes():
+            for pod in _pods_of_controllers(self._kubernetes, node):
+                violated = untolerated_taints(node.object, pod["spec"], ("NoSchedule",))
+                if any(taint["key"] not in self._excluded for taint in violated):
+                    _evict(self._kubernetes, pod)
+        self._kubernetes.clock.after(DESCHEDULER_INTERVAL, self._look)
+
+
+class TerminationHandler:
+    """Drains the nodes that termination hooks hold, from now on."""
+
+    def __init__(self, aws: Aws, events: Events, kubernetes: Kubernetes, hooks: Collection[str] | None) -> None:
+        """`hooks`: the values of `detail.LifecycleHookName` that its rule lets through; None: every hook, as in its README."""
+        self._aws = aws
+        self._events = events
+        self._kubernetes = kubernetes
+        self._hooks = hooks
+        self._done: set[str] = set()
+        self._look()
+
+    def _look(self) -> None:
+        for event in self._events.emitted:
+            if event.detail_type == LIFECYCLE_ACTION and event.detail["LifecycleActionToken"] not in self._done:
+                self._handle(event.detail)
+        self._kubernetes.clock.after(HANDLER_INTERVAL, self._look)
+
+    def _handle(self, action: Json) -> None:
+        is_ours = self._hooks is None or action["LifecycleHookName"] in self._hooks
+        if is_ours and not any(self._drain(node) for node in self._nodes_of(action["EC2InstanceId"])):
+            names = ("AutoScalingGroupName", "LifecycleHookName", "LifecycleActionToken")
+            self._aws.client("autoscaling").complete_lifecycle_action(
+                **{name: action[name] for name in names}, InstanceId=action["EC2InstanceId"], LifecycleActionResult="CONTINUE"
+            )
+            self._done.add(action["LifecycleActionToken"])
+
+    def _nodes_of(self, instance: str) -> list[Node]:
+        return [node for node in self._kubernetes.nodes() if node.object["spec"]["providerID"].endswith(f"/{instance}")]
+
+    def _drain(self, node: Node) -> bool:
+        """Cordons a node, and evicts its pods; returns whether any is still there."""
+        node.cordon()
+        pods = list(_pods_that_a_drain_ends(self._kubernetes, node))
+        for pod in pods:
+            _evict(self._kubernetes, pod)
+        return bool(pods)
+
+
+def _pods_that_a_drain_ends(kubernetes: Kubernetes, node: Node) -> Iterator[Json]:
+    for pod in kubernetes.look_at_pods(on=node.name):
+        owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences") or () if owner.get("controller")}
+        if not is_finished(pod) and not owners & {"DaemonSet", "Node"}:
+            yield pod
+
+
+def _pods_of_controllers(kubernetes: Kubernetes, node: Node) -> Iterator[Json]:
+    return (pod for pod in _pods_that_a_drain_ends(kubernetes, node) if pod["metadata"].get("ownerReferences"))
+
+
+def _evict(kubernetes: Kubernetes, pod: Json) -> None:
+    """Asks for an eviction, which a budget may refuse."""
+    namespace = pod["metadata"]["namespace"]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name_of(pod), "namespace": namespace}}
+    kubernetes.call("POST", f"/api/v1/namespaces/{namespace}/pods/{name_of(pod)}/eviction", eviction)
