@@ -2,8 +2,9 @@
 
     python -m recordings.renamed EARLIER NOW      with PYTHONPATH=tests
 
-NOW is recorded at the commit that only renames, EARLIER at the commit before it. A rename changes the order of the keys of a JSON
-object. So objects are compared without the order of their keys, and recordings without the order of their calls.
+NOW is recorded at 48407f5, the commit that only renames, EARLIER at 84ade38, before the renames. Recordings sort keys and
+calls by their names, which change. So objects are compared without the order of their keys, and recordings without the order of
+their calls. The words of `renamed_later` were renamed after 48407f5.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-RENAMES: dict[str, str] = json.loads(Path(__file__).with_name("renames.json").read_text())
+RENAMES: dict[str, str] = json.loads(Path(__file__).with_name("renames.json").read_text())["renamed"]
 
 
 def renamed(text: str, renames: dict[str, str]) -> str:
@@ -26,7 +27,7 @@ def renamed(text: str, renames: dict[str, str]) -> str:
 def blocks_of(text: str) -> list[str]:
     """The invocations and calls of a recording, each canonical, without the order of one moment."""
     blocks = re.split(r"\n(?=\S)", text.strip("\n"))
-    return sorted("\n".join(map(canonical_line, block.split("\n"))) for block in blocks)
+    return sorted("\n".join(sorted(map(canonical_line, block.split("\n")))) for block in blocks)
 
 
 def canonical_line(line: str) -> str:

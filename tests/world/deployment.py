@@ -195,7 +195,7 @@ def fingerprint() -> str:
 
 def _record() -> tuple[Path, Path]:
     """The files with Terraform's calls and outputs for what is deployed now."""
-    recorded = ZIPS / f"deployment-{fingerprint()}.json"
+    recorded = ZIPS / f"deployment-{fingerprint()}.calls"
     return recorded, recorded.with_suffix(".outputs")
 
 

@@ -286,7 +286,7 @@ def test_a_recorded_deployment_can_be_replayed_into_an_empty_account(account, tm
     deploy(account)
     requests = account.aws.stop_recording()
     assert len(requests) == 9
-    save_requests(requests, tmp_path / "deployment.json")
+    save_requests(requests, tmp_path / "deployment.calls")
 
     account.aws.wipe()
     # Other tests may have drawn identifiers in this process before.
@@ -294,7 +294,7 @@ def test_a_recorded_deployment_can_be_replayed_into_an_empty_account(account, tm
     seen = []
     account.eks.on_access_entries = seen.append
     account.eks.create_cluster("world", "https://127.0.0.1:1", "PEM")
-    account.aws.replay(load_requests(tmp_path / "deployment.json"))
+    account.aws.replay(load_requests(tmp_path / "deployment.calls"))
     assert account.versions() == ["$LATEST", "1", "2"]
     assert account.client("lambda").get_function(FunctionName="claim-node", Qualifier="2")["Configuration"]["Timeout"] == 30
     assert seen[-1] == [(ROLE, "arn:aws:sts::123456789012:assumed-role/claim-node/{{SessionName}}", ["recycle-eks"])]

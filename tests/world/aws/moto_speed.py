@@ -6,37 +6,27 @@ document and a shape of each kind.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-import botocore.loaders
 import moto.core.responses
 import moto.core.serialize
-import moto.core.utils
 import xmltodict
 from moto.core.serialize import AttributePicker, AttributePickerContext, ResponseSerializer, XFormedAttributePicker
 from moto.core.utils import MISSING
 
 
 def install() -> None:
-    """Replaces five of moto's functions; more than once is the same as once."""
+    """Replaces four of moto's functions; more than once is the same as once."""
     moto.core.responses.method_names_from_class = _Methods
     moto.core.serialize.xmltodict = types.SimpleNamespace(unparse=unparse, parse=xmltodict.parse)
     for picker in (AttributePicker, XFormedAttributePicker):
         original = _ORIGINAL_KEYS.setdefault(picker, picker.get_possible_keys)
         picker.get_possible_keys = _remembering(original)
     ResponseSerializer.get_value = _get_value
-    moto.core.utils.create_loader = _loader
-
-
-@functools.cache
-def _loader() -> botocore.loaders.Loader:
-    """One loader for all services. (moto makes one for each, which lists the folders of all 400 services before it reads one.)"""
-    return botocore.loaders.create_loader()
 
 
 _ORIGINAL_KEYS: dict[type, Callable[..., Any]] = {}

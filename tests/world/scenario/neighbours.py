@@ -21,7 +21,7 @@ from world.kubernetes.cluster import Kubernetes
 from world.kubernetes.handles import Node
 from world.kubernetes.kube_client import Json
 from world.kubernetes.scheduling import untolerated_taints
-from world.kubernetes.settled import is_finished, name_of
+from world.kubernetes.settled import is_finished
 
 LIFECYCLE_ACTION = "EC2 Instance-terminate Lifecycle Action"
 #: Seconds between two looks: the Descheduler's default interval, and half of the handler's default time for a drain.
@@ -98,6 +98,7 @@ def _pods_of_controllers(kubernetes: Kubernetes, node: Node) -> Iterator[Json]:
 
 def _evict(kubernetes: Kubernetes, pod: Json) -> None:
     """Asks for an eviction, which a budget may refuse."""
-    namespace = pod["metadata"]["namespace"]
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name_of(pod), "namespace": namespace}}
-    kubernetes.call("POST", f"/api/v1/namespaces/{namespace}/pods/{name_of(pod)}/eviction", eviction)
+    metadata = {key: pod["metadata"][key] for key in ("namespace", "name")}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    answer = kubernetes.call("POST", "/api/v1/namespaces/{namespace}/pods/{name}/eviction".format(**metadata), eviction)
+    assert answer.status in (201, 429), answer
