@@ -1,5 +1,7 @@
 """The commands that a report prints are run by an operator, and restore the node."""
 
+import json
+
 import pytest
 
 from docs.pages import path_with_tools
@@ -51,6 +53,16 @@ def traces(world, node) -> list[str]:
     return [*keys, *taints, *protected, *cordon, *(f"lease {name}" for name in world.kubernetes.leases())]
 
 
+def run_printed_commands(world, cli, report) -> None:
+    """An operator pastes the commands of a report into a shell, in which AWS refuses nothing any more."""
+    world.faults.clear()
+    commands = [line for line in report["what_to_do"] if not line.endswith((":", "."))]
+    assert commands, report
+    tools = {**world.environment(), "PATH": path_with_tools()}
+    ended = cli.in_a_shell(SHORT_PAUSES + "\n".join(commands), pace=15, **tools).ends()
+    assert ended.code == 0, f"{commands}\n{ended.text}\n{ended.errors}"
+
+
 @pytest.mark.parametrize("obstacle", OBSTACLES, ids=lambda obstacle: obstacle.__name__)
 def test_the_printed_commands_of_a_restore_that_was_not_made_restore_the_node(world, cli, workers, node, job, obstacle):
     obstacle(world, workers)
@@ -58,17 +70,54 @@ def test_the_printed_commands_of_a_restore_that_was_not_made_restore_the_node(wo
     assert end.status == "FAILED"
     report = world.all_notifications[-1]
     assert report["event"] == OBSTACLES[obstacle], report
-    world.faults.clear()
-    commands = [line for line in report["what_to_do"] if not line.endswith((":", "."))]
-    assert commands, report
 
-    tools = {**world.environment(), "PATH": path_with_tools()}
-    ended = cli.in_a_shell(SHORT_PAUSES + "\n".join(commands), pace=15, **tools).ends()
+    run_printed_commands(world, cli, report)
 
-    assert ended.code == 0, f"{commands}\n{ended.text}\n{ended.errors}"
     if "the next sweep restores it" in end.cause:
         assert world.sweep().finishes().status == "SUCCEEDED"
     assert (workers.states[node.instance_id], traces(world, node)) == ("InService", []), report["what_to_do"]
     assert job.exists and job.node_name == node.name
     # The node can be recycled like any other.
     assert world.recycle(node, dry_run=True).finishes().outcome == "planned"
+
+
+def lost_in_the_drain(world):
+    """Its kubelet falls silent, and the call that would end it is refused."""
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    node.job("train", labels={"app": "train"})
+    world.at("10m", node.falls_silent)
+    world.faults.refuse("autoscaling:TerminateInstanceInAutoScalingGroup", **REFUSED)
+    world.recycle(node, label_selector="app=train")
+    return node
+
+
+def held_by_the_hook(world, group="held"):
+    """Its group terminates it, and its pods take longer than the drain may."""
+    world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"drain_timeout": 1_800})}
+    node = world.group(group, size=2, minimum=0, maximum=4, retains=group == "retained").nodes[0]
+    node.job("train", annotations={"recycle-eks/drain": "wait"})
+    node.group.terminate(node)
+    return node
+
+
+def retained_after_the_hook(world):
+    return held_by_the_hook(world, "retained")
+
+
+@pytest.mark.parametrize("case", [lost_in_the_drain, held_by_the_hook, retained_after_the_hook], ids=lambda case: case.__name__)
+def test_the_printed_commands_for_a_node_that_is_not_restored_end_its_instance(world, cli, case):
+    node = case(world)
+    world.clock.run(until=lambda: world.executions() and world.executions()[0].status == "FAILED", limit=world.seconds("3h"))
+    report = world.all_notifications[-1]
+    assert node.instance_id in node.group.states and report["event"] == "failed", report
+
+    run_printed_commands(world, cli, report)
+
+    world.wait("20m")
+    assert node.instance_id not in node.group.states
+    _, desired, _ = node.group.sizes
+    assert sorted(node.group.states.values()) == ["InService"] * desired
+    # As long as EC2 lists the instance, its tag `gave-up` keeps the sweep away.
+    world.wait("1h")
+    assert world.sweep().finishes().status == "SUCCEEDED"
+    assert world.kubernetes.leases() == {}

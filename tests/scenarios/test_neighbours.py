@@ -54,3 +54,17 @@ def test_the_termination_handler_ends_awaited_pods_and_completes_the_hook_unless
     assert (end.outcome, phases) == ("recycled", ["Running" if limited else "Gone"]), end.cause
     assert (end.at > world.seconds("1h")) == limited
     assert node.instance_id not in workers.states
+
+
+@pytest.mark.parametrize("lost_after", [900, 3_600], ids=["recycle-eks is first", "node repair is first"])
+def test_a_dead_node_is_replaced_once_whichever_of_recycle_eks_and_node_repair_is_first(world, workers, node, job, lost_after):
+    repair = world.node_repair()
+    world.at("10m", node.falls_silent)
+
+    end = world.recycle(node, label_selector="app=train", node_lost_after=lost_after).finishes()
+
+    assert end.error == "NodeLost", (end.outcome, end.error, end.cause)
+    world.wait("1h")
+    assert repair.replaced == ([] if lost_after < 1_800 else [node.instance_id])
+    assert sorted(workers.states.values()) == ["InService"] * 2 and workers.sizes == (1, 2, 4)
+    assert node.instance_id not in workers.states and world.kubernetes.leases() == {}

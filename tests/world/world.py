@@ -46,7 +46,7 @@ from world.scenario.executions import Execution
 from world.scenario.groups import IMAGE, TEMPLATE, Arrival, Group, Node
 from world.scenario.leftovers import leftovers
 from world.scenario.machines import Instance, Machines
-from world.scenario.neighbours import Descheduler, TerminationHandler
+from world.scenario.neighbours import Descheduler, NodeRepair, TerminationHandler
 from world.stepfunctions.api import MotoMachines
 from world.stepfunctions.api import install as install_step_functions
 from world.stepfunctions.engine import Engine
@@ -323,6 +323,10 @@ class World:
     def descheduler(self, excluded_taints: Collection[str] = ()) -> None:
         """Lets the Descheduler evict pods that do not tolerate the taints of their node, from now on."""
         Descheduler(self.kubernetes, excluded_taints)
+
+    def node_repair(self) -> NodeRepair:
+        """Lets EKS node repair replace nodes that are not Ready for half an hour, from now on."""
+        return NodeRepair(self.aws, self.kubernetes)
 
     def termination_handler(self, hooks: Collection[str] | None = None) -> None:
         """Lets aws-node-termination-handler drain the nodes that these hooks hold, or all hooks, from now on."""

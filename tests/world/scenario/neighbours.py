@@ -1,4 +1,4 @@
-"""Two other tools that evict the pods of a cluster's nodes, on the virtual clock.
+"""Other tools that end pods and nodes, on the virtual clock.
 
 - Descheduler, its plugin RemovePodsViolatingNodeTaints (kubernetes-sigs/descheduler, commit 02b1e8b, `node_taint.go`): it evicts
   each pod that does not tolerate a NoSchedule taint of its node, unless `excludedTaints` has the taint's key. Its default evictor
@@ -7,8 +7,10 @@
   `pkg/monitor/sqsevent/asg-lifecycle-event.go`, `pkg/interruptionevent/draincordon/handler.go`): for each event of a termination
   hook that its EventBridge rule lets through, it drains the node like `kubectl drain --force`, then completes
   the hook of the event.
+- EKS node repair (EKS user guide, "Detect node health issues and enable automatic node repair"): it replaces a node that is not
+  Ready for 30 minutes.
 
-Both obey PodDisruptionBudgets, and try again.
+The first two obey PodDisruptionBudgets, and try again.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ from world.kubernetes.scheduling import untolerated_taints
 from world.kubernetes.settled import is_finished
 
 LIFECYCLE_ACTION = "EC2 Instance-terminate Lifecycle Action"
-#: Seconds between two looks: the Descheduler's default interval, and half of the handler's default time for a drain.
+#: Seconds between two looks of the Descheduler (its default), and of the other two.
 DESCHEDULER_INTERVAL = 300
-HANDLER_INTERVAL = 60
+INTERVAL = 60
+#: Seconds after which a node that is not Ready is replaced.
+REPAIR_AFTER = 1800
 
 
 class Descheduler:
@@ -46,6 +50,31 @@ class Descheduler:
         self._kubernetes.clock.after(DESCHEDULER_INTERVAL, self._look)
 
 
+class NodeRepair:
+    """Replaces dead nodes from now on."""
+
+    def __init__(self, aws: Aws, kubernetes: Kubernetes) -> None:
+        self._aws = aws
+        self._kubernetes = kubernetes
+        self._dead_since: dict[str, float] = {}
+        self.replaced: list[str] = []
+        """The instances that it ended."""
+        self._look()
+
+    def _look(self) -> None:
+        now = self._kubernetes.clock.elapsed()
+        for node in self._kubernetes.nodes():
+            instance = node.object["spec"]["providerID"].rpartition("/")[2]
+            if node.is_ready:
+                self._dead_since.pop(instance, None)
+            elif now - self._dead_since.setdefault(instance, now) >= REPAIR_AFTER and instance not in self.replaced:
+                self.replaced.append(instance)
+                self._aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+                    InstanceId=instance, ShouldDecrementDesiredCapacity=False
+                )
+        self._kubernetes.clock.after(INTERVAL, self._look)
+
+
 class TerminationHandler:
     """Drains the nodes that termination hooks hold, from now on."""
 
@@ -62,7 +91,7 @@ class TerminationHandler:
         for event in self._events.emitted:
             if event.detail_type == LIFECYCLE_ACTION and event.detail["LifecycleActionToken"] not in self._done:
                 self._handle(event.detail)
-        self._kubernetes.clock.after(HANDLER_INTERVAL, self._look)
+        self._kubernetes.clock.after(INTERVAL, self._look)
 
     def _handle(self, action: Json) -> None:
         is_ours = self._hooks is None or action["LifecycleHookName"] in self._hooks
