@@ -45,8 +45,9 @@ def test_in_a_scenario_each_kept_answer_is_the_one_that_moto_gives_now(world, no
     answer_of = KeptAnswers.answer
 
     def compared(self, action, environ, body, ask):
-        answer = answer_of(self, action, environ, body, ask)
-        if action in KEPT:
+        asked = []
+        answer = answer_of(self, action, environ, body, lambda: asked.append(action) or ask())
+        if action in KEPT and not asked:
             now = world.aws._ask_moto({**environ, "wsgi.input": io.BytesIO(body)})
             (kept if now == answer else other).append(action)
         return answer

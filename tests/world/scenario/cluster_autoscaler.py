@@ -77,7 +77,7 @@ class ClusterAutoscaler:
 
     def _is_unneeded(self, node: Node) -> bool:
         pods = self._kubernetes.look_at_pods(on=node.kubernetes.name)
-        return node.annotations.get(DISABLED) != "true" and not any(_counts(pod) for pod in pods)
+        return node.annotations.get(DISABLED) != "true" and not any(needs_its_node(pod) for pod in pods)
 
     @staticmethod
     def _may_shrink(group: Group) -> bool:
@@ -91,7 +91,7 @@ class ClusterAutoscaler:
         )
 
 
-def _counts(pod: dict) -> bool:
+def needs_its_node(pod: dict) -> bool:
     """Checks whether the pod keeps its node needed."""
     metadata = pod["metadata"]
     owners = {owner["kind"] for owner in metadata.get("ownerReferences", [])}

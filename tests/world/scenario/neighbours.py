@@ -23,10 +23,10 @@ from world.kubernetes.cluster import Kubernetes
 from world.kubernetes.handles import Node
 from world.kubernetes.kube_client import Json
 from world.kubernetes.scheduling import untolerated_taints
-from world.kubernetes.settled import is_finished
+from world.scenario.cluster_autoscaler import needs_its_node
 
 LIFECYCLE_ACTION = "EC2 Instance-terminate Lifecycle Action"
-#: Seconds between two looks of the Descheduler (its default), and of the other two.
+#: Seconds between two looks of the Descheduler, which are configurable, and of the other two.
 DESCHEDULER_INTERVAL = 300
 INTERVAL = 60
 #: Seconds after which a node that is not Ready is replaced.
@@ -115,10 +115,7 @@ class TerminationHandler:
 
 
 def _pods_that_a_drain_ends(kubernetes: Kubernetes, node: Node) -> Iterator[Json]:
-    for pod in kubernetes.look_at_pods(on=node.name):
-        owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences") or () if owner.get("controller")}
-        if not is_finished(pod) and not owners & {"DaemonSet", "Node"}:
-            yield pod
+    return filter(needs_its_node, kubernetes.look_at_pods(on=node.name))
 
 
 def _pods_of_controllers(kubernetes: Kubernetes, node: Node) -> Iterator[Json]:
