@@ -12,7 +12,10 @@ locals {
     }
     standby-node = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
     taint-node   = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
-    check-pods   = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
+    check-pods = {
+      timeout     = 60
+      environment = { CLUSTER_NAME = var.cluster_name, CANCEL_INSTANCE_REFRESH = var.cancel_instance_refresh }
+    }
     # An eviction takes about 100 ms, more when the API server is busy. A node has up to 110 pods, some nodes have 250.
     evict-pods       = { timeout = 240, environment = { CLUSTER_NAME = var.cluster_name } }
     detach-terminate = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }

@@ -148,13 +148,24 @@ locals {
       },
     ]
     taint-node = []
-    check-pods = [
-      local.read_groups,
-      local.find_our_hook,
-      local.find_the_group_of_an_instance,
-      local.watch_instance_refreshes,
-      local.watch_managed_node_groups_of_this_cluster,
-    ]
+    check-pods = concat(
+      [
+        local.read_groups,
+        local.find_our_hook,
+        local.find_the_group_of_an_instance,
+        local.watch_instance_refreshes,
+        local.watch_managed_node_groups_of_this_cluster,
+      ],
+      [
+        for statement in [{
+          Sid       = "CancelInstanceRefreshesInThisCluster"
+          Effect    = "Allow"
+          Action    = "autoscaling:CancelInstanceRefresh"
+          Resource  = local.groups
+          Condition = { StringEquals = local.of_this_cluster }
+        }] : statement if var.cancel_instance_refresh
+      ],
+    )
     evict-pods = []
     detach-terminate = [
       local.find_instances,

@@ -94,6 +94,13 @@ variable "lifecycle_hooks" {
   }
 }
 
+variable "cancel_instance_refresh" {
+  description = "Cancel an instance refresh that is about to terminate a node in Standby with its pods (`StandbyInstances: Terminate`). If this is false, a notification has the command that cancels it."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 variable "max_parallel_per_group" {
   description = "How many nodes of one Auto Scaling group are replaced, or have pods moved from them, at the same time. Other executions wait in the queue of the group for up to a day. Executions for a lifecycle hook or a Spot interruption do not wait."
   type        = number

@@ -104,12 +104,17 @@ run "each_function_has_only_the_environment_that_it_reads" {
   }
 
   assert {
+    condition     = aws_lambda_function.this["check-pods"].environment[0].variables == tomap({ CLUSTER_NAME = "prod", CANCEL_INSTANCE_REFRESH = "false" })
+    error_message = "check-pods reads the cluster's name, and whether it cancels instance refreshes"
+  }
+
+  assert {
     condition     = aws_lambda_function.this["select-nodes"].environment[0].variables == tomap({ CLUSTER_NAME = "prod", MAX_SURGE_PER_GROUP = "5" })
     error_message = "select-nodes reads how many nodes of a group may be in progress"
   }
 
   assert {
-    condition     = alltrue([for step, function in aws_lambda_function.this : function.environment[0].variables == tomap({ CLUSTER_NAME = "prod" }) if !contains(["claim-node", "select-nodes", "start-rotation"], step)])
+    condition     = alltrue([for step, function in aws_lambda_function.this : function.environment[0].variables == tomap({ CLUSTER_NAME = "prod" }) if !contains(["claim-node", "check-pods", "select-nodes", "start-rotation"], step)])
     error_message = "the other functions read only the cluster's name"
   }
 }

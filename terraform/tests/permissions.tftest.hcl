@@ -389,3 +389,24 @@ run "the_roles_have_the_boundary_and_the_path" {
     error_message = "every role has the boundary and the path"
   }
 }
+
+run "check_pods_may_cancel_instance_refreshes_of_this_cluster_if_the_module_says_so" {
+  command = plan
+
+  variables {
+    cancel_instance_refresh = true
+  }
+
+  assert {
+    condition = [
+      for statement in jsondecode(aws_iam_role_policy.function["check-pods"].policy).Statement :
+      statement.Condition.StringEquals if statement.Action == "autoscaling:CancelInstanceRefresh"
+    ] == [{ "aws:ResourceTag/kubernetes.io/cluster/prod" = ["owned", "shared"] }]
+    error_message = "check-pods may cancel refreshes of groups with the tag of this cluster"
+  }
+
+  assert {
+    condition     = aws_lambda_function.this["check-pods"].environment[0].variables["CANCEL_INSTANCE_REFRESH"] == "true"
+    error_message = "CANCEL_INSTANCE_REFRESH is cancel_instance_refresh"
+  }
+}

@@ -24,6 +24,7 @@ OF_A_HOOK = {"AutoScalingGroupName": "GROUP", "LifecycleHookName": "theirs", "In
 
 #: Every action that takes resources, on foreign ones: GROUP and INSTANCE belong to another owner.
 FOREIGN = {
+    "autoscaling:CancelInstanceRefresh": {"AutoScalingGroupName": "GROUP"},
     "autoscaling:CompleteLifecycleAction": {**OF_A_HOOK, "LifecycleActionResult": "CONTINUE"},
     "autoscaling:CreateOrUpdateTags": {"Tags": [{**PAUSE, "ResourceId": "GROUP", "Value": "true"}]},
     "autoscaling:DeleteTags": {"Tags": [{**PAUSE, "ResourceId": "GROUP"}]},

@@ -123,6 +123,15 @@ def a_lost_node(world, cli):
     assert world.recycle(node, label_selector="app=train").finishes().error == "NodeLost"
 
 
+def a_refresh_that_is_cancelled(world, cli):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    node = workers.nodes[0]
+    job = node.job("train", labels={"app": "train"})
+    world.at("20m", lambda: workers.refreshes_its_instances("Terminate"))
+    world.at("40m", job.finishes)
+    assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
+
+
 def spot(world, cli):
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     node.deployment("web", replicas=2)
@@ -237,7 +246,7 @@ def an_operator(world, cli):
 
 SCENARIOS = [
     recyclings, a_hook, a_hook_whose_event_is_lost, a_hook_whose_event_is_lost_in_a_drain, a_cluster_that_has_moved,
-    a_restore, a_lost_node, spot, a_sweep, a_rotation, a_rotation_that_is_redriven, a_rotation_that_is_aborted, schedules,
+    a_restore, a_lost_node, a_refresh_that_is_cancelled, spot, a_sweep, a_rotation, a_rotation_that_is_redriven, a_rotation_that_is_aborted, schedules,
     an_alarm_through_a_topic, an_alarm_that_starts_nothing, an_operator,
 ]  # fmt: skip
 

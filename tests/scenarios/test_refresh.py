@@ -14,6 +14,7 @@ def critical(world):
 
 
 def test_a_refresh_that_ends_members_in_standby_is_reported_at_once_with_the_command_that_cancels_it(world, workers, node, job):
+    world.host.variables["recycle-eks-check-pods"] = {"CANCEL_INSTANCE_REFRESH": "false"}
     world.at("1h", lambda: workers.refreshes_its_instances("Terminate"))
     world.at("4h", job.finishes)
     execution = world.recycle(node)
@@ -29,6 +30,31 @@ def test_a_refresh_that_ends_members_in_standby_is_reported_at_once_with_the_com
     world.aws.client("autoscaling").cancel_instance_refresh(AutoScalingGroupName="workers")
     end = execution.finishes()
     assert end.outcome == "recycled" and end.at >= 4 * HOUR and len(critical(world)) == 1
+
+
+def test_a_refresh_that_ends_members_in_standby_is_cancelled_if_the_module_allows_it(world, workers, node, job):
+    world.at("1h", lambda: workers.refreshes_its_instances("Terminate"))
+    world.at("4h", job.finishes)
+
+    end = world.recycle(node).finishes()
+
+    assert end.outcome == "recycled" and end.at >= 4 * HOUR and critical(world) == []
+    [message] = [sent for each in world.events.notifications if (sent := json.loads(each.message)).get("severity") == "warning"]
+    assert "terminate this member in Standby" in message["reason"] and message["reason"].endswith("(cancel_instance_refresh)")
+    assert [each["Status"] for each in world.autoscaling.refreshes["workers"]] == ["Cancelled"]
+
+
+def test_a_refresh_that_cannot_be_cancelled_is_reported_with_the_error(world, workers, node, job):
+    world.at("1h", lambda: workers.refreshes_its_instances("Terminate"))
+    refuse = {"code": "AccessDenied", "message": "not authorized", "status": 403, "times": None}
+    world.faults.refuse("autoscaling:CancelInstanceRefresh", **refuse)
+    world.recycle(node)
+
+    world.clock.run(until=lambda: bool(critical(world)), limit=2 * HOUR)
+
+    ((_, message),) = critical(world)
+    assert "and cancelling it failed" in message["reason"] and "not authorized" in message["reason"]
+    assert message["what_to_do"][1] == "aws autoscaling cancel-instance-refresh --auto-scaling-group-name workers"
 
 
 @pytest.mark.parametrize("preference", ["Ignore", "Wait"])

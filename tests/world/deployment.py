@@ -40,6 +40,7 @@ def variables() -> dict[str, object]:
         "cluster_name": CLUSTER,
         "artifacts_directory": str(ZIPS),
         "architecture": host_architecture(),
+        "cancel_instance_refresh": True,
         "lifecycle_hooks": {
             group: {"auto_scaling_group_name": group, "heartbeat_timeout_seconds": seconds, "retain": group == "retained"}
             for group, seconds in HOOKED.items()

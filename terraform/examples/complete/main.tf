@@ -12,13 +12,14 @@ module "recycle_eks" {
   cluster_name   = var.cluster_name
   input_defaults = var.input_defaults
 
-  lifecycle_hooks  = var.lifecycle_hooks
-  alarm_triggers   = var.alarm_triggers
-  alarm_topics     = var.alarm_topics
-  event_triggers   = var.event_triggers
-  spot             = var.spot
-  schedules        = var.schedules
-  rotate_on_change = var.rotate_on_change
+  lifecycle_hooks         = var.lifecycle_hooks
+  alarm_triggers          = var.alarm_triggers
+  alarm_topics            = var.alarm_topics
+  event_triggers          = var.event_triggers
+  spot                    = var.spot
+  cancel_instance_refresh = var.cancel_instance_refresh
+  schedules               = var.schedules
+  rotate_on_change        = var.rotate_on_change
 
   artifacts    = { directory = var.artifacts_directory }
   architecture = var.architecture

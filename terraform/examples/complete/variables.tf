@@ -50,6 +50,12 @@ variable "event_triggers" {
   default     = {}
 }
 
+variable "cancel_instance_refresh" {
+  description = "Cancel instance refreshes that are about to terminate nodes in Standby."
+  type        = bool
+  default     = false
+}
+
 variable "spot" {
   description = "Recycle Spot instances before EC2 reclaims them."
   type        = bool

@@ -179,6 +179,7 @@ ROWS: dict[str, Rule] = {
     ),
     **dict.fromkeys(
         (
+            "autoscaling:CancelInstanceRefresh",
             "autoscaling:CompleteLifecycleAction",
             "autoscaling:DetachInstances",
             "autoscaling:EnterStandby",

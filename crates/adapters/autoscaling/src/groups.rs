@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aws_config::SdkConfig;
+use aws_sdk_autoscaling::operation::cancel_instance_refresh::CancelInstanceRefreshError;
 use aws_sdk_autoscaling::operation::describe_auto_scaling_groups::paginator;
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter, StandbyInstances};
 use recycle::base::ids::{ClusterName, GroupName, InstanceId};
@@ -24,6 +25,7 @@ use crate::whole::Whole;
 pub(crate) const DESCRIBE_GROUPS: &str = "autoscaling:DescribeAutoScalingGroups";
 const DESCRIBE_INSTANCES: &str = "autoscaling:DescribeAutoScalingInstances";
 const DESCRIBE_REFRESHES: &str = "autoscaling:DescribeInstanceRefreshes";
+const CANCEL_REFRESH: &str = "autoscaling:CancelInstanceRefresh";
 const DESCRIBE_HOOKS: &str = "autoscaling:DescribeLifecycleHooks";
 
 /// An instance in its group, with all facts that are needed before it is taken out.
@@ -163,6 +165,24 @@ impl Groups {
             }
         }
         Ok(None)
+    }
+
+    /// Calls CancelInstanceRefresh. A refresh that has ended meanwhile is no error.
+    pub async fn cancel_refresh(&self, group: &GroupName) -> Result<(), Error> {
+        let cancel = self.client.cancel_instance_refresh();
+        let answer = cancel.auto_scaling_group_name(group.as_str()).send().await;
+        match answer {
+            Err(error)
+                if error
+                    .as_service_error()
+                    .is_some_and(CancelInstanceRefreshError::is_active_instance_refresh_not_found_fault) =>
+            {
+                Ok(())
+            }
+            answer => answer
+                .map(drop)
+                .map_err(|error| Error::from_sdk(CANCEL_REFRESH, error)),
+        }
     }
 
     /// Calls EnterStandby without decrement, so that the group launches a replacement.

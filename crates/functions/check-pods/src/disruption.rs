@@ -1,4 +1,5 @@
-//! Reads at each check what other tools do to the node and its group during the drain. A failed call does not hold up the drain.
+//! Reads at each check what other tools do to the node and its group during the drain, and cancels an instance refresh that would end
+//! the node, if the module allows it. A failed call does not hold up the drain.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Refusal;
 use recycle::cluster::hook::{HeldByHook, WAITING};
 use recycle::cluster::node::NodeFacts;
-use recycle::cluster::refresh::Refresh;
+use recycle::cluster::refresh::{Cancellation, Refresh};
 use recycle::contract::run::Run;
 use recycle::drain::disruption::{
     DisruptionFacts, DrainValidity, find_remarks, is_ended_by_refresh, judge_drain_validity,
@@ -29,15 +30,29 @@ pub struct Outside {
     /// Created at the first call, because the SDK reads every root certificate of the system when it creates a client.
     groups: OnceLock<Groups>,
     access: Access,
+    /// Whether an instance refresh that is about to terminate the member in Standby is cancelled.
+    cancels_refreshes: bool,
 }
 
 impl Outside {
     #[must_use]
-    pub fn new(aws: &SdkConfig, access: Access) -> Self {
+    pub fn new(aws: &SdkConfig, access: Access, cancels_refreshes: bool) -> Self {
         Self {
             aws: aws.clone(),
             groups: OnceLock::new(),
             access,
+            cancels_refreshes,
+        }
+    }
+
+    /// Cancels the instance refresh of the group if the module allows that.
+    async fn cancel_refresh(&self, group: &GroupName) -> Cancellation {
+        if !self.cancels_refreshes {
+            return Cancellation::NotAllowed;
+        }
+        match self.groups().cancel_refresh(group).await {
+            Ok(()) => Cancellation::Done,
+            Err(error) => Cancellation::Failed(with_causes(&error)),
         }
     }
 
@@ -56,8 +71,8 @@ pub(crate) struct OutsideFacts {
     pub(crate) is_waiting: Option<bool>,
     /// The hook of recycle-eks, if it holds the member and the execution does not know that: its event was lost, or is still on its way.
     pub(crate) hook: Option<HeldByHook>,
-    /// Whether an instance refresh is about to terminate the member in Standby with its pods.
-    pub(crate) is_ended_by_refresh: bool,
+    /// What became of an instance refresh that is about to terminate the member in Standby with its pods. None without such a refresh.
+    pub(crate) cancellation: Option<Cancellation>,
     /// Remarks for operators.
     pub(crate) remarks: Vec<Refusal>,
     /// The error of AWS, if a call failed.
@@ -71,7 +86,7 @@ impl OutsideFacts {
             validity: DrainValidity::Goes,
             is_waiting: None,
             hook: None,
-            is_ended_by_refresh: false,
+            cancellation: None,
             remarks: Vec::new(),
             aws_error: None,
         }
@@ -143,11 +158,16 @@ async fn fetch_from_aws(
         refresh: refresh.as_ref(),
         node_group_status: node_group_status.as_deref(),
     };
+    let cancellation = if is_ended_by_refresh(&facts) {
+        Some(outside.cancel_refresh(&group.name).await)
+    } else {
+        None
+    };
     Ok(OutsideFacts {
         validity: judge_drain_validity(&facts),
         is_waiting: Some(is_waiting),
         hook,
-        is_ended_by_refresh: is_ended_by_refresh(&facts),
+        cancellation,
         remarks: find_remarks(&facts),
         aws_error: None,
     })
@@ -213,6 +233,7 @@ mod tests {
             &Outside::new(
                 &aws.config(),
                 Access::new(&aws.config(), &run().input.cluster_name),
+                false,
             ),
             Some(&node(labels).await),
             &run(),
@@ -251,6 +272,54 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_refresh_that_ends_the_member_in_standby_is_cancelled_if_the_module_allows_it() {
+        let refresh = "<InstanceRefreshes><member><Status>InProgress</Status><Preferences><StandbyInstances>Terminate\
+                       </StandbyInstances></Preferences></member></InstanceRefreshes>";
+        let aws = || {
+            ScriptedAws::new()
+                .on("DescribeAutoScalingGroups", &described("Standby"))
+                .on("DescribeInstanceRefreshes", refresh)
+        };
+        let cancel = "CancelInstanceRefresh";
+        let gone = "ActiveInstanceRefreshNotFound";
+        for (aws, is_allowed, expected) in [
+            (aws(), false, "not allowed"),
+            (
+                aws().on(cancel, "<InstanceRefreshId>1</InstanceRefreshId>"),
+                true,
+                "done",
+            ),
+            (
+                aws().refuses(cancel, 400, gone, "none is in progress"),
+                true,
+                "done",
+            ),
+            (
+                aws().refuses(cancel, 403, "AccessDenied", "not authorized"),
+                true,
+                "failed",
+            ),
+        ] {
+            let access = Access::new(&aws.config(), &run().input.cluster_name);
+            let outside = Outside::new(&aws.config(), access, is_allowed);
+            let found = fetch_outside_facts(&outside, Some(&node(json!({})).await), &run()).await;
+            let seen = match found.cancellation.unwrap() {
+                Cancellation::NotAllowed => "not allowed",
+                Cancellation::Done => "done",
+                Cancellation::Failed(error) => {
+                    assert!(
+                        error.contains("CancelInstanceRefresh") && error.contains("not authorized"),
+                        "{error}"
+                    );
+                    "failed"
+                }
+            };
+            assert_eq!(seen, expected);
+            assert_eq!(aws.actions().iter().any(|action| action == cancel), is_allowed);
+        }
+    }
+
+    #[tokio::test]
     async fn on_the_hook_path_only_the_group_is_read() {
         let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", &described("Terminating:Wait"));
         let access = Access::new(&aws.config(), &run().input.cluster_name);
@@ -260,7 +329,7 @@ mod tests {
             ..run()
         };
         let node = node(json!({"eks.amazonaws.com/nodegroup": "blue"})).await;
-        let found = fetch_outside_facts(&Outside::new(&aws.config(), access), Some(&node), &run).await;
+        let found = fetch_outside_facts(&Outside::new(&aws.config(), access, false), Some(&node), &run).await;
         assert_eq!((found.is_waiting, found.aws_error), (Some(true), None));
         assert_eq!(aws.actions(), ["DescribeAutoScalingGroups"]);
     }
@@ -288,6 +357,7 @@ mod tests {
             Outside::new(
                 &aws.config(),
                 Access::new(&aws.config(), &run().input.cluster_name),
+                false,
             ),
             node(json!({})).await,
         );
@@ -315,6 +385,7 @@ mod tests {
             &Outside::new(
                 &aws.config(),
                 Access::new(&aws.config(), &run().input.cluster_name),
+                false,
             ),
             None,
             &run(),

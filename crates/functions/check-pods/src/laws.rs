@@ -52,7 +52,7 @@ fn check_by(node: &Value, pods: &Value, group: &str) -> (Option<CheckVerdict>, V
         let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
         let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id).await?;
         let aws = config(group);
-        let outside = Outside::new(&aws, Access::new(&aws, &run.input.cluster_name));
+        let outside = Outside::new(&aws, Access::new(&aws, &run.input.cluster_name), false);
         let outside_facts = fetch_outside_facts(&outside, node.as_ref(), &run).await;
         check(&kube.client(), node, &context, run, 1, &outside_facts).await
     });

@@ -3,6 +3,7 @@
 //! It does not touch pods. It writes the progress, Events and, once in a drain, the phase `waiting` in the claim. Its answer may carry a
 //! notification.
 
+mod config;
 mod disruption;
 mod error;
 mod facts;
@@ -41,6 +42,7 @@ use recycle::records::claim::{Claim, Phase};
 use crate::disruption::{OutsideFacts, fetch_outside_facts};
 use crate::facts::{ALL_SILENT, CheckFacts};
 
+pub use config::read_cancels_refreshes;
 pub use disruption::Outside;
 pub use error::Error;
 
@@ -145,9 +147,8 @@ async fn check(
 
     let (deadline, reason) = (facts.terms.deadline, facts.reason());
     let blocks = list_blocks(&facts.survey, &facts.progress);
-    let refresh = outside_facts
-        .is_ended_by_refresh
-        .then(|| report_refresh(&mut run, &me.execution, now, deadline.at));
+    let cancellation = outside_facts.cancellation.as_ref();
+    let refresh = cancellation.map(|it| report_refresh(&mut run, it, &me.execution, now, deadline.at));
     let notification = refresh
         .flatten()
         .or_else(|| update_blockage(&mut run, &blocks, &me.execution, now, deadline.at, &reason));

@@ -4,6 +4,7 @@ use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::base::poll::POLL_BUDGET;
 use recycle::claim::obstacle::Obstacle;
 use recycle::cluster::hook::HeldByHook;
+use recycle::cluster::refresh::Cancellation;
 use recycle::records::progress::Progress;
 use scripted_kube::{Call, ScriptedKube};
 use serde_json::{Value, json};
@@ -794,7 +795,7 @@ async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
 #[tokio::test]
 async fn a_refresh_that_ends_members_in_standby_is_reported_at_once_and_then_daily() {
     let outside_facts = OutsideFacts {
-        is_ended_by_refresh: true,
+        cancellation: Some(Cancellation::NotAllowed),
         ..OutsideFacts::quiet()
     };
     let mut run = request("2027-01-01T07:00:00Z").run;
@@ -858,6 +859,7 @@ async fn a_heartbeat_is_due_before_anything_is_read() {
     let outside = Outside::new(
         &aws.config(),
         Access::new(&aws.config(), &"world".parse().unwrap()),
+        false,
     );
     let answer = check_pods(
         &Access::new(&aws.config(), &"world".parse().unwrap()),

@@ -60,7 +60,7 @@ mod tests {
         );
         let lost = Error::Ended(Failure::NodeLost, "it is lost".to_owned());
         assert!(wait_out(lost, run.clone(), at(20)).is_err());
-        assert!(wait_out(away(), run.clone(), at(36)).is_err(), "the time is over");
+        assert!(wait_out(away(), run.clone(), at(41)).is_err(), "the time is over");
         assert!(
             wait_out(
                 Error::Ended(Failure::ServiceRefused, "no".to_owned()),

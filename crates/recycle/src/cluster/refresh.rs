@@ -24,6 +24,16 @@ pub enum StandbyInstances {
     Wait,
 }
 
+/// What became of a refresh that is about to terminate a member in Standby with its pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cancellation {
+    /// The module does not allow it (`cancel_instance_refresh`).
+    NotAllowed,
+    Done,
+    /// The call failed, with this error.
+    Failed(String),
+}
+
 impl Refresh {
     /// Returns the refresh unless it has ended. Without the preference it waits for members in Standby.
     #[must_use]

@@ -233,11 +233,12 @@ pub(crate) const SKIP_STUCK_AFTER: Field = setting(
      Absent: they hold the node until the drain is over",
 );
 
-/// The maximum is an hour, the longest deregistration delay that a target group can have (Elastic Load Balancing guide).
+/// The default is the default deregistration delay of a target group, and the maximum, an hour, its longest (Elastic Load Balancing
+/// guide).
 pub(crate) const LOAD_BALANCER_GRACE: Field = setting(
     "load_balancer_grace",
     duration(0, 3_600),
-    "\"60s\"",
+    "\"5m\"",
     "Time between leaving the load balancers and the disposal of the instance",
 );
 

@@ -192,7 +192,7 @@ mod tests {
                 replacement_timeout: 840,
                 drain_timeout: 172_800,
                 on_drain_timeout: OnDrainTimeout::Restore,
-                load_balancer_grace: 60,
+                load_balancer_grace: 300,
                 skip_stuck_after: None,
                 grace_period: None,
                 urgency: Urgency::Planned,

@@ -6,6 +6,7 @@ use crate::base::ids::{ExecutionArn, NodeName};
 use crate::base::shell::quote;
 use crate::base::text::{NAMES_PER_CLASS, count_and_name, cut_text};
 use crate::cluster::pod::PodFacts;
+use crate::cluster::refresh::Cancellation;
 use crate::contract::run::Run;
 use crate::drain::survey::{PodSurvey, first_names};
 use crate::notify::notification::{About, Notification, NotificationKind, Severity, describe_end};
@@ -93,34 +94,55 @@ pub(crate) fn build_blocked_notification(
     notification
 }
 
-/// Returns a notification, at once and then daily, while an instance refresh is about to terminate the member in Standby with its pods.
+/// Returns a notification, at once and then daily, while an instance refresh is about to terminate the member in Standby with its pods,
+/// and one for each refresh that was cancelled for that reason.
 #[must_use]
 pub fn report_refresh(
     run: &mut Run,
+    cancellation: &Cancellation,
     execution: &ExecutionArn,
     now: Timestamp,
     until: Timestamp,
 ) -> Option<Notification> {
     let is_due = |reported_at: Timestamp| now.duration_since(reported_at).as_secs() >= REMINDER;
-    if !run.drain.refresh_reported_at.is_none_or(is_due) {
+    let is_cancelled = *cancellation == Cancellation::Done;
+    if !is_cancelled && !run.drain.refresh_reported_at.is_none_or(is_due) {
         return None;
     }
-    run.drain.refresh_reported_at = Some(now);
-    let about = About::run(execution, run);
-    let reason = format!(
+    run.drain.refresh_reported_at = (!is_cancelled).then_some(now);
+    let what = format!(
         "an instance refresh of group {} is about to terminate this member in Standby with its pods (StandbyInstances: Terminate)",
         run.group
     );
-    let mut notification =
-        about.build_notification(NotificationKind::Blocked, Severity::Critical, now, &reason);
-    notification.until = Some(until);
-    notification.what_to_do = vec![
-        "Cancel the refresh now:".to_owned(),
-        format!(
-            "aws autoscaling cancel-instance-refresh --auto-scaling-group-name {}",
-            quote(run.group.as_str())
+    let command = format!(
+        "aws autoscaling cancel-instance-refresh --auto-scaling-group-name {}",
+        quote(run.group.as_str())
+    );
+    let (severity, reason, what_to_do) = match cancellation {
+        Cancellation::NotAllowed => (
+            Severity::Critical,
+            what,
+            vec!["Cancel the refresh now:".to_owned(), command],
         ),
-    ];
+        Cancellation::Failed(error) => (
+            Severity::Critical,
+            format!("{what}, and cancelling it failed: {error}"),
+            vec!["Cancel the refresh now:".to_owned(), command],
+        ),
+        Cancellation::Done => (
+            Severity::Warning,
+            format!("{what}. It was cancelled (cancel_instance_refresh)"),
+            vec![
+                "Start the refresh again after this execution, or now with StandbyInstances set to Ignore."
+                    .to_owned(),
+            ],
+        ),
+    };
+    let about = About::run(execution, run);
+    let mut notification = about.build_notification(NotificationKind::Blocked, severity, now, &reason);
+    cut_text(&mut notification.reason, LONGEST_BLOCKED_REASON);
+    notification.until = Some(until);
+    notification.what_to_do = what_to_do;
     Some(notification)
 }
 

@@ -352,7 +352,7 @@ mod tests {
                 "wait up to 14 minutes until the replacement is in service and its Node is usable",
                 "taint node old and cordon it",
                 "wait up to 2 days for the pods that end by themselves (now 1), evict the others (now 2 to evict, 0 leaving; 3 ignored)",
-                "take the node out of load balancers, wait 1 minute, then wait up to 5 minutes for volumes to detach",
+                "take the node out of load balancers, wait 5 minutes, then wait up to 5 minutes for volumes to detach",
                 "terminate i-0aaaaaaaaaaaaaaaa: group workers keeps its desired capacity of 2",
             ]
         );
