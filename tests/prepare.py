@@ -58,6 +58,7 @@ TOOLS = [
 ]
 #: Tools that only `make test` needs.
 TEST_TOOLS = [
+    ("clippy-driver", ["clippy-driver", "--version"], (0, 1), "Clippy: rustup component add clippy"),
     ("java", ["java", "-version"], (17, 0), "a JDK, for AWS's engine of event patterns: https://adoptium.net"),
     ("mvn", ["mvn", "--version"], (3, 6), "Maven, from your package manager"),
 ]
@@ -240,11 +241,21 @@ def build_lambdas() -> Path:
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     command = ["cargo", "build", "--locked", "--workspace", "--bins", "--examples"]
     with dependencies_of_another_clone(target / "debug"):
-        done = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False)
+        done = subprocess.run(command, cwd=ROOT, env=cargo_environment(), stdout=sys.stderr, check=False)
         if done.returncode != 0:
             fail("failed: cargo build (see above)")
     pack({name: target / "debug" / name for name in LAMBDAS}, target / "world" / host_architecture(), level=1)
     return target / "world"
+
+
+def cargo_environment() -> dict[str, str]:
+    """The environment of every build of the workspace. Clippy compiles, if it is there: so functions and tests share one build,
+    and the lints come with it. (`cargo clippy` would check the AWS SDK once more, for minutes.)"""
+    found = shutil.which("clippy-driver")
+    # rustup has the command also without the component.
+    if found and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
+        return {**os.environ, "RUSTC_WORKSPACE_WRAPPER": "clippy-driver"}
+    return dict(os.environ)
 
 
 #: The folders of Cargo's build results, below `target/debug`.

@@ -30,7 +30,7 @@ from cli_page import PAGE as CLI_PAGE
 from cli_page import with_reference
 from module_page import PAGE, render_page
 from picture import with_pictures
-from prepare import TEST_TOOLS, missing_tools, version
+from prepare import TEST_TOOLS, cargo_environment, missing_tools, version
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -85,18 +85,12 @@ def count_terraform(output: str) -> tuple[int, int]:
 
 
 def rust() -> list[Step]:
-    """Runs Clippy while the tests are built: `cargo clippy` would check the AWS SDK once more, for minutes."""
-    environment = {
-        "RUSTC_WORKSPACE_WRAPPER": "clippy-driver",
-        # In another folder, because the deployed functions were built without it.
-        "CARGO_BUILD_BUILD_DIR": str(TARGET),
-        "CARGO_TARGET_DIR": str(TARGET / "linted"),
-    }
+    """The lints come with the build of the tests."""
     test = ["cargo", "test", "--locked", "--workspace", "--quiet"]
     return [
         Step("Rust format", ["cargo", "fmt", "--all", "--check"], "1 s"),
         Step("Licences, bans, sources", CHECK_CRATES, "2 s"),
-        Step("Rust lints and tests", test, "25 s, 4 min the first time", count_cargo, environment=environment),
+        Step("Rust lints and tests", test, "25 s, 4 min the first time", count_cargo, environment=cargo_environment()),
     ]
 
 
@@ -318,7 +312,7 @@ def generate() -> int:
 
 def printed_by(example: str) -> str:
     command = ["cargo", "run", "--locked", "--quiet", "--package", "recycle", "--example", example]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, cwd=ROOT, env=cargo_environment(), check=True, capture_output=True, text=True).stdout
 
 
 def scenario(arguments: list[str]) -> int:

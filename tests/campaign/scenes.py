@@ -302,7 +302,9 @@ class Scene:
 
 def _started(stage: Stage, **fields: Any) -> Execution:
     stage.dispose = fields.get("dispose", stage.dispose)
-    execution = stage.world.recycle(stage.nodes[0], label_selector="app=train", drain_timeout=3600, **fields)
+    # A longer grace would hide that an instance goes while its pods are at work.
+    times = {"drain_timeout": 3600, "load_balancer_grace": 60}
+    execution = stage.world.recycle(stage.nodes[0], label_selector="app=train", **times, **fields)
     stage.world.forget_calls()
     return execution
 

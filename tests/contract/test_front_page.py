@@ -24,10 +24,11 @@ TOOL_NAMES = {
     "tmux": "tmux",
     "setpriv": "setpriv",
     "cc": "a C compiler",
+    "clippy-driver": "Clippy",
     "java": "Java",
     "mvn": "Maven",
 }
-WITHOUT_VERSION = ("setpriv", "cc")
+WITHOUT_VERSION = ("setpriv", "cc", "clippy-driver")
 
 
 def test_the_page_is_read_in_five_minutes():

@@ -217,7 +217,8 @@ def scene(world):
         world.budget(held, min_available=1)
         if name == "evict":
             world.at("6m", held.deleted)
-        executions[name] = world.recycle(node, label_selector="app=train", drain_timeout=480, **fields)
+        times = {"drain_timeout": 480, "load_balancer_grace": 60}
+        executions[name] = world.recycle(node, label_selector="app=train", **times, **fields)
     world.run("3m")
     world.forget_calls()
     return nodes, executions

@@ -246,7 +246,8 @@ def an_operator(world, cli):
 
 SCENARIOS = [
     recyclings, a_hook, a_hook_whose_event_is_lost, a_hook_whose_event_is_lost_in_a_drain, a_cluster_that_has_moved,
-    a_restore, a_lost_node, a_refresh_that_is_cancelled, spot, a_sweep, a_rotation, a_rotation_that_is_redriven, a_rotation_that_is_aborted, schedules,
+    a_restore, a_lost_node, a_refresh_that_is_cancelled, spot, a_sweep, a_rotation, a_rotation_that_is_redriven,
+    a_rotation_that_is_aborted, schedules,
     an_alarm_through_a_topic, an_alarm_that_starts_nothing, an_operator,
 ]  # fmt: skip
 

@@ -326,7 +326,7 @@ def test_the_dry_run_the_check_the_eviction_and_the_disposal_class_the_pods_of_a
         world.wait(10)
     pods("-again", world.kubernetes.local_volume("disk", node.kubernetes))
     looks = len(execution.answers("CheckPods"))
-    world.wait(120)
+    world.wait(360)
     disposal = execution.answers("DetachTerminate")[-1]
     assert disposal["verdict"] == "check_pods" and disposal["counts"]["zone_mismatch"] == 1
     assert classes(disposal) == classes(execution.answers("CheckPods")[looks])

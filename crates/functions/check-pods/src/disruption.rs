@@ -71,7 +71,7 @@ pub(crate) struct OutsideFacts {
     pub(crate) is_waiting: Option<bool>,
     /// The hook of recycle-eks, if it holds the member and the execution does not know that: its event was lost, or is still on its way.
     pub(crate) hook: Option<HeldByHook>,
-    /// What became of an instance refresh that is about to terminate the member in Standby with its pods. None without such a refresh.
+    /// The fate of an instance refresh that is about to terminate the member in Standby with its pods. None without such a refresh.
     pub(crate) cancellation: Option<Cancellation>,
     /// Remarks for operators.
     pub(crate) remarks: Vec<Refusal>,

@@ -24,7 +24,7 @@ pub enum StandbyInstances {
     Wait,
 }
 
-/// What became of a refresh that is about to terminate a member in Standby with its pods.
+/// The fate of a refresh that is about to terminate a member in Standby with its pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cancellation {
     /// The module does not allow it (`cancel_instance_refresh`).
