@@ -95,7 +95,7 @@ variable "lifecycle_hooks" {
 }
 
 variable "cancel_instance_refresh" {
-  description = "Cancel an instance refresh that is about to terminate a node in Standby with its pods (`StandbyInstances: Terminate`). If this is false, a notification has the command that cancels it."
+  description = "Cancel an instance refresh that would terminate a node in Standby with its pods (`StandbyInstances: Terminate`), at the next check of the pods. Instances that it has replaced stay replaced. If this is false, a notification has the command that cancels it."
   type        = bool
   default     = false
   nullable    = false

@@ -58,7 +58,7 @@ TOOLS = [
 ]
 #: Tools that only `make test` needs.
 TEST_TOOLS = [
-    ("clippy-driver", ["clippy-driver", "--version"], (0, 1), "Clippy: rustup component add clippy"),
+    ("clippy-driver", ["clippy-driver", "--version"], (0, 0), "Clippy: rustup component add clippy"),
     ("java", ["java", "-version"], (17, 0), "a JDK, for AWS's engine of event patterns: https://adoptium.net"),
     ("mvn", ["mvn", "--version"], (3, 6), "Maven, from your package manager"),
 ]
@@ -98,6 +98,10 @@ def missing_tools(*wanted_names: str) -> list[str]:
             continue
         environment = {**os.environ, "CHECKPOINT_DISABLE": "1", "TF_CLI_CONFIG_FILE": os.devnull}
         answer = subprocess.run(ask, capture_output=True, text=True, env=environment, check=False)
+        if answer.returncode != 0:
+            # rustup has commands of components that are not installed.
+            problems.append(f"{wanted} is needed and does not run ({source})")
+            continue
         found = re.search(r"(\d+)\.(\d+)", answer.stdout + answer.stderr)
         if found and (int(found[1]), int(found[2])) < least:
             problems.append(f"{wanted} is needed, this is {found[0]} ({source})")
@@ -249,13 +253,11 @@ def build_lambdas() -> Path:
 
 
 def cargo_environment() -> dict[str, str]:
-    """The environment of every build of the workspace. Clippy compiles, if it is there: so functions and tests share one build,
-    and the lints come with it. (`cargo clippy` would check the AWS SDK once more, for minutes.)"""
-    found = shutil.which("clippy-driver")
-    # rustup has the command also without the component.
-    if found and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0:
-        return {**os.environ, "RUSTC_WORKSPACE_WRAPPER": "clippy-driver"}
-    return dict(os.environ)
+    """The environment of all debug builds. If Clippy is installed, it is the compiler, so that functions and tests share one build
+    and the lints are part of it. (`cargo clippy` would check the AWS SDK once more, for minutes.)"""
+    if missing_tools("clippy-driver"):
+        return dict(os.environ)
+    return {**os.environ, "RUSTC_WORKSPACE_WRAPPER": "clippy-driver"}
 
 
 #: The folders of Cargo's build results, below `target/debug`.

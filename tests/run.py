@@ -246,16 +246,24 @@ class Watch:
                 self._say(f"at work for {now - self._begun:.0f} s")
 
 
+def lacks(*tools: str) -> bool:
+    """Prints which of these tools are missing, if any."""
+    if problems := missing_tools(*tools):
+        print("Something is missing on this machine:", *problems, sep="\n  - ", file=sys.stderr)
+    return bool(problems)
+
+
 def check() -> int:
     """The checks that need no long scenario."""
+    if lacks("clippy-driver"):
+        return 1
     first = python_tests("Contract, a first scenario", "40 s", "contract", "scenarios/test_first_node.py", workers=1)
     return Run(rust(), others(), [first]).result()
 
 
 def test(*arguments: str) -> int:
     """Runs everything, or the tests that changes can affect."""
-    if problems := missing_tools(*(name for name, *_ in TEST_TOOLS)):
-        print("Something is missing on this machine:", *problems, sep="\n  - ", file=sys.stderr)
+    if lacks(*(name for name, *_ in TEST_TOOLS)):
         return 1
     match arguments:
         case ():

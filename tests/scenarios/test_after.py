@@ -237,7 +237,7 @@ def test_a_stopped_execution_leaves_no_marks(world):
 def test_the_next_execution_finishes_a_disposal_that_a_stopped_one_began(world):
     workers = group_of(world, "m=d=M")
     node = workers.nodes[0]
-    execution = after(world, node, load_balancer_grace=300)
+    execution = after(world, node)
     world.clock.run(until=lambda: len(execution.entered("WaitForDisposal")) > 1, limit=world.seconds("1d"))
     execution.stop()
 

@@ -140,12 +140,14 @@ def test_other_attachments_count_the_groups_own_members(world):
 
 
 def test_a_grace_that_is_shorter_than_the_draining_cuts_connections(world):
-    """Without the grace the model of load balancers reports a connection that was cut off."""
-    workers = group(world)
-    node = workers.nodes[0]
+    """Without the grace the model of load balancers reports a connection that was cut off. The default grace is as long as the default
+    delay of a target group."""
+    node, another = group(world).nodes
     nodes = world.target_group("nodes", deregistration_delay="5m")
 
     assert world.recycle(node, load_balancer_grace=0).finishes().outcome == "recycled"
+    assert nodes.cut_off == [node.instance_id]
+    assert world.recycle(another).finishes().outcome == "recycled"
     assert nodes.cut_off == [node.instance_id]
 
 

@@ -217,6 +217,7 @@ def scene(world):
         world.budget(held, min_available=1)
         if name == "evict":
             world.at("6m", held.deleted)
+        # With a longer grace the Job would end before the instance.
         times = {"drain_timeout": 480, "load_balancer_grace": 60}
         executions[name] = world.recycle(node, label_selector="app=train", **times, **fields)
     world.run("3m")

@@ -40,7 +40,7 @@ def test_a_refresh_that_ends_members_in_standby_is_cancelled_if_the_module_allow
 
     assert end.outcome == "recycled" and end.at >= 4 * HOUR and critical(world) == []
     [message] = [sent for each in world.events.notifications if (sent := json.loads(each.message)).get("severity") == "warning"]
-    assert "terminate this member in Standby" in message["reason"] and message["reason"].endswith("(cancel_instance_refresh)")
+    assert "terminate this member in Standby" in message["reason"] and message["reason"].endswith("recycle-eks has cancelled it")
     assert [each["Status"] for each in world.autoscaling.refreshes["workers"]] == ["Cancelled"]
 
 
@@ -52,6 +52,7 @@ def test_a_refresh_that_cannot_be_cancelled_is_reported_with_the_error(world, wo
 
     world.clock.run(until=lambda: bool(critical(world)), limit=2 * HOUR)
 
+    world.wait("1h")
     ((_, message),) = critical(world)
     assert "and cancelling it failed" in message["reason"] and "not authorized" in message["reason"]
     assert message["what_to_do"][1] == "aws autoscaling cancel-instance-refresh --auto-scaling-group-name workers"

@@ -307,7 +307,7 @@ def test_a_detached_instance_that_is_attached_again_is_recycled_again(world):
 def test_an_earlier_result_on_the_instance_is_no_result_of_the_claim(world):
     lost, stopped = [world.group(name, size=3, minimum=1, maximum=5).nodes[0] for name in ("lost", "stopped")]
     were_detached_and_are_attached_again(world, lost, stopped)
-    executions = [recycle(world, node, "detach", load_balancer_grace=300) for node in (lost, stopped)]
+    executions = [recycle(world, node, "detach") for node in (lost, stopped)]
     for execution in executions:
         world.clock.run(until=lambda each=execution: bool(each.entered("WaitForDisposal")), limit=world.seconds("1d"))
     lost.record("recycle-eks/claim", None)

@@ -138,7 +138,7 @@ def test_a_warning_of_clippy_fails_the_step_of_the_rust_tests_each_time(capfd, m
     (tmp_path / "Cargo.toml").write_text(f'[package]\nname = "careless"\nedition = "2024"\n[lints.clippy]\n{lints}')
     (tmp_path / "src" / "lib.rs").write_text("".join(CARELESS.values()))
     subprocess.run(["cargo", "generate-lockfile", "--offline"], cwd=tmp_path, capture_output=True, check=True)
-    monkeypatch.setattr(run, "TARGET", tmp_path)
+    monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path))
     monkeypatch.setattr(run, "REPORT", tmp_path / "report.json")
     *_, step = run.rust()
     step.cwd = tmp_path

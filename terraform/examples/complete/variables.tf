@@ -51,7 +51,7 @@ variable "event_triggers" {
 }
 
 variable "cancel_instance_refresh" {
-  description = "Cancel instance refreshes that are about to terminate nodes in Standby."
+  description = "Cancel instance refreshes that would terminate nodes in Standby."
   type        = bool
   default     = false
 }

@@ -167,21 +167,15 @@ impl Groups {
         Ok(None)
     }
 
-    /// Calls CancelInstanceRefresh. A refresh that has ended meanwhile is no error.
-    pub async fn cancel_refresh(&self, group: &GroupName) -> Result<(), Error> {
+    /// Calls CancelInstanceRefresh, and returns whether there was one to cancel.
+    pub async fn cancel_refresh(&self, group: &GroupName) -> Result<bool, Error> {
         let cancel = self.client.cancel_instance_refresh();
         let answer = cancel.auto_scaling_group_name(group.as_str()).send().await;
+        let is_gone = CancelInstanceRefreshError::is_active_instance_refresh_not_found_fault;
         match answer {
-            Err(error)
-                if error
-                    .as_service_error()
-                    .is_some_and(CancelInstanceRefreshError::is_active_instance_refresh_not_found_fault) =>
-            {
-                Ok(())
-            }
-            answer => answer
-                .map(drop)
-                .map_err(|error| Error::from_sdk(CANCEL_REFRESH, error)),
+            Ok(_) => Ok(true),
+            Err(error) if error.as_service_error().is_some_and(is_gone) => Ok(false),
+            Err(error) => Err(Error::from_sdk(CANCEL_REFRESH, error)),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Reads at each check what other tools do to the node and its group during the drain, and cancels an instance refresh that would end
-//! the node, if the module allows it. A failed call does not hold up the drain.
+//! Reads at each check what other tools do to the node and its group during the drain. Cancels an instance refresh that would end the
+//! node with its pods, if the module allows it. A failed call does not hold up the drain.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use recycle::drain::disruption::{
 };
 use recycle::input::path::RecyclePath;
 
-/// The time limit for all of these calls, longer than they take together. If AWS hangs, it must not use up the function's time.
+/// The time limit for the reads together, and for the cancellation. If AWS hangs, it must not use up the function's time.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Clients for the facts about the node's group.
@@ -30,7 +30,7 @@ pub struct Outside {
     /// Created at the first call, because the SDK reads every root certificate of the system when it creates a client.
     groups: OnceLock<Groups>,
     access: Access,
-    /// Whether an instance refresh that is about to terminate the member in Standby is cancelled.
+    /// Whether an instance refresh that would terminate the member in Standby is cancelled.
     cancels_refreshes: bool,
 }
 
@@ -46,13 +46,19 @@ impl Outside {
     }
 
     /// Cancels the instance refresh of the group if the module allows that.
-    async fn cancel_refresh(&self, group: &GroupName) -> Cancellation {
+    pub(crate) async fn cancel_refresh(&self, group: &GroupName) -> Cancellation {
         if !self.cancels_refreshes {
             return Cancellation::NotAllowed;
         }
-        match self.groups().cancel_refresh(group).await {
-            Ok(()) => Cancellation::Done,
-            Err(error) => Cancellation::Failed(with_causes(&error)),
+        self.cancel_within(PATIENCE, group).await
+    }
+
+    async fn cancel_within(&self, limit: Duration, group: &GroupName) -> Cancellation {
+        match tokio::time::timeout(limit, self.groups().cancel_refresh(group)).await {
+            Ok(Ok(true)) => Cancellation::Done,
+            Ok(Ok(false)) => Cancellation::NotNeeded,
+            Ok(Err(error)) => Cancellation::Failed(with_causes(&error)),
+            Err(_) => Cancellation::Failed(describe_silence(limit)),
         }
     }
 
@@ -71,8 +77,8 @@ pub(crate) struct OutsideFacts {
     pub(crate) is_waiting: Option<bool>,
     /// The hook of recycle-eks, if it holds the member and the execution does not know that: its event was lost, or is still on its way.
     pub(crate) hook: Option<HeldByHook>,
-    /// The fate of an instance refresh that is about to terminate the member in Standby with its pods. None without such a refresh.
-    pub(crate) cancellation: Option<Cancellation>,
+    /// Whether an instance refresh would terminate the member in Standby with its pods.
+    pub(crate) is_ended_by_refresh: bool,
     /// Remarks for operators.
     pub(crate) remarks: Vec<Refusal>,
     /// The error of AWS, if a call failed.
@@ -86,7 +92,7 @@ impl OutsideFacts {
             validity: DrainValidity::Goes,
             is_waiting: None,
             hook: None,
-            cancellation: None,
+            is_ended_by_refresh: false,
             remarks: Vec::new(),
             aws_error: None,
         }
@@ -121,8 +127,12 @@ async fn fetch_within(
     match tokio::time::timeout(limit, fetch_from_aws(outside, node, run)).await {
         Ok(Ok(found)) => found,
         Ok(Err(error)) => OutsideFacts::failed(with_causes(error.as_ref())),
-        Err(_) => OutsideFacts::failed(format!("AWS did not answer in {} seconds", limit.as_secs())),
+        Err(_) => OutsideFacts::failed(describe_silence(limit)),
     }
+}
+
+fn describe_silence(limit: Duration) -> String {
+    format!("AWS did not answer in {} seconds", limit.as_secs())
 }
 
 async fn fetch_from_aws(
@@ -158,16 +168,11 @@ async fn fetch_from_aws(
         refresh: refresh.as_ref(),
         node_group_status: node_group_status.as_deref(),
     };
-    let cancellation = if is_ended_by_refresh(&facts) {
-        Some(outside.cancel_refresh(&group.name).await)
-    } else {
-        None
-    };
     Ok(OutsideFacts {
         validity: judge_drain_validity(&facts),
         is_waiting: Some(is_waiting),
         hook,
-        cancellation,
+        is_ended_by_refresh: is_ended_by_refresh(&facts),
         remarks: find_remarks(&facts),
         aws_error: None,
     })
@@ -272,50 +277,40 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refresh_that_ends_the_member_in_standby_is_cancelled_if_the_module_allows_it() {
-        let refresh = "<InstanceRefreshes><member><Status>InProgress</Status><Preferences><StandbyInstances>Terminate\
-                       </StandbyInstances></Preferences></member></InstanceRefreshes>";
-        let aws = || {
-            ScriptedAws::new()
-                .on("DescribeAutoScalingGroups", &described("Standby"))
-                .on("DescribeInstanceRefreshes", refresh)
-        };
-        let cancel = "CancelInstanceRefresh";
+    async fn a_refresh_is_cancelled_if_the_module_allows_it() {
+        let call = "CancelInstanceRefresh";
         let gone = "ActiveInstanceRefreshNotFound";
+        let group: GroupName = "workers".parse().unwrap();
         for (aws, is_allowed, expected) in [
-            (aws(), false, "not allowed"),
+            (ScriptedAws::new(), false, Ok(Cancellation::NotAllowed)),
             (
-                aws().on(cancel, "<InstanceRefreshId>1</InstanceRefreshId>"),
+                ScriptedAws::new().on(call, "<InstanceRefreshId>1</InstanceRefreshId>"),
                 true,
-                "done",
+                Ok(Cancellation::Done),
             ),
             (
-                aws().refuses(cancel, 400, gone, "none is in progress"),
+                ScriptedAws::new().refuses(call, 400, gone, "none is in progress"),
                 true,
-                "done",
+                Ok(Cancellation::NotNeeded),
             ),
             (
-                aws().refuses(cancel, 403, "AccessDenied", "not authorized"),
+                ScriptedAws::new().refuses(call, 403, "AccessDenied", "not authorized"),
                 true,
-                "failed",
+                Err("not authorized"),
             ),
+            (ScriptedAws::new().hangs_on(call), true, Err("AWS did not answer in 0 seconds")),
         ] {
             let access = Access::new(&aws.config(), &run().input.cluster_name);
             let outside = Outside::new(&aws.config(), access, is_allowed);
-            let found = fetch_outside_facts(&outside, Some(&node(json!({})).await), &run()).await;
-            let seen = match found.cancellation.unwrap() {
-                Cancellation::NotAllowed => "not allowed",
-                Cancellation::Done => "done",
-                Cancellation::Failed(error) => {
-                    assert!(
-                        error.contains("CancelInstanceRefresh") && error.contains("not authorized"),
-                        "{error}"
-                    );
-                    "failed"
-                }
+            let found = if is_allowed {
+                outside.cancel_within(Duration::from_millis(900), &group).await
+            } else {
+                outside.cancel_refresh(&group).await
             };
-            assert_eq!(seen, expected);
-            assert_eq!(aws.actions().iter().any(|action| action == cancel), is_allowed);
+            match (found, expected) {
+                (Cancellation::Failed(error), Err(words)) => assert!(error.contains(words), "{error}"),
+                (found, expected) => assert_eq!(Ok(found), expected),
+            }
         }
     }
 

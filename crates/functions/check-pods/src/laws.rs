@@ -54,7 +54,7 @@ fn check_by(node: &Value, pods: &Value, group: &str) -> (Option<CheckVerdict>, V
         let aws = config(group);
         let outside = Outside::new(&aws, Access::new(&aws, &run.input.cluster_name), false);
         let outside_facts = fetch_outside_facts(&outside, node.as_ref(), &run).await;
-        check(&kube.client(), node, &context, run, 1, &outside_facts).await
+        check(&kube.client(), node, &context, run, 1, &outside, &outside_facts).await
     });
     if let Err(error) = &checked {
         let _ = error.failure();

@@ -72,7 +72,7 @@ pub async fn check_pods(
             if let (Some(hook), Some(is_waiting)) = (&mut run.hook, outside_facts.is_waiting) {
                 hook.see(is_waiting);
             }
-            check(&client, node, &context, run.clone(), polls, &outside_facts).await
+            check(&client, node, &context, run.clone(), polls, outside, &outside_facts).await
         }
         Err(error) => Err(error.into()),
     };
@@ -97,6 +97,7 @@ async fn check(
     context: &Context,
     mut run: Run,
     polls: u32,
+    outside: &Outside,
     outside_facts: &OutsideFacts,
 ) -> Answered {
     let (me, now) = (context.fence(), context.now());
@@ -147,10 +148,14 @@ async fn check(
 
     let (deadline, reason) = (facts.terms.deadline, facts.reason());
     let blocks = list_blocks(&facts.survey, &facts.progress);
-    let cancellation = outside_facts.cancellation.as_ref();
-    let refresh = cancellation.map(|it| report_refresh(&mut run, it, &me.execution, now, deadline.at));
+    let holds = matches!(verdict, DrainVerdict::Wait(_) | DrainVerdict::Evict(_));
+    let refresh = if outside_facts.is_ended_by_refresh && holds {
+        let cancellation = outside.cancel_refresh(&run.group).await;
+        report_refresh(&mut run, &cancellation, &me.execution, now, deadline.at)
+    } else {
+        None
+    };
     let notification = refresh
-        .flatten()
         .or_else(|| update_blockage(&mut run, &blocks, &me.execution, now, deadline.at, &reason));
     run.drain.drain_until = deadline.by_person.then_some(deadline.at);
     let is_over = facts.terms.is_time_over() || facts.terms.is_budget_spent(polls);

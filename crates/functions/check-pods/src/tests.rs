@@ -4,7 +4,6 @@ use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::base::poll::POLL_BUDGET;
 use recycle::claim::obstacle::Obstacle;
 use recycle::cluster::hook::HeldByHook;
-use recycle::cluster::refresh::Cancellation;
 use recycle::records::progress::Progress;
 use scripted_kube::{Call, ScriptedKube};
 use serde_json::{Value, json};
@@ -110,12 +109,18 @@ fn kube(node: Value, pods: &[Value]) -> ScriptedKube {
         .on("PATCH", "/nodes/a", 200, node)
 }
 
+/// Returns clients of an AWS that is never called.
+fn outside() -> Outside {
+    let aws = scripted_aws::ScriptedAws::new().config();
+    Outside::new(&aws, Access::new(&aws, &"world".parse().unwrap()), false)
+}
+
 async fn run_at(kube: &ScriptedKube, now: &str, polls: u32) -> Result<Answer<CheckVerdict>, Error> {
     let StepRequest { context, run } = request(now);
     let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
         .await
         .unwrap();
-    check(&kube.client(), node, &context, run, polls, &OutsideFacts::quiet()).await
+    check(&kube.client(), node, &context, run, polls, &outside(), &OutsideFacts::quiet()).await
 }
 
 async fn run(kube: &ScriptedKube) -> Result<Answer<CheckVerdict>, Error> {
@@ -244,7 +249,7 @@ async fn a_pod_is_late_only_if_it_came_after_the_first_check_and_tolerates_the_t
         .await
         .unwrap();
     run.drain.emptied_at = emptied_at;
-    let answer = check(&kube.client(), node, &context, run, 1, &OutsideFacts::quiet()).await;
+    let answer = check(&kube.client(), node, &context, run, 1, &outside(), &OutsideFacts::quiet()).await;
     assert_eq!(answer.unwrap().verdict, CheckVerdict::Dispose);
 }
 
@@ -359,7 +364,7 @@ async fn run_out_of_time(
     let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
         .await
         .unwrap();
-    check(&kube.client(), node, &context, run, 9, &OutsideFacts::quiet()).await
+    check(&kube.client(), node, &context, run, 9, &outside(), &OutsideFacts::quiet()).await
 }
 
 #[tokio::test]
@@ -424,7 +429,7 @@ async fn a_time_out_names_the_blockers() {
     let node = kubernetes::get_node(&blocked.client(), &run.node, &run.input.instance_id)
         .await
         .unwrap();
-    let error = check(&blocked.client(), node, &context, run, 10, &OutsideFacts::quiet())
+    let error = check(&blocked.client(), node, &context, run, 10, &outside(), &OutsideFacts::quiet())
         .await
         .unwrap_err();
     assert!(
@@ -538,7 +543,7 @@ async fn after_the_deadline_one_last_eviction_is_requested() {
     let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
         .await
         .unwrap();
-    let error = check(&kube.client(), node, &context, run, 10, &OutsideFacts::quiet())
+    let error = check(&kube.client(), node, &context, run, 10, &outside(), &OutsideFacts::quiet())
         .await
         .unwrap_err();
     assert_eq!(error.failure(), Failure::DrainTimedOut);
@@ -731,6 +736,7 @@ async fn an_outage_of_the_api_server_is_waited_out_while_there_is_time() {
 #[tokio::test]
 async fn a_blockage_is_notified_after_five_minutes_and_again_only_after_a_day() {
     let mut carried = request("2027-01-01T07:00:00Z").run;
+    carried.input.drain_timeout = 3 * DAY;
     let mut notification_at = async |now: &str| {
         let kube = ScriptedKube::new()
             .on("GET", "/nodes/a", 200, node(&[]))
@@ -758,6 +764,8 @@ async fn a_blockage_is_notified_after_five_minutes_and_again_only_after_a_day() 
         "{notification}"
     );
     assert_eq!(notification_at("2027-01-01T16:00:00Z").await, None);
+    assert_eq!(notification_at("2027-01-02T07:04:59Z").await, None);
+    assert!(notification_at("2027-01-02T07:05:00Z").await.is_some());
 }
 
 #[tokio::test]
@@ -779,7 +787,7 @@ async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
         let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
             .await
             .unwrap();
-        let answer = check(&kube.client(), node, &context, run, 1, &outside_facts)
+        let answer = check(&kube.client(), node, &context, run, 1, &outside(), &outside_facts)
             .await
             .unwrap();
         assert!(answer.reason.ends_with(&text), "{}", answer.reason);
@@ -795,7 +803,7 @@ async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
 #[tokio::test]
 async fn a_refresh_that_ends_members_in_standby_is_reported_at_once_and_then_daily() {
     let outside_facts = OutsideFacts {
-        cancellation: Some(Cancellation::NotAllowed),
+        is_ended_by_refresh: true,
         ..OutsideFacts::quiet()
     };
     let mut run = request("2027-01-01T07:00:00Z").run;
@@ -811,7 +819,7 @@ async fn a_refresh_that_ends_members_in_standby_is_reported_at_once_and_then_dai
         let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
             .await
             .unwrap();
-        let answer = check(&kube.client(), node, &context, run, 1, &outside_facts)
+        let answer = check(&kube.client(), node, &context, run, 1, &outside(), &outside_facts)
             .await
             .unwrap();
         run = answer.run.unwrap();
@@ -834,6 +842,40 @@ async fn a_refresh_that_ends_members_in_standby_is_reported_at_once_and_then_dai
 }
 
 #[tokio::test]
+async fn a_refresh_is_cancelled_only_while_pods_hold_a_node_with_the_own_claim() {
+    let outside_facts = OutsideFacts {
+        is_ended_by_refresh: true,
+        ..OutsideFacts::quiet()
+    };
+    let theirs = claim("waiting").replace(":one#0", ":two#0");
+    for (name, stored, pods, is_cancelled) in [
+        ("pods hold the node", node(&[]), vec![awaited()], true),
+        ("the node is empty", node(&[]), vec![], false),
+        (
+            "another execution has claimed it",
+            node(&[("recycle-eks/claim", &theirs)]),
+            vec![awaited()],
+            false,
+        ),
+    ] {
+        let call = "CancelInstanceRefresh";
+        let aws = scripted_aws::ScriptedAws::new().on(call, "<InstanceRefreshId>1</InstanceRefreshId>");
+        let access = Access::new(&aws.config(), &"world".parse().unwrap());
+        let outside = Outside::new(&aws.config(), access, true);
+        let kube = kube(stored, &pods);
+        let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
+        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+            .await
+            .unwrap();
+        let answer = check(&kube.client(), node, &context, run, 1, &outside, &outside_facts).await;
+        assert_eq!(aws.actions().contains(&call.to_owned()), is_cancelled, "{name}");
+        let notification = answer.ok().and_then(|answer| answer.notification);
+        let sent = notification.map(|sent| serde_json::to_value(sent).unwrap()["severity"].clone());
+        assert_eq!(sent, is_cancelled.then(|| json!("warning")), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_node_that_was_put_to_use_again_is_not_drained_any_more() {
     let kube = kube(node(&[]), &[awaited()]);
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
@@ -844,7 +886,7 @@ async fn a_node_that_was_put_to_use_again_is_not_drained_any_more() {
         validity: DrainValidity::TakenAway("node a is InService, which recycle-eks did not do".to_owned()),
         ..OutsideFacts::quiet()
     };
-    let error = check(&kube.client(), node, &context, run, 1, &outside_facts)
+    let error = check(&kube.client(), node, &context, run, 1, &outside(), &outside_facts)
         .await
         .unwrap_err();
     assert_eq!(error.failure(), Failure::ServiceRefused);
@@ -894,7 +936,7 @@ async fn the_first_wait_on_the_hook_path_is_spread() {
         let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
             .await
             .unwrap();
-        let answer = check(&kube.client(), node, &context, run, polls, &OutsideFacts::quiet())
+        let answer = check(&kube.client(), node, &context, run, polls, &outside(), &OutsideFacts::quiet())
             .await
             .unwrap();
         assert_eq!(answer.wait_seconds, 30 + more, "{polls}");

@@ -24,12 +24,14 @@ pub enum StandbyInstances {
     Wait,
 }
 
-/// The fate of a refresh that is about to terminate a member in Standby with its pods.
+/// The answer to a refresh that would terminate a member in Standby with its pods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cancellation {
     /// The module does not allow it (`cancel_instance_refresh`).
     NotAllowed,
     Done,
+    /// The refresh had ended before.
+    NotNeeded,
     /// The call failed, with this error.
     Failed(String),
 }

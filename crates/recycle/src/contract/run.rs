@@ -85,7 +85,7 @@ pub struct DrainState {
     /// The time since which the drain is blocked, and the time of the last notification about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blockage: Option<Blockage>,
-    /// The time of the last notification that an instance refresh is about to terminate the member in Standby.
+    /// The time of the last notification that an instance refresh would terminate the member in Standby.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_reported_at: Option<Timestamp>,
     /// The pods that held the node at the last check. The error names them if the node is lost.

@@ -414,7 +414,7 @@ mod tests {
         }
     }
 
-    /// Returns the step with the default grace of a minute.
+    /// Returns the step with a grace of a minute.
     fn step(
         dispose: Dispose,
         node: Option<&NodeFacts>,
@@ -441,7 +441,7 @@ mod tests {
         }
     }
 
-    /// Returns the facts of an instance on the path `before`, with the default grace of a minute.
+    /// Returns the facts of an instance on the path `before`, with a grace of a minute.
     fn disposal_facts<'a>(
         id: &'a InstanceId,
         dispose: Dispose,

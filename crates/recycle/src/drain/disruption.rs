@@ -124,15 +124,14 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
     remarks
 }
 
-/// Whether an instance refresh is about to terminate the member in Standby with its pods.
+/// Whether an instance refresh would terminate the member in Standby with its pods.
 #[must_use]
 pub fn is_ended_by_refresh(facts: &DisruptionFacts<'_>) -> bool {
     let member = facts.group.member(facts.id);
     let is_on_standby = member.is_some_and(|member| member.lifecycle_state.ends_with("Standby"));
-    // An operator has cancelled it already.
-    let is_cancelled = |refresh: &Refresh| refresh.status == "Cancelling";
-    let ends_it =
-        |refresh: &Refresh| refresh.standby == StandbyInstances::Terminate && !is_cancelled(refresh);
+    // A refresh that is being cancelled, or whose instances are all replaced, replaces no more.
+    let replaces = |refresh: &Refresh| !["Cancelling", "Baking"].contains(&refresh.status.as_str());
+    let ends_it = |refresh: &Refresh| refresh.standby == StandbyInstances::Terminate && replaces(refresh);
     is_on_standby && facts.refresh.is_some_and(ends_it)
 }
 
@@ -254,6 +253,7 @@ mod tests {
             ("EnteringStandby", "Pending", Some("Terminate"), true),
             ("Standby", "RollbackInProgress", Some("Terminate"), true),
             ("Standby", "Cancelling", Some("Terminate"), false),
+            ("Standby", "Baking", Some("Terminate"), false),
             ("InService", "InProgress", Some("Terminate"), false),
             ("Standby", "InProgress", Some("Ignore"), false),
             ("Standby", "InProgress", None, false),

@@ -94,7 +94,7 @@ pub(crate) fn build_blocked_notification(
     notification
 }
 
-/// Returns a notification, at once and then daily, while an instance refresh is about to terminate the member in Standby with its pods,
+/// Returns a notification, at once and then daily, while an instance refresh would terminate the member in Standby with its pods,
 /// and one for each refresh that was cancelled for that reason.
 #[must_use]
 pub fn report_refresh(
@@ -105,44 +105,43 @@ pub fn report_refresh(
     until: Timestamp,
 ) -> Option<Notification> {
     let is_due = |reported_at: Timestamp| now.duration_since(reported_at).as_secs() >= REMINDER;
-    let is_cancelled = *cancellation == Cancellation::Done;
-    if !is_cancelled && !run.drain.refresh_reported_at.is_none_or(is_due) {
-        return None;
-    }
-    run.drain.refresh_reported_at = (!is_cancelled).then_some(now);
-    let what = format!(
-        "an instance refresh of group {} is about to terminate this member in Standby with its pods (StandbyInstances: Terminate)",
-        run.group
-    );
-    let command = format!(
-        "aws autoscaling cancel-instance-refresh --auto-scaling-group-name {}",
-        quote(run.group.as_str())
-    );
-    let (severity, reason, what_to_do) = match cancellation {
-        Cancellation::NotAllowed => (
-            Severity::Critical,
-            what,
-            vec!["Cancel the refresh now:".to_owned(), command],
-        ),
-        Cancellation::Failed(error) => (
-            Severity::Critical,
-            format!("{what}, and cancelling it failed: {error}"),
-            vec!["Cancel the refresh now:".to_owned(), command],
-        ),
-        Cancellation::Done => (
-            Severity::Warning,
-            format!("{what}. It was cancelled (cancel_instance_refresh)"),
-            vec![
-                "Start the refresh again after this execution, or now with StandbyInstances set to Ignore."
-                    .to_owned(),
-            ],
-        ),
+    let what = "an instance refresh would terminate this member in Standby with its pods (StandbyInstances: Terminate)";
+    let (severity, reason) = match cancellation {
+        Cancellation::NotNeeded => return None,
+        Cancellation::Done => {
+            run.drain.refresh_reported_at = None;
+            (Severity::Warning, format!("{what}; recycle-eks has cancelled it"))
+        }
+        Cancellation::NotAllowed | Cancellation::Failed(_)
+            if !run.drain.refresh_reported_at.is_none_or(is_due) =>
+        {
+            return None;
+        }
+        Cancellation::NotAllowed => (Severity::Critical, what.to_owned()),
+        Cancellation::Failed(error) => {
+            let mut error = error.clone();
+            cut_text(&mut error, LONGEST_BLOCKED_REASON);
+            (Severity::Critical, format!("{what}, and cancelling it failed: {error}"))
+        }
     };
     let about = About::run(execution, run);
     let mut notification = about.build_notification(NotificationKind::Blocked, severity, now, &reason);
-    cut_text(&mut notification.reason, LONGEST_BLOCKED_REASON);
+    if *cancellation == Cancellation::Done {
+        notification.what_to_do = vec![
+            "Start the refresh again when no execution works on a node of this group, or with StandbyInstances set to Ignore."
+                .to_owned(),
+        ];
+        return Some(notification);
+    }
+    run.drain.refresh_reported_at = Some(now);
     notification.until = Some(until);
-    notification.what_to_do = what_to_do;
+    notification.what_to_do = vec![
+        "Cancel the refresh now:".to_owned(),
+        format!(
+            "aws autoscaling cancel-instance-refresh --auto-scaling-group-name {}",
+            quote(run.group.as_str())
+        ),
+    ];
     Some(notification)
 }
 

@@ -79,7 +79,8 @@ impl NotificationKind {
             Self::Started => "the node is claimed and admitted, and is about to be changed",
             Self::Blocked => {
                 "the drain has been blocked for five minutes; sent again each day while it stays blocked. Also, `critical` and at once, if an \
-                 instance refresh is about to terminate the member in Standby with its pods"
+                 instance refresh would terminate the member in Standby with its pods, or, as a `warning`, once that refresh was cancelled \
+                 (`cancel_instance_refresh`)"
             }
             Self::Restored => "the node was restored, by its execution or by the sweep",
             Self::LeftInStandby => {
