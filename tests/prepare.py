@@ -253,8 +253,8 @@ def build_lambdas() -> Path:
 
 
 def cargo_environment() -> dict[str, str]:
-    """The environment of all debug builds. If Clippy is installed, it is the compiler, so that functions and tests share one build
-    and the lints are part of it. (`cargo clippy` would check the AWS SDK once more, for minutes.)"""
+    """The environment of all debug builds. If Clippy is installed, it is the compiler, so that functions and tests share one
+    build and the lints are part of it. (`cargo clippy` would check the AWS SDK once more, for minutes.)"""
     if missing_tools("clippy-driver"):
         return dict(os.environ)
     return {**os.environ, "RUSTC_WORKSPACE_WRAPPER": "clippy-driver"}

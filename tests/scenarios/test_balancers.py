@@ -140,8 +140,8 @@ def test_other_attachments_count_the_groups_own_members(world):
 
 
 def test_a_grace_that_is_shorter_than_the_draining_cuts_connections(world):
-    """Without the grace the model of load balancers reports a connection that was cut off. The default grace is as long as the default
-    delay of a target group."""
+    """Without the grace the model of load balancers reports a connection that was cut off. The default grace is as long as the
+    default delay of a target group."""
     node, another = group(world).nodes
     nodes = world.target_group("nodes", deregistration_delay="5m")
 

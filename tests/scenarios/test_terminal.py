@@ -44,7 +44,7 @@ def until_settled(terminal, cli):
 
 
 def test_a_rotation_is_watched_in_a_narrow_window_too_and_goes_on_when_the_watching_ends(world, cli, jobs):
-    fields = ["--label-selector=app=train", "--drain-timeout=7200"]
+    fields = ["--label-selector=app=train", "--drain-timeout=7200", "--load-balancer-grace=60"]
     terminal = cli.opens("rotate", "--launch-template", *fields, columns=120)
     screen = until(terminal, cli, lambda screen: "draining" in screen or "replacing" in screen)
     assert "8 nodes to recycle, in 2 of 2 groups" in screen

@@ -298,7 +298,11 @@ mod tests {
                 true,
                 Err("not authorized"),
             ),
-            (ScriptedAws::new().hangs_on(call), true, Err("AWS did not answer in 0 seconds")),
+            (
+                ScriptedAws::new().hangs_on(call),
+                true,
+                Err("AWS did not answer in 0 seconds"),
+            ),
         ] {
             let access = Access::new(&aws.config(), &run().input.cluster_name);
             let outside = Outside::new(&aws.config(), access, is_allowed);

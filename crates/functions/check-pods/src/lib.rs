@@ -72,7 +72,16 @@ pub async fn check_pods(
             if let (Some(hook), Some(is_waiting)) = (&mut run.hook, outside_facts.is_waiting) {
                 hook.see(is_waiting);
             }
-            check(&client, node, &context, run.clone(), polls, outside, &outside_facts).await
+            check(
+                &client,
+                node,
+                &context,
+                run.clone(),
+                polls,
+                outside,
+                &outside_facts,
+            )
+            .await
         }
         Err(error) => Err(error.into()),
     };
@@ -155,8 +164,8 @@ async fn check(
     } else {
         None
     };
-    let notification = refresh
-        .or_else(|| update_blockage(&mut run, &blocks, &me.execution, now, deadline.at, &reason));
+    let notification =
+        refresh.or_else(|| update_blockage(&mut run, &blocks, &me.execution, now, deadline.at, &reason));
     run.drain.drain_until = deadline.by_person.then_some(deadline.at);
     let is_over = facts.terms.is_time_over() || facts.terms.is_budget_spent(polls);
     let more = match (&run.hook, polls) {

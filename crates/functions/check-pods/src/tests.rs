@@ -120,7 +120,16 @@ async fn run_at(kube: &ScriptedKube, now: &str, polls: u32) -> Result<Answer<Che
     let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
         .await
         .unwrap();
-    check(&kube.client(), node, &context, run, polls, &outside(), &OutsideFacts::quiet()).await
+    check(
+        &kube.client(),
+        node,
+        &context,
+        run,
+        polls,
+        &outside(),
+        &OutsideFacts::quiet(),
+    )
+    .await
 }
 
 async fn run(kube: &ScriptedKube) -> Result<Answer<CheckVerdict>, Error> {
@@ -249,7 +258,16 @@ async fn a_pod_is_late_only_if_it_came_after_the_first_check_and_tolerates_the_t
         .await
         .unwrap();
     run.drain.emptied_at = emptied_at;
-    let answer = check(&kube.client(), node, &context, run, 1, &outside(), &OutsideFacts::quiet()).await;
+    let answer = check(
+        &kube.client(),
+        node,
+        &context,
+        run,
+        1,
+        &outside(),
+        &OutsideFacts::quiet(),
+    )
+    .await;
     assert_eq!(answer.unwrap().verdict, CheckVerdict::Dispose);
 }
 
@@ -364,7 +382,16 @@ async fn run_out_of_time(
     let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
         .await
         .unwrap();
-    check(&kube.client(), node, &context, run, 9, &outside(), &OutsideFacts::quiet()).await
+    check(
+        &kube.client(),
+        node,
+        &context,
+        run,
+        9,
+        &outside(),
+        &OutsideFacts::quiet(),
+    )
+    .await
 }
 
 #[tokio::test]
@@ -429,9 +456,17 @@ async fn a_time_out_names_the_blockers() {
     let node = kubernetes::get_node(&blocked.client(), &run.node, &run.input.instance_id)
         .await
         .unwrap();
-    let error = check(&blocked.client(), node, &context, run, 10, &outside(), &OutsideFacts::quiet())
-        .await
-        .unwrap_err();
+    let error = check(
+        &blocked.client(),
+        node,
+        &context,
+        run,
+        10,
+        &outside(),
+        &OutsideFacts::quiet(),
+    )
+    .await
+    .unwrap_err();
     assert!(
         error.to_string().ends_with(
             "it still has to evict 1 pod (jobs/web); budget jobs/web has blocked 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"
@@ -543,9 +578,17 @@ async fn after_the_deadline_one_last_eviction_is_requested() {
     let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
         .await
         .unwrap();
-    let error = check(&kube.client(), node, &context, run, 10, &outside(), &OutsideFacts::quiet())
-        .await
-        .unwrap_err();
+    let error = check(
+        &kube.client(),
+        node,
+        &context,
+        run,
+        10,
+        &outside(),
+        &OutsideFacts::quiet(),
+    )
+    .await
+    .unwrap_err();
     assert_eq!(error.failure(), Failure::DrainTimedOut);
     assert!(error.to_string().contains("jobs/train"), "{error}");
     assert!(written(&kube).is_some(), "the last state is also written");
@@ -665,6 +708,7 @@ async fn a_node_that_is_gone_or_replaced_is_lost_with_the_pods_of_the_last_check
             &context,
             run.clone(),
             0,
+            &outside(),
             &OutsideFacts::quiet(),
         )
         .await
@@ -936,9 +980,17 @@ async fn the_first_wait_on_the_hook_path_is_spread() {
         let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
             .await
             .unwrap();
-        let answer = check(&kube.client(), node, &context, run, polls, &outside(), &OutsideFacts::quiet())
-            .await
-            .unwrap();
+        let answer = check(
+            &kube.client(),
+            node,
+            &context,
+            run,
+            polls,
+            &outside(),
+            &OutsideFacts::quiet(),
+        )
+        .await
+        .unwrap();
         assert_eq!(answer.wait_seconds, 30 + more, "{polls}");
     }
 }

@@ -121,7 +121,10 @@ pub fn report_refresh(
         Cancellation::Failed(error) => {
             let mut error = error.clone();
             cut_text(&mut error, LONGEST_BLOCKED_REASON);
-            (Severity::Critical, format!("{what}, and cancelling it failed: {error}"))
+            (
+                Severity::Critical,
+                format!("{what}, and cancelling it failed: {error}"),
+            )
         }
     };
     let about = About::run(execution, run);
