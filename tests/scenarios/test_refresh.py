@@ -52,8 +52,10 @@ def test_a_refresh_that_cannot_be_cancelled_is_reported_with_the_error(world, wo
 
     world.clock.run(until=lambda: bool(critical(world)), limit=2 * HOUR)
 
+    # At the next checks it is not reported again. In the end the refresh takes the member, and the loss is reported.
     world.wait("1h")
-    ((_, message),) = critical(world)
+    (message, lost) = [message for _, message in critical(world)]
+    assert (message["event"], lost["outcome"]) == ("blocked", "NodeLost")
     assert "and cancelling it failed" in message["reason"] and "not authorized" in message["reason"]
     assert message["what_to_do"][1] == "aws autoscaling cancel-instance-refresh --auto-scaling-group-name workers"
 
