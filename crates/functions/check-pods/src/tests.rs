@@ -115,21 +115,31 @@ fn outside() -> Outside {
     Outside::new(&aws, Access::new(&aws, &"world".parse().unwrap()), false)
 }
 
-async fn run_at(kube: &ScriptedKube, now: &str, polls: u32) -> Result<Answer<CheckVerdict>, Error> {
-    let StepRequest { context, run } = request(now);
-    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
-        .await
-        .unwrap();
+/// Reads the Node of the run, and checks it.
+async fn check_once(
+    kube: &ScriptedKube,
+    context: &Context,
+    run: Run,
+    polls: u32,
+    outside_facts: &OutsideFacts,
+) -> Answered {
+    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id).await;
+    let node = node.unwrap();
     check(
         &kube.client(),
         node,
-        &context,
+        context,
         run,
         polls,
         &outside(),
-        &OutsideFacts::quiet(),
+        outside_facts,
     )
     .await
+}
+
+async fn run_at(kube: &ScriptedKube, now: &str, polls: u32) -> Result<Answer<CheckVerdict>, Error> {
+    let StepRequest { context, run } = request(now);
+    check_once(kube, &context, run, polls, &OutsideFacts::quiet()).await
 }
 
 async fn run(kube: &ScriptedKube) -> Result<Answer<CheckVerdict>, Error> {
@@ -254,20 +264,8 @@ async fn a_pod_is_late_only_if_it_came_after_the_first_check_and_tolerates_the_t
     assert_eq!(emptied_at.unwrap().to_string(), "2027-01-01T07:00:00Z");
     let StepRequest { context, mut run } = request("2027-01-01T07:05:00Z");
     let kube = kube(node(&[]), &[after]);
-    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
-        .await
-        .unwrap();
     run.drain.emptied_at = emptied_at;
-    let answer = check(
-        &kube.client(),
-        node,
-        &context,
-        run,
-        1,
-        &outside(),
-        &OutsideFacts::quiet(),
-    )
-    .await;
+    let answer = check_once(&kube, &context, run, 1, &OutsideFacts::quiet()).await;
     assert_eq!(answer.unwrap().verdict, CheckVerdict::Dispose);
 }
 
@@ -379,19 +377,7 @@ async fn run_out_of_time(
     let StepRequest { context, mut run } = request(now);
     run.input.on_drain_timeout = serde_json::from_value(json!(on_drain_timeout)).unwrap();
     run.drain.last_eviction = last_eviction.map(|moment| moment.parse().unwrap());
-    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
-        .await
-        .unwrap();
-    check(
-        &kube.client(),
-        node,
-        &context,
-        run,
-        9,
-        &outside(),
-        &OutsideFacts::quiet(),
-    )
-    .await
+    check_once(&kube, &context, run, 9, &OutsideFacts::quiet()).await
 }
 
 #[tokio::test]
@@ -453,20 +439,9 @@ async fn a_time_out_names_the_blockers() {
     let blocked = kube(node(&[("recycle-eks/progress", &progress)]), &[evictable()]);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.drain.last_eviction = Some("2027-01-02T06:00:00Z".parse().unwrap());
-    let node = kubernetes::get_node(&blocked.client(), &run.node, &run.input.instance_id)
+    let error = check_once(&blocked, &context, run, 10, &OutsideFacts::quiet())
         .await
-        .unwrap();
-    let error = check(
-        &blocked.client(),
-        node,
-        &context,
-        run,
-        10,
-        &outside(),
-        &OutsideFacts::quiet(),
-    )
-    .await
-    .unwrap_err();
+        .unwrap_err();
     assert!(
         error.to_string().ends_with(
             "it still has to evict 1 pod (jobs/web); budget jobs/web has blocked 1 pod since 2027-01-01T06:30:00Z: it needs 2 (jobs/web)"
@@ -575,20 +550,9 @@ async fn after_the_deadline_one_last_eviction_is_requested() {
     let kube = kube(node(&[]), &[awaited(), evictable()]);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.drain.last_eviction = Some(over.parse().unwrap());
-    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+    let error = check_once(&kube, &context, run, 10, &OutsideFacts::quiet())
         .await
-        .unwrap();
-    let error = check(
-        &kube.client(),
-        node,
-        &context,
-        run,
-        10,
-        &outside(),
-        &OutsideFacts::quiet(),
-    )
-    .await
-    .unwrap_err();
+        .unwrap_err();
     assert_eq!(error.failure(), Failure::DrainTimedOut);
     assert!(error.to_string().contains("jobs/train"), "{error}");
     assert!(written(&kube).is_some(), "the last state is also written");
@@ -699,20 +663,9 @@ async fn a_node_that_is_gone_or_replaced_is_lost_with_the_pods_of_the_last_check
             Some(node) => kube.on("GET", "/nodes/a", 200, node),
         };
         let kube = kube.on("GET", "/pods?", 200, list(&pods));
-        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+        let answer = check_once(&kube, &context, run.clone(), 0, &OutsideFacts::quiet())
             .await
             .unwrap();
-        let answer = check(
-            &kube.client(),
-            node,
-            &context,
-            run.clone(),
-            0,
-            &outside(),
-            &OutsideFacts::quiet(),
-        )
-        .await
-        .unwrap();
         assert_eq!(answer.verdict, CheckVerdict::Lost);
         let run = answer.run.unwrap();
         assert_eq!(run.lost.unwrap().why, "its Node object is gone");
@@ -828,12 +781,7 @@ async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
     ] {
         let kube = kube(node(&annotations), &[awaited()]).on("POST", "/events", 201, json!({}));
         let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
-        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
-            .await
-            .unwrap();
-        let answer = check(&kube.client(), node, &context, run, 1, &outside(), &outside_facts)
-            .await
-            .unwrap();
+        let answer = check_once(&kube, &context, run, 1, &outside_facts).await.unwrap();
         assert!(answer.reason.ends_with(&text), "{}", answer.reason);
         assert_eq!(written(&kube).unwrap().disruptions, std::slice::from_ref(&text));
         let events = events(&kube);
@@ -860,12 +808,7 @@ async fn a_refresh_that_ends_members_in_standby_is_reported_at_once_and_then_dai
     ] {
         let kube = kube(node(&[]), &[awaited()]);
         let context = request(now).context;
-        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
-            .await
-            .unwrap();
-        let answer = check(&kube.client(), node, &context, run, 1, &outside(), &outside_facts)
-            .await
-            .unwrap();
+        let answer = check_once(&kube, &context, run, 1, &outside_facts).await.unwrap();
         run = answer.run.unwrap();
         let notification = answer
             .notification
@@ -923,14 +866,11 @@ async fn a_refresh_is_cancelled_only_while_pods_hold_a_node_with_the_own_claim()
 async fn a_node_that_was_put_to_use_again_is_not_drained_any_more() {
     let kube = kube(node(&[]), &[awaited()]);
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
-    let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
-        .await
-        .unwrap();
     let outside_facts = OutsideFacts {
         validity: DrainValidity::TakenAway("node a is InService, which recycle-eks did not do".to_owned()),
         ..OutsideFacts::quiet()
     };
-    let error = check(&kube.client(), node, &context, run, 1, &outside(), &outside_facts)
+    let error = check_once(&kube, &context, run, 1, &outside_facts)
         .await
         .unwrap_err();
     assert_eq!(error.failure(), Failure::ServiceRefused);
@@ -977,20 +917,9 @@ async fn the_first_wait_on_the_hook_path_is_spread() {
         let kube = kube(node(&[]), &[awaited()]).on("POST", "/events", 201, json!({}));
         let StepRequest { context, mut run } = request("2027-01-01T06:00:00Z");
         run.hook = Some(HeldByHook::new(3_600, None, true));
-        let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
+        let answer = check_once(&kube, &context, run, polls, &OutsideFacts::quiet())
             .await
             .unwrap();
-        let answer = check(
-            &kube.client(),
-            node,
-            &context,
-            run,
-            polls,
-            &outside(),
-            &OutsideFacts::quiet(),
-        )
-        .await
-        .unwrap();
         assert_eq!(answer.wait_seconds, 30 + more, "{polls}");
     }
 }
