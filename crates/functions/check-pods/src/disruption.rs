@@ -47,13 +47,13 @@ impl Outside {
 
     /// Cancels the instance refresh of the group if the module allows that.
     pub(crate) async fn cancel_refresh(&self, group: &GroupName) -> Cancellation {
-        if !self.cancels_refreshes {
-            return Cancellation::NotAllowed;
-        }
         self.cancel_within(PATIENCE, group).await
     }
 
     async fn cancel_within(&self, limit: Duration, group: &GroupName) -> Cancellation {
+        if !self.cancels_refreshes {
+            return Cancellation::NotAllowed;
+        }
         match tokio::time::timeout(limit, self.groups().cancel_refresh(group)).await {
             Ok(Ok(true)) => Cancellation::Done,
             Ok(Ok(false)) => Cancellation::NotNeeded,
@@ -281,36 +281,35 @@ mod tests {
         let call = "CancelInstanceRefresh";
         let gone = "ActiveInstanceRefreshNotFound";
         let group: GroupName = "workers".parse().unwrap();
-        for (aws, is_allowed, expected) in [
-            (ScriptedAws::new(), false, Ok(Cancellation::NotAllowed)),
+        let refuses = |status, code, text| ScriptedAws::new().refuses(call, status, code, text);
+        let cancels = || ScriptedAws::new().on(call, "<InstanceRefreshId>1</InstanceRefreshId>");
+        let briefly = Duration::from_millis(20);
+        for (aws, is_allowed, limit, expected) in [
+            (cancels(), false, PATIENCE, Ok(Cancellation::NotAllowed)),
+            (cancels(), true, PATIENCE, Ok(Cancellation::Done)),
             (
-                ScriptedAws::new().on(call, "<InstanceRefreshId>1</InstanceRefreshId>"),
+                refuses(400, gone, "none"),
                 true,
-                Ok(Cancellation::Done),
-            ),
-            (
-                ScriptedAws::new().refuses(call, 400, gone, "none is in progress"),
-                true,
+                PATIENCE,
                 Ok(Cancellation::NotNeeded),
             ),
             (
-                ScriptedAws::new().refuses(call, 403, "AccessDenied", "not authorized"),
+                refuses(403, "AccessDenied", "not authorized"),
                 true,
+                PATIENCE,
                 Err("not authorized"),
             ),
             (
                 ScriptedAws::new().hangs_on(call),
                 true,
+                briefly,
                 Err("AWS did not answer in 0 seconds"),
             ),
         ] {
             let access = Access::new(&aws.config(), &run().input.cluster_name);
             let outside = Outside::new(&aws.config(), access, is_allowed);
-            let found = if is_allowed {
-                outside.cancel_within(Duration::from_millis(900), &group).await
-            } else {
-                outside.cancel_refresh(&group).await
-            };
+            let found = outside.cancel_within(limit, &group).await;
+            assert_eq!(aws.actions().is_empty(), !is_allowed);
             match (found, expected) {
                 (Cancellation::Failed(error), Err(words)) => assert!(error.contains(words), "{error}"),
                 (found, expected) => assert_eq!(Ok(found), expected),

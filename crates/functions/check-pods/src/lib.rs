@@ -1,7 +1,7 @@
 //! The Lambda `check-pods`: checks the node, its claim, its pods and the deadline, and decides what comes next.
 //!
-//! It does not touch pods. It writes the progress, Events and, once in a drain, the phase `waiting` in the claim. Its answer may carry a
-//! notification.
+//! It does not touch pods. It writes the progress, Events and, once in a drain, the phase `waiting` in the claim. If the module allows it,
+//! it cancels an instance refresh that would end the node with its pods. Its answer may carry a notification.
 
 mod config;
 mod disruption;
