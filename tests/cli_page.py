@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-from pathlib import Path
 
-from prepare import ROOT
+from prepare import ROOT, cargo_target
 
 PAGE = ROOT / "docs" / "cli.md"
-BINARY = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "recycle-eks"
+BINARY = cargo_target() / "debug" / "recycle-eks"
 BEGIN, END = "<!-- reference: make generate -->\n", "<!-- end of reference -->"
 
 

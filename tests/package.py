@@ -24,6 +24,7 @@ from prepare import (
     ROOT,
     TESTS,
     Steps,
+    cargo_target,
     fail,
     host_architecture,
     install_python,
@@ -99,7 +100,7 @@ def compile_for(target: str, packages: list[str], bin_folder: Path) -> Path:
             [f"--remap-path-prefix={ROOT}=.", f"--remap-path-prefix={cargo_home}=cargo", "-Crelocation-model=static"]
         ),
     }
-    folder = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "lambda" / target
+    folder = cargo_target() / "lambda" / target
     command = ["cargo", "lambda", "build", "--release", "--locked", "--target", target, *packages, "--lambda-dir", str(folder)]
     if subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False).returncode != 0:
         fail("failed: cargo lambda build (see above)")

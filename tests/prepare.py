@@ -242,7 +242,7 @@ def build_lambdas() -> Path:
 
     The whole workspace, as the tests build it: another selection of packages would build the AWS SDK again, with other features.
     """
-    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    target = cargo_target()
     command = ["cargo", "build", "--locked", "--workspace", "--bins", "--examples"]
     with dependencies_of_another_clone(target / "debug"):
         done = subprocess.run(command, cwd=ROOT, env=cargo_environment(), stdout=sys.stderr, check=False)
@@ -254,10 +254,22 @@ def build_lambdas() -> Path:
 
 def cargo_environment() -> dict[str, str]:
     """The environment of all debug builds. If Clippy is installed, it is the compiler, so that functions and tests share one
-    build and the lints are part of it. (`cargo clippy` would check the AWS SDK once more, for minutes.)"""
-    if missing_tools("clippy-driver"):
-        return dict(os.environ)
-    return {**os.environ, "RUSTC_WORKSPACE_WRAPPER": "clippy-driver"}
+    build and the lints are part of it. (`cargo clippy` would check the AWS SDK once more, for minutes.)
+
+    A new clone is built as a whole, which takes a quarter less time than what makes later builds faster. They become incremental
+    with the first command of Cargo that a person gives, since only such a one makes Cargo's folder for it.
+    """
+    environment = dict(os.environ)
+    if not missing_tools("clippy-driver"):
+        environment["RUSTC_WORKSPACE_WRAPPER"] = "clippy-driver"
+    if not (cargo_target() / "debug" / "incremental").exists():
+        environment.setdefault("CARGO_INCREMENTAL", "0")
+    return environment
+
+
+def cargo_target() -> Path:
+    """Returns Cargo's folder of build results."""
+    return Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 
 #: The folders of Cargo's build results, below `target/debug`.

@@ -30,12 +30,11 @@ from cli_page import PAGE as CLI_PAGE
 from cli_page import with_reference
 from module_page import PAGE, render_page
 from picture import with_pictures
-from prepare import TEST_TOOLS, cargo_environment, missing_tools, version
+from prepare import TEST_TOOLS, cargo_environment, cargo_target, missing_tools, version
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-REPORT = TARGET / "tests.json"
+REPORT = cargo_target() / "tests.json"
 PYTEST = [sys.executable, "-m", "pytest", "--quiet", "--rootdir", str(TESTS), "-c", str(TESTS / "pytest.ini")]
 #: The number of slow tests that are named at the end.
 SLOWEST = 20
@@ -108,7 +107,8 @@ def others() -> list[Step]:
 def python_tests(name: str, usually: str, *what: str, workers: int = WORKERS) -> Step:
     """Runs pytest; `what` are files and folders below `tests/`."""
     spread = ["--numprocesses", str(workers), "--dist", "worksteal"] if workers > 1 else []
-    report = {progress.REPORT: str(REPORT)}
+    # Each process would translate every test again where the shell says that Python keeps no bytecode.
+    report = {progress.REPORT: str(REPORT), "PYTHONDONTWRITEBYTECODE": ""}
     return Step(name, [*PYTEST, "-p", "progress", *spread, *what], usually, count_pytest, TESTS, report)
 
 

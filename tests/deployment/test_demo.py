@@ -49,9 +49,9 @@ def masked(svg: str) -> list[str]:
     return sorted(re.sub(r"\b(web-[0-9a-f]+|training)-[a-z0-9]{5}\b", r"\1-NAME", words).split())
 
 
-def shown_in(world: World, *arguments: str) -> int:
+def shown_in(world: World, *arguments: str, look_again: float = LOOK) -> int:
     """The exit code of a demo in a world that stands, which saves the start of another one."""
-    with command_line(world, look_again=LOOK) as cli:
+    with command_line(world, look_again=look_again) as cli:
         return show(world, cli, parse(arguments))
 
 
@@ -140,8 +140,11 @@ def test_a_failure_of_the_world_is_shown_and_does_not_wait_for_a_command_line_wh
         raise RuntimeError("not settled")
 
 
-def test_a_rotation_recycles_twelve_nodes(world, capfd):
-    code = shown_in(world, "--rotation", "--plain")
+def test_a_rotation_recycles_twelve_nodes(world, capfd, monkeypatch):
+    # No viewer needs time to read.
+    monkeypatch.setattr("demo.pace.STANDS", 0.05)
+    monkeypatch.setattr("demo.pace.RESTS", 0.01)
+    code = shown_in(world, "--rotation", "--plain", look_again=1)
     printed, errors = capfd.readouterr()
     assert code == 0, printed + errors
     done = re.findall(r"^ +\d+:\d\d:\d\d  (ip-\S+|i-\w+) +done: recycled$", printed, re.MULTILINE)

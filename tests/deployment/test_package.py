@@ -10,18 +10,17 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
 import package
 import run
 import sbom
-from prepare import LAMBDAS, ROOT, TESTS, host_architecture, pack, version
+from prepare import LAMBDAS, ROOT, TESTS, cargo_target, host_architecture, pack, version
 from world.deployment import ZIPS, environment
 from world.process.terraform import Terraform, TerraformFailed, copy_of_project
 
-DEBUG = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug"
+DEBUG = cargo_target() / "debug"
 
 FROM_S3 = """
 provider "aws" {

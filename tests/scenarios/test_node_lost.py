@@ -337,6 +337,7 @@ def end_points(world, node):
     return [point for point in world.write_points(node) if point[0] in at_the_end]
 
 
+@pytest.mark.long
 def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(world):
     nodes = build(world)
     for execution in [recycle(world, node) for node in nodes.values()]:

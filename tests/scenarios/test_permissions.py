@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from prepare import ROOT
 from scenarios.permissions import GROUPS, NAMESPACES, OF_EVERY_USER, granted, rules, short
 from world.aws.identity import REGION
@@ -266,6 +268,7 @@ class Lived:
             self.kubernetes += [call for call in world.aws.calls if call.action.startswith("kubernetes:")]
 
 
+@pytest.mark.long
 def test_policies_and_groups_allow_exactly_the_calls_of_all_scenarios(world):
     """One test, so that the scenarios are played once."""
     lived = Lived(world)

@@ -3,6 +3,8 @@
 import re
 from collections import Counter
 
+import pytest
+
 HOUR = 3600
 #: what the API server says of a pod with more than one budget
 SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -368,6 +370,7 @@ def test_critical_pods_leave_after_the_others_and_a_daemon_sets_pod_last(world, 
     assert 40 * 60 <= asked["logs"] < end.at and not (web.exists or dns.exists)
 
 
+@pytest.mark.long
 def test_ways_past_pods_that_cannot_move_are_off_until_the_input_asks_and_are_named_in_the_outcome(world):
     names = ("off", "bare", "stuck", "looping")
     off, bare, stuck, looping = (world.group(name, size=2, minimum=1, maximum=4).nodes[0] for name in names)

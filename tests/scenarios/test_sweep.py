@@ -52,6 +52,7 @@ def cordon_as_recycle_eks(world, node):
     world.kubernetes.must("PATCH", path, {"spec": {"unschedulable": True}}, MERGE_PATCH)
 
 
+@pytest.mark.long
 def test_a_node_stopped_in_any_state_is_clean_within_two_sweeps_and_its_redriven_execution_touches_nothing(world):
     nodes = {state: node_of(world, f"in-{state}") for state in STATES + RESTORING}
     executions = {}

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prepare import ROOT, host_architecture, locked
+from prepare import ROOT, cargo_target, host_architecture, locked
 from world.aws.account import Aws
 from world.aws.identity import ACCOUNT, PARTITION, REGION, ROOT_ACCESS_KEY
 from world.aws.requests import load_requests, save_requests
@@ -25,7 +25,7 @@ from world.scenario.groups import IMAGE
 
 CLUSTER = "world"
 #: The folder into which `prepare.py` puts the zips of the functions.
-ZIPS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "world"
+ZIPS = cargo_target() / "world"
 #: The modules of `world/aws/` that a recorded deployment depends on.
 ACCOUNT_MODULES = ("account", "identity", "moto_corrections", "moto_internals", "requests", "server", "terraform_gaps")
 

@@ -75,3 +75,13 @@ def test_a_build_that_fails_keeps_nothing_for_others(build, tmp_path):
     with pytest.raises(RuntimeError), prepare.dependencies_of_another_clone(tmp_path / "first" / "debug"):
         raise RuntimeError
     assert build("second") == set()
+
+
+def test_a_new_clone_is_built_as_a_whole_until_cargo_has_built_incrementally(tmp_path, monkeypatch):
+    monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path))
+    monkeypatch.delenv("CARGO_INCREMENTAL", raising=False)
+    assert prepare.cargo_environment()["CARGO_INCREMENTAL"] == "0"
+    (tmp_path / "debug" / "incremental").mkdir(parents=True)
+    assert "CARGO_INCREMENTAL" not in prepare.cargo_environment()
+    monkeypatch.setenv("CARGO_INCREMENTAL", "1")
+    assert prepare.cargo_environment()["CARGO_INCREMENTAL"] == "1"

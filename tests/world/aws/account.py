@@ -33,7 +33,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
 from world.aws import moto_corrections
 from world.aws.identity import REGION, ROOT, ROOT_ACCESS_KEY
-from world.aws.kept_answers import KeptAnswers
+from world.aws.kept_answers import UNRELATED, KeptAnswers
 from world.aws.models import Models
 from world.aws.moto_internals import LOCK, READING, backend_of, create_app, install, seed_identifiers
 from world.aws.requests import (
@@ -252,7 +252,7 @@ class Aws:
             answer = self.invoke(function, body, kind)
             self._record(call, answer.status)
             return answer
-        with LOCK if call.write else READING:
+        with LOCK if call.write and call.service not in UNRELATED else READING:
             if call.caller is not None and self.callers.get(call.access_key) is not call.caller:
                 raise ConnectionAbortedError("the calling process has died")
             answer = self._kept.answer(call.action, environ, body, lambda: self._ask_moto(environ))

@@ -12,14 +12,17 @@ from typing import Any
 from world.aws.moto_internals import LOCK
 from world.aws.server import Answer
 
-#: Reads of EC2 and Auto Scaling whose answers depend on the backends alone, and not on the time.
+#: Reads of EC2, Auto Scaling and EKS whose answers depend on the backends alone, and not on the time.
 KEPT = {
     "autoscaling:DescribeAutoScalingGroups",
     "autoscaling:DescribeAutoScalingInstances",
     "autoscaling:DescribeInstanceRefreshes",
     "autoscaling:DescribeLifecycleHooks",
     "ec2:DescribeInstances",
+    "eks:DescribeCluster",
 }
+#: Services whose calls change nothing that these reads show: messages, events and executions.
+UNRELATED = {"events", "logs", "sns", "sqs", "stepfunctions"}
 
 
 class KeptAnswers:
