@@ -20,8 +20,10 @@ class Moto:
         self.asked += 1
         return Answer(200, [], str(self.asked).encode())
 
-    def ask(self, action: str = READ, body: bytes = b"a") -> int:
-        return int(self._answers.answer(action, {"RAW_URI": "/"}, body, self._answer).body)
+    def ask(self, action: str = READ, body: bytes = b"a", region: str = "eu-west-1") -> int:
+        signed = f"AWS4-HMAC-SHA256 Credential=AKID/20270101/{region}/autoscaling/aws4_request, Signature=0"
+        environ = {"RAW_URI": "/", "HTTP_AUTHORIZATION": signed}
+        return int(self._answers.answer(action, environ, body, self._answer).body)
 
 
 def test_an_equal_read_is_asked_again_only_after_a_change():
@@ -36,8 +38,8 @@ def test_an_equal_read_is_asked_again_only_after_a_change():
 
 def test_another_request_and_a_read_that_depends_on_the_time_are_asked():
     moto = Moto()
-    requests = [(READ, b"a"), (READ, b"b"), ("autoscaling:DescribeScalingActivities", b"a")]
-    assert [moto.ask(*request) for request in requests * 2] == [1, 2, 3, 1, 2, 4]
+    requests = [(READ, b"a"), (READ, b"b"), (READ, b"a", "eu-west-2"), ("autoscaling:DescribeScalingActivities", b"a")]
+    assert [moto.ask(*request) for request in requests * 2] == [1, 2, 3, 4, 1, 2, 3, 5]
 
 
 def test_in_a_scenario_each_kept_answer_is_the_one_that_moto_gives_now(world, node, job, monkeypatch):

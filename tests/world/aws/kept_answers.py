@@ -6,6 +6,7 @@ A drain asks for the same group hundreds of times, and moto's answers were a thi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ class KeptAnswers:
     """The answers since the last change. Call it with LOCK or READING held."""
 
     def __init__(self) -> None:
-        self._answers: dict[tuple[str, str, bytes], Answer] = {}
+        self._answers: dict[tuple[str, str, str, bytes], Answer] = {}
         self._changes = -1
 
     def answer(self, action: str, environ: dict[str, Any], body: bytes, ask: Callable[[], Answer]) -> Answer:
@@ -38,9 +39,15 @@ class KeptAnswers:
             return ask()
         if self._changes != LOCK.changes:
             self._answers.clear()
-        request = (action, environ["RAW_URI"], body)
+        request = (action, _region_of(environ), environ["RAW_URI"], body)
         if (kept := self._answers.get(request)) is not None:
             return kept
         answer = ask()
         self._answers[request], self._changes = answer, LOCK.changes
         return answer
+
+
+def _region_of(environ: dict[str, Any]) -> str:
+    """Returns the region for which a request is signed."""
+    scope = re.search(r"Credential=[^/,]+/\d+/([^/]+)/", environ.get("HTTP_AUTHORIZATION", ""))
+    return scope[1] if scope else ""

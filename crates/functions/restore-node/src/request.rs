@@ -123,7 +123,8 @@ pub(crate) fn describe_protected(protected: &[InstanceId], unrecorded: &[Instanc
     let mut text = String::new();
     let recorded = protected.iter().filter(|id| !unrecorded.contains(id)).count();
     if recorded > 0 {
-        text = format!(" A later sweep removes the scale-in protection of {recorded} members.");
+        let members = if recorded == 1 { "member" } else { "members" };
+        text = format!(" A later sweep removes the scale-in protection of {recorded} {members}.");
     }
     if !unrecorded.is_empty() {
         let ids: Vec<&str> = unrecorded.iter().map(InstanceId::as_str).collect();
@@ -180,7 +181,7 @@ mod tests {
         assert_eq!(describe_protected(&[], &[]), "");
         assert_eq!(
             describe_protected(&[one, two.clone()], &[two]),
-            " A later sweep removes the scale-in protection of 1 members. Remove the scale-in protection by hand: no record names \
+            " A later sweep removes the scale-in protection of 1 member. Remove the scale-in protection by hand: no record names \
              i-0bbbbbbbbbbbbbbbb, so no sweep does it."
         );
     }
