@@ -256,8 +256,8 @@ def cargo_environment() -> dict[str, str]:
     """The environment of all debug builds. If Clippy is installed, it is the compiler, so that functions and tests share one
     build and the lints are part of it. (`cargo clippy` would check the AWS SDK once more, for minutes.)
 
-    A new clone is built as a whole, which takes a quarter less time than what makes later builds faster. They become incremental
-    with the first command of Cargo that a person gives, since only such a one makes Cargo's folder for it.
+    Builds are not incremental in a new clone, which takes a quarter less time. After the first command of Cargo that a person
+    gives, they are: it makes the folder `incremental`.
     """
     environment = dict(os.environ)
     if not missing_tools("clippy-driver"):
