@@ -363,8 +363,11 @@ def hook(stage: Stage) -> None:
 
 
 def hook_retain(stage: Stage) -> None:
+    """Descheduler and aws-node-termination-handler run beside it, set up as docs/troubleshooting.md says."""
     group = stage.group("retained", retains=True)
     node = stage.recycles(group.nodes[0], until="2m")
+    stage.world.descheduler(["recycle-eks/draining", "recycle-eks/outdated", "node.kubernetes.io/unschedulable"])
+    stage.world.termination_handler(hooks=["its-own"])
     stage.world.forget_calls()
     group.terminate(node)
 
@@ -393,8 +396,9 @@ def evicted(stage: Stage) -> None:
 
 
 def lost(stage: Stage) -> None:
-    """The kubelet falls silent during the drain."""
+    """The kubelet falls silent during the drain. EKS node repair may be first to replace the node."""
     node = stage.recycles(stage.group().nodes[0], until="2h")
+    stage.world.node_repair()
     stage.scripted["WaitForPods"] = lambda: stage.falls_silent(node)
     _started(stage)
 

@@ -144,7 +144,7 @@ def test_the_plan_notes_launches_without_the_clusters_tag_and_the_refusals_that_
 #: The Kubernetes group of the functions, and the calls that it may make.
 RIGHTS = {
     "recycle-eks-read": "get nodes, list nodes, list pods, get persistentvolumeclaims, get persistentvolumes, "
-    "list poddisruptionbudgets.policy",
+    "list poddisruptionbudgets.policy, list resourceslices.resource.k8s.io",
     "recycle-eks-write": "patch nodes, patch pods/status, create events",
     "recycle-eks-evict": "create pods/eviction, delete pods",
     "recycle-eks-review": "create subjectaccessreviews.authorization.k8s.io",

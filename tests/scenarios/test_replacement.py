@@ -33,19 +33,26 @@ def test_a_startup_taint_is_waited_out_and_one_that_stays_is_named_by_the_failur
     assert "still has the taint node.cilium.io/agent-not-ready:NoSchedule" in end.cause
 
 
-def test_an_extended_resource_of_the_old_node_is_waited_for(world):
-    world.autoscaling.plan_launches("gpus")
-    gpus = world.group("gpus", size=2, minimum=1, maximum=4)
-    for node in gpus.nodes:
-        node.kubernetes.report({"allocatable": {"nvidia.com/gpu": "4"}})
-    node = gpus.nodes[0]
-    execution = world.recycle(node)
-    world.run("5m")
-    assert "does not offer nvidia.com/gpu yet" in execution.answers("StandbyNode")[-1]["reason"]
-    world.at("6m", lambda: gpus.newest.kubernetes.report({"allocatable": {"nvidia.com/gpu": "4"}}))
+def test_devices_of_the_old_node_are_waited_for_whether_a_plugin_or_a_driver_offers_them(world):
+    rows = {
+        "plugin": ("nvidia.com/gpu", lambda node: node.kubernetes.report({"allocatable": {"nvidia.com/gpu": "4"}}), "before"),
+        "driver": ("gpu.example.com", lambda node: node.kubernetes.offers_devices("gpu.example.com"), "before"),
+        "driver-after": ("gpu.example.com", lambda node: node.kubernetes.offers_devices("gpu.example.com"), "after"),
+    }
+    executions = {}
+    for name, (_, offer, path) in rows.items():
+        group = world.group(name, size=2, minimum=1, maximum=4)
+        for node in group.nodes:
+            offer(node)
+        executions[name] = world.recycle(group.nodes[0], replacement=path)
+        world.at("10m", lambda offer=offer, group=group: offer(group.newest))
+    world.run("9m")
+    for name, (resource, _, _) in rows.items():
+        assert f"does not offer {resource} yet" in executions[name].answers("StandbyNode")[-1]["reason"], name
 
-    assert execution.finishes().outcome == "recycled"
-    assert execution.entered("TaintNode")[0] >= 360
+    for name, execution in executions.items():
+        end = execution.finishes()
+        assert end.outcome == "recycled" and end.at >= 600, name
 
 
 def test_two_executions_and_a_scale_up_at_once_take_no_node_twice(deployed_world):

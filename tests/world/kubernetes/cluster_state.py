@@ -181,11 +181,13 @@ class ClusterState:
     def erase(self, prefixes: list[str]) -> None:
         """Removes everything stored under `/registry/<prefix>/`, past every finalizer and grace period. The API server
         and the controllers learn of it as of any deletion."""
+        deletions = []
         for prefix in prefixes:
             first = f"{_REGISTRY}{_STORED_AS.get(prefix, prefix)}/"
             # "0" is the character after "/".
             span = {"key": _base64(first), "range_end": _base64(first[:-1] + "0")}
-            self._ask("/v3/kv/deleterange", span)
+            deletions.append({"request_delete_range": span})
+        self._ask("/v3/kv/txn", {"success": deletions})
 
     # -- the watch -----------------------------------------------------------------------------------------------
 

@@ -116,6 +116,13 @@ class Node:
         """Volumes are detached from it again as soon as no pod uses them."""
         self._kubernetes.volumes_detach_from(self.name, self.uid)
 
+    def offers_devices(self, driver: str) -> None:
+        """A driver of dynamic resource allocation offers a device on it."""
+        pool = {"name": self.name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": driver, "nodeName": self.name, "pool": pool, "devices": [{"name": "device-0"}]}
+        slice_ = {"metadata": {"name": f"{self.name}-{driver}"}, "spec": spec}
+        self._kubernetes.must("POST", "/apis/resource.k8s.io/v1/resourceslices", slice_)
+
     def patch(self, change: Json) -> None:
         """Any merge patch."""
         self._kubernetes.must("PATCH", f"/api/v1/nodes/{self.name}", change, MERGE_PATCH)

@@ -38,8 +38,9 @@ LOOK_AGAIN = 0.05
 """Real seconds after which `settle` checks again even if nothing changed, because some controllers act on a timer."""
 
 _QUIET_LOOKS = 6
-"""The number of checks in a row, each `LOOK_AGAIN` after the last, without a change and without work in progress, after which a
-pod with unknown placement rules counts as not placeable. (A number of seconds would be too short on a busy machine.)"""
+"""The number of checks in a row, each `LOOK_AGAIN` after the last, without a change and without work in progress. After them a
+pod with unknown placement rules counts as not placeable, and the taints count as final where no node is ready. (A number of
+seconds would be too short on a busy machine.)"""
 
 _ERASED_ON_RESET = [
     "deployments",
@@ -54,6 +55,7 @@ _ERASED_ON_RESET = [
     "persistentvolumeclaims",
     "persistentvolumes",
     "events",
+    "resourceslices",
     # Those of recycle-eks.
     "leases/recycle-eks",
 ]
@@ -177,7 +179,8 @@ class RunningCluster:
         while True:
             revision = self.state.followed_revision
             business = self._settledness.unfinished_business()
-            if not business and (quiet_looks >= _QUIET_LOOKS or not settled.has_unpredictable_pods(self.state)):
+            is_certain = not settled.has_unpredictable_pods(self.state) and not settled.has_unpredictable_taints(self.state)
+            if not business and (is_certain or quiet_looks >= _QUIET_LOOKS):
                 return
             self.control_plane.check_alive()
             if time.monotonic() > deadline:

@@ -97,6 +97,14 @@ def has_unpredictable_pods(state: ClusterState) -> bool:
     return any(not is_terminating(pod) and not scheduling.knows_all_rules_of(pod) for pod in state.unplaced_pods())
 
 
+def has_unpredictable_taints(state: ClusterState) -> bool:
+    """Checks whether no node is ready. Then the node controller takes its NoExecute taints back, while those that it has queued
+    may still be added (`handleDisruption`, `doNoExecuteTaintingPass` in pkg/controller/nodelifecycle). Only time shows which
+    stay."""
+    nodes = state.all("nodes")
+    return bool(nodes) and not any(is_ready(node) for node in nodes)
+
+
 # -- small readings of objects, used by the kubelet and the scenario's handles too ---------------------------------
 
 

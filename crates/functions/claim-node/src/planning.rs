@@ -1,7 +1,7 @@
 //! The dry run: builds the plan from the facts that were read. It writes nothing, except the answer to a request taint.
 
 use jiff::Timestamp;
-use kubernetes::{DrainFacts, NodeSurvey, Occasion, list_budgets};
+use kubernetes::{DrainFacts, NodeSurvey, Occasion, add_drivers, list_budgets};
 use recycle::answer::envelope::{Answer, ClaimBody};
 use recycle::cluster::instance::describe_instance;
 use recycle::contract::context::Context;
@@ -25,10 +25,11 @@ impl ClaimFacts {
         let subject = describe_instance(&self.instance.id, Some(&self.node.name));
         let reason = format!("{subject} can be recycled; nothing was touched");
         let budgets = list_budgets(&self.client).await?;
+        let node = add_drivers(&self.client, self.node.clone()).await?;
         let facts = PlanFacts {
             input,
             group: &self.group,
-            node: &self.node,
+            node: &node,
             pods: &survey.listed,
             survey: &survey.pods,
             terms: &survey.terms,

@@ -49,7 +49,11 @@ impl DetachTerminate {
                 None => Vec::new(),
             }
         };
-        facts.run.old = Some(OldNode::new(facts.node.as_ref(), &members));
+        let node = match facts.node.clone() {
+            Some(node) => Some(kubernetes::add_drivers(&facts.client, node).await?),
+            None => None,
+        };
+        facts.run.old = Some(OldNode::new(node.as_ref(), &members));
         let reason = "the members of its group are recorded, so that its replacement can be recognized";
         Ok(facts.wait(AT_ONCE, reason))
     }

@@ -36,7 +36,12 @@ impl StandbyNode {
             timeout: facts.run.input.replacement_timeout,
         };
         let (group, short) = (facts.group.as_ref(), shortage.as_ref());
-        match judge_replacement(id, &facts.node, group, &candidates, short, patience) {
+        let mut old = facts.node.clone();
+        if candidates.iter().any(is_registered) {
+            old = kubernetes::add_drivers(&facts.client, old).await?;
+        }
+        let candidates = add_drivers(&facts.client, &old, candidates).await?;
+        match judge_replacement(id, &old, group, &candidates, short, patience) {
             ReplacementVerdict::Reserve(replacement) => {
                 let is_reserved = reserve(&facts.client, id, &candidates, &replacement, None).await?;
                 let reason = match shortage {
@@ -93,15 +98,38 @@ async fn find_shortage_by(
     before: Option<u32>,
     candidates: &[Candidate],
 ) -> Result<Option<Shortage>, Error> {
-    let is_there =
-        |candidate: &Candidate| candidate.member.lifecycle_state == "InService" && candidate.node.is_some();
-    let group = facts.group.as_ref().filter(|_| candidates.iter().any(is_there));
+    let group = facts
+        .group
+        .as_ref()
+        .filter(|_| candidates.iter().any(is_registered));
     let (Some(group), Some(before)) = (group, before) else {
         return Ok(None);
     };
     let nodes = kubernetes::list_nodes(&facts.client).await?.readable;
     let id = &facts.run.input.instance_id;
     Ok(find_shortage(id, &facts.node, before, group, &nodes))
+}
+
+/// Whether the new member is in service and has a Node.
+fn is_registered(candidate: &Candidate) -> bool {
+    candidate.member.lifecycle_state == "InService" && candidate.node.is_some()
+}
+
+/// Adds the drivers that offer devices on the new members, if the old node has any to compare them with.
+pub(crate) async fn add_drivers(
+    client: &kube::Client,
+    old: &NodeFacts,
+    mut candidates: Vec<Candidate>,
+) -> Result<Vec<Candidate>, Error> {
+    if !old.has_drivers() {
+        return Ok(candidates);
+    }
+    for candidate in candidates.iter_mut().filter(|candidate| is_registered(candidate)) {
+        if let Some(node) = candidate.node.take() {
+            candidate.node = Some(kubernetes::add_drivers(client, node).await?);
+        }
+    }
+    Ok(candidates)
 }
 
 /// Writes that another node was quicker to reserve a usable new member.

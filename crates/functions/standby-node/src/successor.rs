@@ -14,7 +14,7 @@ use recycle::records::claim::check_claim;
 use recycle::records::lease::Lease;
 use recycle::replacement::usable::{Patience, ReplacementVerdict, judge_replacement};
 
-use crate::replacement::{describe_rivalry, reserve};
+use crate::replacement::{add_drivers, describe_rivalry, reserve};
 use crate::{Answered, Error, StandbyNode, describe};
 
 impl StandbyNode {
@@ -29,6 +29,7 @@ impl StandbyNode {
         let members = group.iter().flat_map(|group| old.new_members(group));
         let candidates = self.fetch_candidates(&client, members.collect()).await?;
         let old_node = old.to_facts(&run.node, &id);
+        let candidates = add_drivers(&client, &old_node, candidates).await?;
         let patience = Patience {
             since: run.replacement_since.unwrap_or(context.now()),
             now: context.now(),

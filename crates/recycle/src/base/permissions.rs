@@ -10,7 +10,7 @@ use crate::base::names::NAMESPACE;
 /// A Kubernetes group of access entries. Its role in the cluster and the role's binding have the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessGroup {
-    /// Reads Nodes, Leases, pods and volumes.
+    /// Reads Nodes, Leases, pods, volumes and devices.
     Read,
     /// Changes Nodes, creates and deletes Leases, and records Events.
     Write,
@@ -133,6 +133,15 @@ pub const PERMISSIONS: &[Permission] = &[
     Permission {
         api_group: "policy",
         ..in_core_group(AccessGroup::Read, "poddisruptionbudgets", "list", &["claim-node"])
+    },
+    Permission {
+        api_group: "resource.k8s.io",
+        ..in_core_group(
+            AccessGroup::Read,
+            "resourceslices",
+            "list",
+            &["claim-node", "standby-node", "detach-terminate"],
+        )
     },
     on_leases(AccessGroup::Read, "get", FINDING),
     on_leases(

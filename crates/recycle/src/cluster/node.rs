@@ -129,7 +129,8 @@ pub struct NodeFacts {
     pub labels: BTreeMap<String, String>,
     /// The annotations that recycle-eks reads ([`crate::base::names::is_read_annotation`]).
     pub annotations: BTreeMap<String, String>,
-    /// `status.allocatable` of extended resources (names with a `/`, such as `nvidia.com/gpu`) that are not zero.
+    /// `status.allocatable` of extended resources (names with a `/`, such as `nvidia.com/gpu`) that are not zero. For a comparison of
+    /// devices, `kubernetes::add_drivers` adds the drivers that offer some on the node (names without a `/`, such as `gpu.nvidia.com`).
     pub extended_resources: Vec<String>,
     /// `status.volumesInUse` and the names in `status.volumesAttached`, each once.
     pub volumes: Vec<String>,
@@ -143,6 +144,12 @@ impl NodeFacts {
     #[must_use]
     pub fn claim(&self) -> Option<StoredClaim> {
         self.lease.as_ref()?.claim()
+    }
+
+    /// Checks whether drivers of dynamic resource allocation are among the resources. Only their names have no `/`.
+    #[must_use]
+    pub fn has_drivers(&self) -> bool {
+        self.extended_resources.iter().any(|name| !name.contains('/'))
     }
 
     /// Checks whether the copy of the claim on the Node is the claim of the Lease.

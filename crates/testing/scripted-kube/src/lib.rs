@@ -182,6 +182,16 @@ impl ScriptedKube {
             if let Some((_, path)) = call.path.split_once(LEASES) {
                 return state.answer_lease(path, &call);
             }
+            if call.path.contains(SLICES) {
+                return Answer::Response(
+                    404,
+                    refusal(
+                        404,
+                        "NotFound",
+                        "the server could not find the requested resource",
+                    ),
+                );
+            }
             state.calls.push(call);
             return Answer::Response(501, refusal(501, "NotImplemented", &missing));
         };
@@ -198,6 +208,8 @@ impl ScriptedKube {
 }
 
 const LEASES: &str = "/namespaces/recycle-eks/leases";
+/// ResourceSlices, which an API server before 1.34 does not have. Calls for them are not recorded either, unless they are scripted.
+const SLICES: &str = "/resourceslices";
 
 /// The records that Nodes of a script have as annotations.
 const RECORDS: [&str; 3] = ["recycle-eks/claim", "recycle-eks/record", "recycle-eks/restoring"];
