@@ -128,7 +128,9 @@ def _groups(stage: Stage) -> Iterator[str]:
         states = group.states
         away = [each for each, state in states.items() if state != "InService"]
         left = [each for each in away if each in theirs or stage.is_tagged(each, "recycle-eks:stopped")]
-        old = [node for node in stage.nodes if states.get(node.instance_id) == "InService" and _is_said_larger(stage, node)]
+        # A node that came back may have been ended since, and replaced by its group.
+        back = [node for node in stage.nodes if states.get(node.instance_id) == "InService" or node.instance_id in stage.by_hand]
+        old = [node for node in back if _is_said_larger(stage, node)]
         new = [node for node in group.nodes if node.instance_id not in stage.members[group.name] and node.pods_at_work()]
         # If the replacement has pods, the restore keeps both, and the outcome reports the larger group.
         allowed = [(least, wanted + more, most) for more in range(min(len(old), len(new)) + 1)]
@@ -186,7 +188,7 @@ def _outcomes(stage: Stage) -> Iterator[str]:
         what_is_so = f"instance {node.instance_id} is gone" if power == "terminated" else "is in no "
         says_so = member is None and what_is_so in reason and (power == "terminated" or stage.dispose == "detach")
         # A member that its group terminates cannot be restored.
-        says_so |= member == "Terminating:Wait" and "is Terminating:Wait in its group, runs" in reason
+        says_so |= member == "Terminating:Wait" and "is Terminating:Wait in its group, still runs" in reason
         # A node whose Node object was deleted during the drain cannot be restored either.
         is_lost = f"is lost, its instance is {power} and {member} in its group"
         says_so |= node.instance_id in stage.unknown and node.instance_id in reason and is_lost in reason

@@ -70,7 +70,7 @@ class Stage:
         self.is_stopped = False
         """Whether an operator has stopped an execution."""
         self.by_hand: set[str] = set()
-        """Instances that an operator terminated."""
+        """Instances that an operator or another tool terminated."""
         self.unknown: set[str] = set()
         """Instances whose Node was deleted or whose kubelet is silent. Their pods end."""
         self.is_unclaimed = False
@@ -398,7 +398,7 @@ def evicted(stage: Stage) -> None:
 def lost(stage: Stage) -> None:
     """The kubelet falls silent during the drain. EKS node repair may be first to replace the node."""
     node = stage.recycles(stage.group().nodes[0], until="2h")
-    stage.world.node_repair()
+    stage.world.node_repair(on_replaced=stage.by_hand.add)
     stage.scripted["WaitForPods"] = lambda: stage.falls_silent(node)
     _started(stage)
 

@@ -145,6 +145,14 @@ class Shell:
             **environment,
         }
 
+    def environment(self) -> dict[str, str]:
+        """Returns the variables that the last block has left."""
+        return dict(self._environment)
+
+    def set(self, name: str, value: str) -> None:
+        """Sets a variable of the next blocks."""
+        self._environment[name] = value
+
     def run(self, script: str) -> str:
         """Returns the output on both streams. A failing command ends the block."""
         command = ["bash", "-a", "-e", "-o", "pipefail", "-c", f"{script}\nenv -0 > '{self._after}'"]

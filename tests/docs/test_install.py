@@ -1,13 +1,15 @@
 """docs/install.md, from the first command to the last: real Terraform, AWS CLI and kubectl, an account and a cluster of its own.
 
-Only two things are not as the page says. The packages are this machine's debug builds, whatever processor they are said to be
-for, and the cluster called `production` there is called `world` here.
+Three things are not as the page says. The packages are this machine's debug builds, whatever processor they are said to be for.
+The cluster called `production` there is called `world` here. After `terraform init` all commands of Terraform use one running
+provider.
 """
 
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from docs.pages import Shell, blocks, follow_page
 from prepare import ROOT, host_architecture
 from world.deployment import CLUSTER, ZIPS
-from world.process.terraform import copy_of_project, find_mirror
+from world.process.terraform import copy_of_project, find_mirror, start_provider
 from world.world import World
 
 PAGE = ROOT / "docs" / "install.md"
@@ -57,7 +59,28 @@ def terraform_settings(folder: Path) -> dict[str, str]:
     installation = f'provider_installation {{\n  filesystem_mirror {{\n    path = "{mirror}"\n  }}\n}}\n' if mirror else ""
     file = folder / "terraform.rc"
     file.write_text(f"disable_checkpoint = true\n{installation}")
-    return {"TF_CLI_CONFIG_FILE": str(file)}
+    return {"TF_CLI_CONFIG_FILE": str(file), "GOGC": "400"}
+
+
+class ShellWithProvider(Shell):
+    """A shell whose provider runs from `terraform init` to `stop`. Starting it in each phase of a command is slow."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        super().__init__(folder, environment)
+        self._folder = folder
+        self._running = ExitStack()
+
+    def run(self, script: str) -> str:
+        printed = super().run(script)
+        if "terraform init" in script:
+            provider = start_provider(self._folder, self.environment())
+            self._running.callback(provider.end)
+            self.set("TF_REATTACH_PROVIDERS", provider.address)
+        return printed
+
+    def stop(self) -> None:
+        """Ends the provider."""
+        self._running.close()
 
 
 def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
@@ -69,7 +92,7 @@ def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
     world.budget(web, min_available=2)
     node.daemon_set("log-shipper")
     world.at("20h", job.finishes)
-    shell = Shell(tmp_path / "recycling", {**world.environment(), **terraform_settings(tmp_path)})
+    shell = ShellWithProvider(tmp_path / "recycling", {**world.environment(), **terraform_settings(tmp_path)})
     (tmp_path / "recycling" / "main.tf").write_text(configuration(page))
 
     def package_another(function: str) -> None:
@@ -81,7 +104,10 @@ def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
         "notification": lambda _: world.events.notifications[-1].message,
         "repackage": package_another,
     }
-    follow_page(page, shell, actions)
+    try:
+        follow_page(page, shell, actions)
+    finally:
+        shell.stop()
 
     assert len(web.running_pods()) == 3
     assert world.aws.client("lambda").list_functions()["Functions"] == []

@@ -324,9 +324,9 @@ class World:
         """Lets the Descheduler evict pods that do not tolerate the taints of their node, from now on."""
         Descheduler(self.kubernetes, excluded_taints)
 
-    def node_repair(self) -> NodeRepair:
+    def node_repair(self, on_replaced: Callable[[str], None] = lambda instance: None) -> NodeRepair:
         """Lets EKS node repair replace nodes that are not Ready for half an hour, from now on."""
-        return NodeRepair(self.aws, self.kubernetes)
+        return NodeRepair(self.aws, self.kubernetes, on_replaced)
 
     def termination_handler(self, hooks: Collection[str] | None = None) -> None:
         """Lets aws-node-termination-handler drain the nodes that these hooks hold, or all hooks, from now on."""

@@ -114,10 +114,12 @@ class Terraform:
 class RunningProvider:
     """The AWS provider as a process that several commands of Terraform use. It reads its own environment, not theirs."""
 
-    def __init__(self, program: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, program: Path, folder: Path, environment: Mapping[str, str]) -> None:
         # It logs everything that it does.
         self._process = subprocess.Popen(
             never_outlives(os.getpid(), [str(program), "-debug"]),
+            # It reads files whose paths are relative to Terraform's folder.
+            cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -145,7 +147,8 @@ def start_provider(folder: Path, environment: Mapping[str, str]) -> RunningProvi
     """Starts the provider that `terraform init` has put into the folder."""
     # In a plugin mirror it is behind a link.
     found = (Path(place) / name for place, _, names in os.walk(folder / ".terraform", followlinks=True) for name in names)
-    return RunningProvider(next(file for file in found if re.fullmatch(r"terraform-provider-aws(_v.+)?", file.name)), environment)
+    program = next(file for file in found if re.fullmatch(r"terraform-provider-aws(_v.+)?", file.name))
+    return RunningProvider(program.absolute(), folder, environment)
 
 
 def as_arguments(variables: Mapping[str, object]) -> list[str]:

@@ -15,7 +15,10 @@ The first two obey PodDisruptionBudgets, and try again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import contextlib
+from collections.abc import Callable, Collection, Iterator
+
+from botocore.exceptions import ClientError
 
 from world.aws.account import Aws
 from world.aws.events import Events
@@ -53,9 +56,11 @@ class Descheduler:
 class NodeRepair:
     """Replaces dead nodes from now on."""
 
-    def __init__(self, aws: Aws, kubernetes: Kubernetes) -> None:
+    def __init__(self, aws: Aws, kubernetes: Kubernetes, on_replaced: Callable[[str], None]) -> None:
+        """`on_replaced` is called with the id of each instance that it ends."""
         self._aws = aws
         self._kubernetes = kubernetes
+        self._on_replaced = on_replaced
         self._dead_since: dict[str, float] = {}
         self.replaced: list[str] = []
         """The instances that it ended."""
@@ -68,11 +73,17 @@ class NodeRepair:
             if node.is_ready:
                 self._dead_since.pop(instance, None)
             elif now - self._dead_since.setdefault(instance, now) >= REPAIR_AFTER and instance not in self.replaced:
-                self.replaced.append(instance)
-                self._aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
-                    InstanceId=instance, ShouldDecrementDesiredCapacity=False
-                )
+                self._replace(instance)
         self._kubernetes.clock.after(INTERVAL, self._look)
+
+    def _replace(self, instance: str) -> None:
+        """A call that AWS refuses is made again at the next look."""
+        with contextlib.suppress(ClientError):
+            self._aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+                InstanceId=instance, ShouldDecrementDesiredCapacity=False
+            )
+            self.replaced.append(instance)
+            self._on_replaced(instance)
 
 
 class TerminationHandler:
