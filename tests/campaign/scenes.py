@@ -180,7 +180,8 @@ class Stage:
         """The kubelet ends, so the state of the pods is unknown."""
         self.unknown.add(node.instance_id)
         self._loses_jobs(node)
-        node.falls_silent()
+        if node.exists:
+            node.falls_silent()
 
     def _loses_jobs(self, node: Node) -> None:
         self.jobs = [job for job in self.jobs if job.name in self.finished or not job.exists or job.node_name != node.name]

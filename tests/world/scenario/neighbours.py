@@ -77,7 +77,7 @@ class NodeRepair:
         self._kubernetes.clock.after(INTERVAL, self._look)
 
     def _replace(self, instance: str) -> None:
-        """A call that AWS refuses is made again at the next look."""
+        """A call that AWS refuses is made again a minute later."""
         with contextlib.suppress(ClientError):
             self._aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
                 InstanceId=instance, ShouldDecrementDesiredCapacity=False
