@@ -178,10 +178,12 @@ class Stage:
 
     def falls_silent(self, node: Node) -> None:
         """The kubelet ends, so the state of the pods is unknown."""
+        if not node.exists:
+            self.is_idle = True
+            return
         self.unknown.add(node.instance_id)
         self._loses_jobs(node)
-        if node.exists:
-            node.falls_silent()
+        node.falls_silent()
 
     def _loses_jobs(self, node: Node) -> None:
         self.jobs = [job for job in self.jobs if job.name in self.finished or not job.exists or job.node_name != node.name]
@@ -401,7 +403,8 @@ def lost(stage: Stage) -> None:
     node = stage.recycles(stage.group().nodes[0], until="2h")
     stage.world.node_repair(on_replaced=stage.by_hand.add)
     stage.scripted["WaitForPods"] = lambda: stage.falls_silent(node)
-    _started(stage)
+    # Earlier than node repair, unless a fault delays the execution.
+    _started(stage, node_lost_after=900)
 
 
 def sweep(stage: Stage) -> None:

@@ -34,17 +34,24 @@ def test_a_startup_taint_is_waited_out_and_one_that_stays_is_named_by_the_failur
 
 
 def test_devices_of_the_old_node_are_waited_for_whether_a_plugin_or_a_driver_offers_them(world):
+    driver = "gpu.example.com"
     rows = {
         "plugin": ("nvidia.com/gpu", lambda node: node.kubernetes.report({"allocatable": {"nvidia.com/gpu": "4"}}), "before"),
-        "driver": ("gpu.example.com", lambda node: node.kubernetes.offers_devices("gpu.example.com"), "before"),
-        "driver-after": ("gpu.example.com", lambda node: node.kubernetes.offers_devices("gpu.example.com"), "after"),
+        "driver": (driver, lambda node: node.kubernetes.offers_devices(driver), "before"),
+        "driver-after": (driver, lambda node: node.kubernetes.offers_devices(driver), "after"),
     }
     executions = {}
     for name, (_, offer, path) in rows.items():
         group = world.group(name, size=2, minimum=1, maximum=4)
         for node in group.nodes:
             offer(node)
-        executions[name] = world.recycle(group.nodes[0], replacement=path)
+        node = group.nodes[0]
+        plan = world.recycle(node, dry_run=True).finishes().output["plan"]
+        assert any(f"(with {rows[name][0]})" in step for step in plan["steps"]), plan
+        executions[name] = world.recycle(node, replacement=path)
+        if rows[name][0] == driver:
+            # What the old node offered before its drain counts, also where its driver is gone by now.
+            world.at("90s", lambda node=node: node.exists and node.kubernetes.withdraws_devices(driver))
         world.at("10m", lambda offer=offer, group=group: offer(group.newest))
     world.run("9m")
     for name, (resource, _, _) in rows.items():

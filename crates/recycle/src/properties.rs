@@ -250,6 +250,7 @@ fn record() -> Record {
         schema: 1,
         members_before: vec![id(NEW), id(OTHER)],
         usable_before: Some(3),
+        drivers: vec!["gpu.example.com".to_owned()],
         replacement: Some(id(NEW)),
         tainted_at: Some(at(0)),
         lost_after: Some(1_800),

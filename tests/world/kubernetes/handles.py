@@ -11,6 +11,9 @@ from world.kubernetes.manifests import NOT_READY, READY, REPLICA_LABEL, SILENT, 
 from world.kubernetes.running_cluster import RunningCluster
 
 
+_SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+
+
 class Node:
     """A handle of one Node object. Each property reads the present state."""
 
@@ -121,7 +124,11 @@ class Node:
         pool = {"name": self.name, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": driver, "nodeName": self.name, "pool": pool, "devices": [{"name": "device-0"}]}
         slice_ = {"metadata": {"name": f"{self.name}-{driver}"}, "spec": spec}
-        self._kubernetes.must("POST", "/apis/resource.k8s.io/v1/resourceslices", slice_)
+        self._kubernetes.must("POST", _SLICES, slice_)
+
+    def withdraws_devices(self, driver: str) -> None:
+        """The driver ends, or the kubelet starts again: nothing of it is offered any more."""
+        self._kubernetes.must("DELETE", f"{_SLICES}/{self.name}-{driver}")
 
     def patch(self, change: Json) -> None:
         """Any merge patch."""

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::resource::v1::ResourceSlice;
 use kube::api::ListParams;
+use recycle::base::ids::NodeName;
 use recycle::cluster::node::NodeFacts;
 use serde_json::Value;
 
@@ -23,17 +24,25 @@ impl Item for Driver {
     }
 }
 
-/// Adds the drivers that offer devices on a node to its extended resources, so that a replacement is compared by them too.
-/// Kubernetes serves ResourceSlices as `resource.k8s.io/v1` since 1.34. An older API server answers 404, and nothing is added.
-pub async fn add_drivers(client: &kube::Client, mut node: NodeFacts) -> Result<NodeFacts, Error> {
+/// The number of drivers that count. A node has one to three, and the record of an old node has room for few.
+const MOST: usize = 8;
+
+/// Lists the drivers that offer devices on a node.
+/// Kubernetes serves ResourceSlices as `resource.k8s.io/v1` since 1.34. An older API server answers 404, which means none.
+pub async fn list_drivers(client: &kube::Client, node: &NodeName) -> Result<Vec<String>, Error> {
     let slices = Objects::of::<ResourceSlice>(client, None);
-    let params = ListParams::default().fields(&format!("spec.nodeName={}", node.name));
-    let call = Call::new("list", "resourceslices", node.name.as_str());
+    let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let call = Call::new("list", "resourceslices", node.as_str());
     let listed: Vec<Driver> = match call::list(&slices, params, call).await {
-        Err(Error::NodeGone { .. }) => return Ok(node),
+        Err(Error::NodeGone { .. }) => return Ok(Vec::new()),
         listed => listed?,
     };
     let drivers: BTreeSet<String> = listed.into_iter().filter_map(|Driver(name)| name).collect();
-    node.extended_resources.extend(drivers);
-    Ok(node)
+    Ok(drivers.into_iter().take(MOST).collect())
+}
+
+/// Adds the drivers that offer devices on a node to its extended resources.
+pub async fn add_drivers(client: &kube::Client, node: NodeFacts) -> Result<NodeFacts, Error> {
+    let drivers = list_drivers(client, &node.name).await?;
+    Ok(node.with_drivers(drivers))
 }

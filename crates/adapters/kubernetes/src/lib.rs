@@ -27,7 +27,7 @@ mod volumes;
 
 pub use access::open;
 pub use budgets::list_budgets;
-pub use devices::add_drivers;
+pub use devices::{add_drivers, list_drivers};
 pub use error::Error;
 pub use events::{Occasion, record_event};
 pub use keep::{keep_new_member, keep_old_node, let_go, let_go_of_all};

@@ -49,10 +49,9 @@ impl DetachTerminate {
                 None => Vec::new(),
             }
         };
-        let node = match facts.node.clone() {
-            Some(node) => Some(kubernetes::add_drivers(&facts.client, node).await?),
-            None => None,
-        };
+        let record = facts.lease.as_ref().map(Lease::record).transpose()?;
+        let drivers = record.unwrap_or_default().drivers;
+        let node = facts.node.clone().map(|node| node.with_drivers(drivers));
         facts.run.old = Some(OldNode::new(node.as_ref(), &members));
         let reason = "the members of its group are recorded, so that its replacement can be recognized";
         Ok(facts.wait(AT_ONCE, reason))

@@ -48,7 +48,8 @@ impl StandbyNode {
     }
 }
 
-/// Records the claim, the current members and how many of them are usable. Every other member will count as a new member.
+/// Records the claim, the current members, how many of them are usable, and the drivers of the node's devices.
+/// Every other member will count as a new member.
 /// The same request keeps Cluster Autoscaler from removing the node.
 /// The members that an earlier attempt recorded no longer count, because the instance is in service.
 async fn record(facts: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
@@ -61,6 +62,7 @@ async fn record(facts: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
         .map(|member| member.instance.clone())
         .collect();
     let nodes = kubernetes::list_nodes(&facts.client).await?.readable;
+    let drivers = kubernetes::list_drivers(&facts.client, &facts.node.name).await?;
     let id = &facts.run.input.instance_id;
     let usable = group.map(|group| count_usable(id, &facts.node, group, &nodes));
     kubernetes::amend_node(&facts.client, facts.node.clone(), |node| {
@@ -69,6 +71,7 @@ async fn record(facts: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
             schema: SCHEMA,
             members_before: members.clone(),
             usable_before: usable,
+            drivers: drivers.clone(),
             replacement: None,
             desired_before: group.map(|group| group.desired),
             ..node.record()?
@@ -123,6 +126,18 @@ mod tests {
         let record: Record = serde_json::from_str(record.as_str().unwrap()).unwrap();
         assert_eq!((record.desired_before, record.kept), (Some(1), true));
         assert_eq!(record.members_before.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_drivers_of_the_devices_are_recorded() {
+        let slice = json!({"spec": {"driver": "gpu.example.com", "devices": [{"name": "device-0"}]}});
+        let slices = json!({"metadata": {}, "items": [slice]});
+        let kube = kube().on("GET", "/resourceslices", 200, slices);
+        let aws = ScriptedAws::new().on("CreateTags", "").on("EnterStandby", "");
+        step(&aws).enter_standby(facts(&kube)).await.unwrap();
+        let record = kube.lease("i-0123456789abcdef0")[RECORD_ANNOTATION].clone();
+        let record: Record = serde_json::from_str(record.as_str().unwrap()).unwrap();
+        assert_eq!(record.drivers, ["gpu.example.com"]);
     }
 
     #[tokio::test]

@@ -36,11 +36,8 @@ impl StandbyNode {
             timeout: facts.run.input.replacement_timeout,
         };
         let (group, short) = (facts.group.as_ref(), shortage.as_ref());
-        let mut old = facts.node.clone();
-        if candidates.iter().any(is_registered) {
-            old = kubernetes::add_drivers(&facts.client, old).await?;
-        }
-        let candidates = add_drivers(&facts.client, &old, candidates).await?;
+        let old = facts.node.clone().with_drivers(record.drivers);
+        let candidates = add_drivers(&facts.client, id, &old, candidates).await?;
         match judge_replacement(id, &old, group, &candidates, short, patience) {
             ReplacementVerdict::Reserve(replacement) => {
                 let is_reserved = reserve(&facts.client, id, &candidates, &replacement, None).await?;
@@ -115,16 +112,22 @@ fn is_registered(candidate: &Candidate) -> bool {
     candidate.member.lifecycle_state == "InService" && candidate.node.is_some()
 }
 
-/// Adds the drivers that offer devices on the new members, if the old node has any to compare them with.
+/// Adds the drivers that offer devices on the new members that may become the replacement, if the old node had any to compare with.
 pub(crate) async fn add_drivers(
     client: &kube::Client,
+    id: &InstanceId,
     old: &NodeFacts,
     mut candidates: Vec<Candidate>,
 ) -> Result<Vec<Candidate>, Error> {
     if !old.has_drivers() {
         return Ok(candidates);
     }
-    for candidate in candidates.iter_mut().filter(|candidate| is_registered(candidate)) {
+    let is_free = |candidate: &Candidate| candidate.reserved_for().is_none_or(|owner| owner == id.as_str());
+    let may_replace = |candidate: &&mut Candidate| {
+        let is_ready = candidate.node.as_ref().is_some_and(|node| node.ready);
+        is_ready && is_registered(candidate) && is_free(candidate)
+    };
+    for candidate in candidates.iter_mut().filter(may_replace) {
         if let Some(node) = candidate.node.take() {
             candidate.node = Some(kubernetes::add_drivers(client, node).await?);
         }

@@ -29,7 +29,7 @@ impl StandbyNode {
         let members = group.iter().flat_map(|group| old.new_members(group));
         let candidates = self.fetch_candidates(&client, members.collect()).await?;
         let old_node = old.to_facts(&run.node, &id);
-        let candidates = add_drivers(&client, &old_node, candidates).await?;
+        let candidates = add_drivers(&client, &id, &old_node, candidates).await?;
         let patience = Patience {
             since: run.replacement_since.unwrap_or(context.now()),
             now: context.now(),

@@ -9,7 +9,9 @@ mod error;
 
 use eks_auth::Access;
 use jiff::Timestamp;
-use kubernetes::{NodeChange, amend_node, check_claim, keep_old_node, mark_nodes, open, record_event};
+use kubernetes::{
+    NodeChange, amend_node, check_claim, keep_old_node, list_drivers, mark_nodes, open, record_event,
+};
 use recycle::answer::envelope::Answer;
 use recycle::base::names::EXCLUDE_FROM_BALANCERS_LABEL;
 use recycle::cluster::node::{NodeFacts, draining_taint, is_draining_taint, is_request_taint};
@@ -18,6 +20,7 @@ use recycle::contract::requests::{StepRequest, TaintRequest};
 use recycle::contract::run::Run;
 use recycle::contract::verdicts::TaintVerdict;
 use recycle::input::model::Input;
+use recycle::input::path::RecyclePath;
 use recycle::records::claim::{Claim, Phase};
 use recycle::records::schema::SCHEMA;
 use recycle::rotation::terms::Marking;
@@ -66,9 +69,14 @@ async fn taint(client: &kube::Client, node: Option<NodeFacts>, context: &Context
         node: run.node.to_string(),
     })?;
     let (now, fence) = (context.now(), context.fence());
+    // With EnterStandby they are recorded already. Without it, they are recorded before the drain.
+    let drivers = match run.path {
+        RecyclePath::After => list_drivers(client, &node.name).await?,
+        RecyclePath::Before | RecyclePath::Hook => Vec::new(),
+    };
     let node = amend_node(client, node, |node| {
         let claim = check_claim(node, &fence, run.input.urgency)?;
-        change_for(node, claim, &run.input, now)
+        change_for(node, claim, &run.input, &drivers, now)
     })
     .await?;
     let message = "Tainted and cordoned; its pods are leaving";
@@ -82,6 +90,7 @@ fn change_for(
     node: &NodeFacts,
     claim: Claim,
     input: &Input,
+    drivers: &[String],
     now: Timestamp,
 ) -> Result<Option<NodeChange>, Error> {
     let taint = draining_taint(&input.instance_id);
@@ -96,6 +105,9 @@ fn change_for(
         record.excluded_before = node.labels.get(EXCLUDE_FROM_BALANCERS_LABEL).cloned();
     }
     record.schema = SCHEMA;
+    if record.drivers.is_empty() {
+        record.drivers = drivers.to_vec();
+    }
     record.tainted_at.get_or_insert(now);
     record.lost_after = Some(input.node_lost_after);
     let others = node.taints.iter();

@@ -63,7 +63,12 @@ fn draining_taint_json() -> Value {
 }
 
 async fn run(kube: &ScriptedKube) -> Result<Answer<TaintVerdict>, Error> {
-    let StepRequest { context, run } = request();
+    run_on(RecyclePath::Before, kube).await
+}
+
+async fn run_on(path: RecyclePath, kube: &ScriptedKube) -> Result<Answer<TaintVerdict>, Error> {
+    let StepRequest { context, mut run } = request();
+    run.path = path;
     let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
         .await
         .unwrap();
@@ -143,6 +148,37 @@ async fn the_same_request_removes_the_request_taint() {
         .on("PATCH", "/nodes/a", 200, before);
     run(&kube).await.unwrap();
     assert_eq!(patch(&kube)["spec"]["taints"], json!([draining_taint_json()]));
+}
+
+#[tokio::test]
+async fn drivers_of_devices_are_recorded_here_if_the_replacement_comes_after_the_drain() {
+    for (path, drivers) in [
+        (RecyclePath::Before, Value::Null),
+        (RecyclePath::Hook, Value::Null),
+        (RecyclePath::After, json!(["gpu.example.com"])),
+    ] {
+        let before = node(
+            "7",
+            &json!({"recycle-eks/claim": claim("admitted", 0)}),
+            &json!({}),
+        );
+        let slice = json!({"spec": {"driver": "gpu.example.com", "devices": [{"name": "device-0"}]}});
+        let kube = ScriptedKube::new()
+            .on("GET", "/nodes/a", 200, before.clone())
+            .on(
+                "GET",
+                "/resourceslices",
+                200,
+                json!({"metadata": {}, "items": [slice]}),
+            )
+            .on("PATCH", "/nodes/a", 200, before);
+        run_on(path, &kube).await.unwrap();
+        assert_eq!(
+            in_lease(&kube, "recycle-eks/record")["drivers"],
+            drivers,
+            "{path:?}"
+        );
+    }
 }
 
 #[tokio::test]

@@ -140,7 +140,7 @@ pub const PERMISSIONS: &[Permission] = &[
             AccessGroup::Read,
             "resourceslices",
             "list",
-            &["claim-node", "standby-node", "detach-terminate"],
+            &["claim-node", "standby-node", "taint-node"],
         )
     },
     on_leases(AccessGroup::Read, "get", FINDING),

@@ -130,7 +130,7 @@ pub struct NodeFacts {
     /// The annotations that recycle-eks reads ([`crate::base::names::is_read_annotation`]).
     pub annotations: BTreeMap<String, String>,
     /// `status.allocatable` of extended resources (names with a `/`, such as `nvidia.com/gpu`) that are not zero. For a comparison of
-    /// devices, `kubernetes::add_drivers` adds the drivers that offer some on the node (names without a `/`, such as `gpu.nvidia.com`).
+    /// devices, [`NodeFacts::with_drivers`] adds the drivers that offer some on the node (names without a `/`, such as `gpu.nvidia.com`).
     pub extended_resources: Vec<String>,
     /// `status.volumesInUse` and the names in `status.volumesAttached`, each once.
     pub volumes: Vec<String>,
@@ -144,6 +144,13 @@ impl NodeFacts {
     #[must_use]
     pub fn claim(&self) -> Option<StoredClaim> {
         self.lease.as_ref()?.claim()
+    }
+
+    /// Adds drivers of dynamic resource allocation to the resources, so that a replacement is compared by them too.
+    #[must_use]
+    pub fn with_drivers(mut self, drivers: Vec<String>) -> Self {
+        self.extended_resources.extend(drivers);
+        self
     }
 
     /// Checks whether drivers of dynamic resource allocation are among the resources. Only their names have no `/`.
@@ -379,6 +386,7 @@ mod tests {
             schema: 1,
             members_before: vec![id(NEW)],
             usable_before: Some(3),
+            drivers: vec!["gpu.example.com".to_owned()],
             replacement: Some(id(NEW)),
             tainted_at: Some(at(0)),
             lost_after: Some(1_800),

@@ -19,6 +19,9 @@ pub struct Record {
     /// The number of members that were usable then, including this one ([`crate::replacement::shortage`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usable_before: Option<u32>,
+    /// The drivers of dynamic resource allocation that offered devices on the Node before its drain. The replacement must offer some too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drivers: Vec<String>,
     /// The reserved replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement: Option<InstanceId>,

@@ -232,7 +232,6 @@ fn look_at_standby(
 /// By its user guide, Auto Scaling then has more members than it needs, and terminates one by its termination policy.
 /// So the desired capacity is raised to the number of members, and only then their protection ends.
 /// Each member has its own call, because AWS refuses a whole call that names a member which has left.
-/// If AWS refuses ExitStandby once more, the wait ends after ten minutes, so that the protection ends too.
 fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<String> {
     let exit = format!("aws autoscaling exit-standby --auto-scaling-group-name {group} --instance-ids {id}");
     if exposed.is_empty() {
@@ -257,8 +256,8 @@ fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<S
         protect("--protected-from-scale-in"),
         exit,
         format!(
-            "for n in $(seq 40); do sleep 15 && aws autoscaling describe-auto-scaling-instances --instance-ids {id} --output text \
-             --query 'AutoScalingInstances[].LifecycleState' | grep --quiet -e Standby -e Pending || break; done"
+            "while aws autoscaling describe-auto-scaling-instances --instance-ids {id} --output text --query \
+             'AutoScalingInstances[].LifecycleState' | grep --quiet -e Standby -e Pending; do sleep 15; done"
         ),
         format!(
             "aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity $(aws autoscaling \
@@ -448,8 +447,8 @@ mod tests {
                 "for id in $(echo $MEMBERS) i-0aaaaaaaaaaaaaaaa; do aws autoscaling set-instance-protection \
                  --auto-scaling-group-name workers --protected-from-scale-in --instance-ids $id; done",
                 "aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids i-0aaaaaaaaaaaaaaaa",
-                "for n in $(seq 40); do sleep 15 && aws autoscaling describe-auto-scaling-instances --instance-ids i-0aaaaaaaaaaaaaaaa \
-                 --output text --query 'AutoScalingInstances[].LifecycleState' | grep --quiet -e Standby -e Pending || break; done",
+                "while aws autoscaling describe-auto-scaling-instances --instance-ids i-0aaaaaaaaaaaaaaaa --output text --query \
+                 'AutoScalingInstances[].LifecycleState' | grep --quiet -e Standby -e Pending; do sleep 15; done",
                 "aws autoscaling set-desired-capacity --auto-scaling-group-name workers --desired-capacity $(aws autoscaling \
                  describe-auto-scaling-groups --auto-scaling-group-names workers --output text --query \
                  \"max([AutoScalingGroups[0].DesiredCapacity, length(AutoScalingGroups[0].Instances[?LifecycleState=='InService' || \
