@@ -50,7 +50,7 @@ def test_devices_of_the_old_node_are_waited_for_whether_a_plugin_or_a_driver_off
         assert any(f"(with {rows[name][0]})" in step for step in plan["steps"]), plan
         executions[name] = world.recycle(node, replacement=path)
         if rows[name][0] == driver:
-            # What the old node offered before its drain counts, also where its driver is gone by now.
+            # The devices of the old node before its drain count, also if their driver has gone since.
             world.at("90s", lambda node=node: node.exists and node.kubernetes.withdraws_devices(driver))
         world.at("10m", lambda offer=offer, group=group: offer(group.newest))
     world.run("9m")

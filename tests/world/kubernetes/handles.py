@@ -10,7 +10,6 @@ from world.kubernetes.kubelet import STUCK, status_of_volumes
 from world.kubernetes.manifests import NOT_READY, READY, REPLICA_LABEL, SILENT, ready_condition
 from world.kubernetes.running_cluster import RunningCluster
 
-
 _SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
