@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from prepare import install_python
+from docs.aws_cli import folder_with_aws
 from world.kubernetes import kube_binaries
 from world.process.processes import run_to_its_end
 
@@ -121,7 +121,7 @@ def assert_says(block: Block, printed: str) -> None:
 
 def path_with_tools() -> str:
     """A PATH with the AWS CLI and kubectl."""
-    places = [install_python(Path(__file__).with_name("aws-cli-requirements.txt"), "aws-cli").parent, kube_binaries.find()]
+    places = [folder_with_aws(), kube_binaries.find()]
     return os.pathsep.join([*map(str, places), os.environ["PATH"]])
 
 

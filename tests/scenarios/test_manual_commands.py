@@ -8,7 +8,10 @@ from docs.pages import path_with_tools
 
 REFUSED = {"code": "AccessDenied", "message": "not authorized", "status": 403, "times": None}
 #: Virtual time passes while a command waits, so its real pauses are short.
-SHORT_PAUSES = "sleep() { command sleep 0.1; }\nset -e\n"
+SHORT_PAUSES = "sleep() { command sleep 0.1; }\n"
+ENDS_AT_ERRORS = "set -e\n"
+#: An operator presses Ctrl-C at the first line that asks for it.
+PRESSES_CTRL_C = 'echo() { command echo "$@"; case "$*" in *Ctrl-C*) exit 130;; esac; }\n'
 
 
 def exit_standby_is_refused(world, workers):
@@ -53,14 +56,19 @@ def traces(world, node) -> list[str]:
     return [*keys, *taints, *protected, *cordon, *(f"lease {name}" for name in world.kubernetes.leases())]
 
 
-def run_printed_commands(world, cli, report) -> None:
-    """An operator pastes the commands of a report into a shell, in which AWS refuses nothing any more."""
-    world.faults.clear()
+def run_printed_commands(world, cli, report, habits):
+    """An operator pastes the commands of a report into a shell. Returns how the shell ended."""
     commands = [line for line in report["what_to_do"] if not line.endswith((":", "."))]
     assert commands, report
     tools = {**world.environment(), "PATH": path_with_tools()}
-    ended = cli.in_a_shell(SHORT_PAUSES + "\n".join(commands), pace=15, **tools).ends()
-    assert ended.code == 0, f"{commands}\n{ended.text}\n{ended.errors}"
+    return cli.in_a_shell(SHORT_PAUSES + habits + "\n".join(commands), pace=15, **tools).ends()
+
+
+def run_successfully(world, cli, report) -> None:
+    """AWS refuses nothing any more."""
+    world.faults.clear()
+    ended = run_printed_commands(world, cli, report, ENDS_AT_ERRORS)
+    assert ended.code == 0, f"{report['what_to_do']}\n{ended.text}\n{ended.errors}"
 
 
 @pytest.mark.parametrize("obstacle", OBSTACLES, ids=lambda obstacle: obstacle.__name__)
@@ -71,7 +79,7 @@ def test_the_printed_commands_of_a_restore_that_was_not_made_restore_the_node(wo
     report = world.all_notifications[-1]
     assert report["event"] == OBSTACLES[obstacle], report
 
-    run_printed_commands(world, cli, report)
+    run_successfully(world, cli, report)
 
     if "the next sweep restores it" in end.cause:
         assert world.sweep().finishes().status == "SUCCEEDED"
@@ -79,6 +87,21 @@ def test_the_printed_commands_of_a_restore_that_was_not_made_restore_the_node(wo
     assert job.exists and job.node_name == node.name
     # The node can be recycled like any other.
     assert world.recycle(node, dry_run=True).finishes().outcome == "planned"
+
+
+def test_the_printed_commands_stop_before_the_clean_up_if_aws_refuses_the_restore_again(world, cli, workers, node, job):
+    exit_standby_is_refused(world, workers)
+    assert world.recycle(node, label_selector="app=train", drain_timeout=300).finishes().status == "FAILED"
+    report = world.all_notifications[-1]
+    records = {*world.kubernetes.leases(), *world.instance(node.instance_id).tags}
+
+    ended = run_printed_commands(world, cli, report, PRESSES_CTRL_C)
+
+    assert ended.code == 130, f"{ended.text}\n{ended.errors}"
+    assert "press Ctrl-C and run no other command" in ended.text
+    assert workers.states[node.instance_id] == "Standby" and job.exists
+    assert {*world.kubernetes.leases(), *world.instance(node.instance_id).tags} == records
+    assert not [each for each in world.autoscaling.group("workers").instance_states if each.protected_from_scale_in]
 
 
 def lost_in_the_drain(world):
@@ -111,7 +134,7 @@ def test_the_printed_commands_for_a_node_that_is_not_restored_end_its_instance(w
     report = world.all_notifications[-1]
     assert node.instance_id in node.group.states and report["event"] == "failed", report
 
-    run_printed_commands(world, cli, report)
+    run_successfully(world, cli, report)
 
     world.wait("20m")
     assert node.instance_id not in node.group.states

@@ -166,7 +166,9 @@ class ClusterState:
 
     def catch_up(self) -> None:
         """Returns when everything written before the call has been seen."""
-        target = int(self._ask("/v3/kv/range", {"key": _EVERY_KEY, "count_only": True})["header"]["revision"])
+        target = int(
+            self._ask("/v3/kv/range", {"key": _EVERY_KEY, "count_only": True, "serializable": True})["header"]["revision"]
+        )
         deadline = time.monotonic() + _CATCH_UP_LIMIT
         with self._changed:
             while self._revision < target:

@@ -232,10 +232,20 @@ fn look_at_standby(
 /// By its user guide, Auto Scaling then has more members than it needs, and terminates one by its termination policy.
 /// So the desired capacity is raised to the number of members, and only then their protection ends.
 /// Each member has its own call, because AWS refuses a whole call that names a member which has left.
+/// If AWS refuses ExitStandby again, the protection ends after a minute. The last of these commands then holds back those that
+/// remove the records of recycle-eks, because nothing would look after a node in Standby without them.
 fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<String> {
     let exit = format!("aws autoscaling exit-standby --auto-scaling-group-name {group} --instance-ids {id}");
+    let state_is = format!(
+        "state_is() {{ aws autoscaling describe-auto-scaling-instances --instance-ids {id} --output text --query \
+         'AutoScalingInstances[].LifecycleState' | grep --quiet $1; }}"
+    );
+    let hold_back = format!(
+        "until state_is InService; do echo '{id} is not in service yet. If this goes on, press Ctrl-C and run no other command.'; \
+         sleep 15; done"
+    );
     if exposed.is_empty() {
-        return vec![exit];
+        return vec![exit, state_is, hold_back];
     }
     let itself = if exposed.contains(id) {
         format!(" {id}")
@@ -255,10 +265,9 @@ fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<S
         ),
         protect("--protected-from-scale-in"),
         exit,
-        format!(
-            "while aws autoscaling describe-auto-scaling-instances --instance-ids {id} --output text --query \
-             'AutoScalingInstances[].LifecycleState' | grep --quiet -e Standby -e Pending; do sleep 15; done"
-        ),
+        state_is,
+        "for look in 1 2 3 4; do state_is Standby && sleep 15; done".to_owned(),
+        "while state_is Pending; do sleep 15; done".to_owned(),
         format!(
             "aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity $(aws autoscaling \
              describe-auto-scaling-groups --auto-scaling-group-names {group} --output text --query \
@@ -266,6 +275,7 @@ fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<S
              starts_with(LifecycleState, 'Pending')])])\") && {}",
             protect("--no-protected-from-scale-in")
         ),
+        hold_back,
     ]
 }
 
@@ -447,13 +457,17 @@ mod tests {
                 "for id in $(echo $MEMBERS) i-0aaaaaaaaaaaaaaaa; do aws autoscaling set-instance-protection \
                  --auto-scaling-group-name workers --protected-from-scale-in --instance-ids $id; done",
                 "aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids i-0aaaaaaaaaaaaaaaa",
-                "while aws autoscaling describe-auto-scaling-instances --instance-ids i-0aaaaaaaaaaaaaaaa --output text --query \
-                 'AutoScalingInstances[].LifecycleState' | grep --quiet -e Standby -e Pending; do sleep 15; done",
+                "state_is() { aws autoscaling describe-auto-scaling-instances --instance-ids i-0aaaaaaaaaaaaaaaa --output text --query \
+                 'AutoScalingInstances[].LifecycleState' | grep --quiet $1; }",
+                "for look in 1 2 3 4; do state_is Standby && sleep 15; done",
+                "while state_is Pending; do sleep 15; done",
                 "aws autoscaling set-desired-capacity --auto-scaling-group-name workers --desired-capacity $(aws autoscaling \
                  describe-auto-scaling-groups --auto-scaling-group-names workers --output text --query \
                  \"max([AutoScalingGroups[0].DesiredCapacity, length(AutoScalingGroups[0].Instances[?LifecycleState=='InService' || \
                  starts_with(LifecycleState, 'Pending')])])\") && for id in $(echo $MEMBERS) i-0aaaaaaaaaaaaaaaa; do aws autoscaling set-instance-protection \
                  --auto-scaling-group-name workers --no-protected-from-scale-in --instance-ids $id; done",
+                "until state_is InService; do echo 'i-0aaaaaaaaaaaaaaaa is not in service yet. If this goes on, press Ctrl-C and run no \
+                 other command.'; sleep 15; done",
                 "kubectl taint node old recycle-eks/draining:NoSchedule-",
                 "kubectl uncordon old",
                 "kubectl annotate node old recycle-eks/claim- recycle-eks/progress-",
