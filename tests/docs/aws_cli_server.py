@@ -68,7 +68,8 @@ def run(connection: socket.socket) -> int:
     # If the `aws` that asked has ended, as by Ctrl-C, this ends too.
     threading.Thread(target=lambda: connection.recv(1) or os._exit(130), daemon=True).start()
     try:
-        return clidriver.main()
+        # None is a success, as for `sys.exit`.
+        return clidriver.main() or 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     finally:
