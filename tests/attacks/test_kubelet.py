@@ -81,10 +81,11 @@ def test_the_commands_in_a_report_run_nothing_that_a_node_wrote(world, tmp_path)
     assert any("cluster-autoscaler" in command for command in commands), commands
     for name in ("aws", "kubectl"):
         stub = tmp_path / name
-        stub.write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/ran\n')
+        # The answer lets the commands go on after ExitStandby.
+        stub.write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/ran\necho InService\n')
         stub.chmod(0o755)
-    for command in commands:
-        subprocess.run(["bash", "-c", command], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=False, timeout=60)
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(["bash", "-c", "\n".join(commands)], env=path, check=False, timeout=60)
     ran = (tmp_path / "ran").read_text()
     assert "aws autoscaling exit-standby" in ran and "kubectl annotate" in ran
     assert {file.name for file in tmp_path.iterdir()} == {"aws", "kubectl", "ran"}

@@ -12,17 +12,17 @@ from prepare import install_python
 from world.process.folders import temporary_folder
 from world.process.processes import never_outlives
 
-#: Asks the server for a command, and ends with its exit code. Its message is the size of the rest, and then the folder, the
-#: arguments and the environment, with two NULs between them.
+#: Asks the server for a command, and ends with its exit code. Its message is the sizes of three parts, and then these parts: the
+#: folder, the arguments and the environment.
 ASKS = """#!{python} -IS
 import os, socket, sys
-words = [os.fsencode(os.getcwd()), b"\\0".join(map(os.fsencode, ["aws", *sys.argv[1:]]))]
-words.append(b"\\0".join(name + b"=" + value for name, value in os.environb.items()))
-message = b"\\0\\0".join(words)
+parts = [os.fsencode(os.getcwd())]
+parts.append(b"".join(os.fsencode(each) + b"\\0" for each in ["aws", *sys.argv[1:]]))
+parts.append(b"".join(name + b"=" + value + b"\\0" for name, value in os.environb.items()))
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
-    socket.send_fds(server, [b"%-16d" % len(message)], [0, 1, 2])
-    server.sendall(message)
+    socket.send_fds(server, [b"".join(b"%-16d" % len(part) for part in parts)], [0, 1, 2])
+    server.sendall(b"".join(parts))
     code = server.recv(1)
 os._exit(code[0] if code else 255)
 """
@@ -36,7 +36,7 @@ def installed_python() -> Path:
 @functools.cache
 def folder_with_aws() -> Path:
     """A folder with an `aws`, whose server runs until this process ends."""
-    folder = temporary_folder("aws-cli")
+    folder = temporary_folder("awscli")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     address = folder / "socket"
     server = Path(__file__).with_name("aws_cli_server.py")

@@ -39,14 +39,23 @@ def keep_files() -> None:
 
 def receive(connection: socket.socket) -> tuple[str, list[str], dict[str, str], list[int]]:
     """The folder, the arguments, the environment, and the three standard streams."""
-    first, streams, _, _ = socket.recv_fds(connection, 16, 3)
-    rest = int(first)
+    sizes, streams, _, _ = socket.recv_fds(connection, 48, 3)
+    folder, arguments, environment = (
+        receive_all(connection, int(sizes[start : start + 16])).decode("utf-8", "surrogateescape") for start in (0, 16, 32)
+    )
+    pairs = (each.split("=", 1) for each in environment.split("\0")[:-1])
+    return folder, arguments.split("\0")[:-1], dict(pairs), streams
+
+
+def receive_all(connection: socket.socket, size: int) -> bytes:
+    """Ends this process if the `aws` that asks has ended."""
     text = b""
-    while len(text) < rest:
-        text += connection.recv(rest - len(text))
-    folder, arguments, environment = text.decode("utf-8", "surrogateescape").split("\0\0")
-    pairs = (each.split("=", 1) for each in environment.split("\0") if each)
-    return folder, arguments.split("\0"), dict(pairs), streams
+    while len(text) < size:
+        part = connection.recv(size - len(text))
+        if not part:
+            os._exit(130)
+        text += part
+    return text
 
 
 def run(connection: socket.socket) -> int:
@@ -71,7 +80,10 @@ def run(connection: socket.socket) -> int:
         # None is a success, as for `sys.exit`.
         return clidriver.main() or 0
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

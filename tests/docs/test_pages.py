@@ -99,7 +99,7 @@ def test_a_page_says_what_was_printed_or_leaves_it_out():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--version"], ["ec2", "stop-instances", "--generate-cli-skeleton"], ["autoscaling", "exit-standby"], ["configure", "list"]],
+    [["--version"], ["ec2", "stop-instances", "--generate-cli-skeleton"], ["autoscaling", "exit-standby"], ["configure", ""]],
     ids=" ".join,
 )
 def test_the_aws_cli_that_stays_loaded_answers_as_the_installed_one(tmp_path, arguments):

@@ -567,7 +567,9 @@ mod tests {
         let (last, before) = manual.commands.split_last().unwrap();
         assert_eq!(
             *last,
-            format!("aws ec2 delete-tags --resources {OLD} --tags Key=recycle-eks:standby")
+            format!(
+                "state_is InService && aws ec2 delete-tags --resources {OLD} --tags Key=recycle-eks:standby"
+            )
         );
         let exit =
             format!("aws autoscaling exit-standby --auto-scaling-group-name workers --instance-ids {OLD}");

@@ -23,7 +23,7 @@ const LONGEST_SUBJECT: usize = 99;
 const LONGEST_REASON: usize = 800;
 
 /// Bytes of all commands together. A restore's answer has them a second time.
-const COMMANDS_BUDGET: usize = 2_000;
+const COMMANDS_BUDGET: usize = 2_500;
 
 /// The urgency with which an operator should look, as [`Severity::describe`] says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -343,8 +343,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::base::names::{DRAINING_TAINT, STANDBY_TAG};
+    use crate::cluster::instance::Instance;
     use crate::drain::progress::build_progress;
-    use crate::fixtures::{ARN, OLD, at, id, job_pod, pod, terms};
+    use crate::fixtures::{
+        ARN, OLD, at, claimed, group, id, instance, job_pod, node, pod, strings, taint, terms,
+    };
+    use crate::records::claim::Phase;
+    use crate::records::node_record::Record;
+    use crate::restore::manual_commands::describe_manual_commands;
 
     fn about<'a>(
         execution: &'a ExecutionArn,
@@ -604,11 +611,46 @@ mod tests {
     #[test]
     fn commands_are_whole_or_left_out() {
         let command = "c".repeat(500);
-        assert_eq!(fit_commands(vec![command.clone(); 4]).len(), 4);
+        assert_eq!(fit_commands(vec![command.clone(); 5]).len(), 5);
         let cut = fit_commands(vec![command.clone(); 10]);
-        assert_eq!(cut.len(), 5);
-        assert_eq!(cut[3], command);
-        assert!(cut[4].ends_with("cause of the execution."), "{}", cut[4]);
+        assert_eq!(cut.len(), 6);
+        assert_eq!(cut[4], command);
+        assert!(cut[5].ends_with("cause of the execution."), "{}", cut[5]);
+    }
+
+    /// EKS names the group of a managed node group after it, and adds a UUID.
+    #[test]
+    fn every_command_fits_for_a_managed_group_that_is_full_and_launches_nothing() {
+        let record = Record {
+            tainted_at: Some(at(0)),
+            ..Record::default()
+        };
+        let mut node = claimed(
+            node("ip-10-0-0-1.eu-central-1.compute.internal"),
+            Phase::Draining,
+            &record,
+        );
+        node.taints = vec![taint(DRAINING_TAINT, "NoSchedule")];
+        let mut group = group();
+        group.name = "eks-workers-1ec4f8a6-1cde-4b4e-a1a2-5b3b0f6f2c11"
+            .parse()
+            .unwrap();
+        group.max = group.desired;
+        group.suspended = vec!["Launch".to_owned()];
+        let instance = Instance {
+            tags: strings([(STANDBY_TAG, "y")]),
+            ..instance()
+        };
+        let manual = describe_manual_commands(
+            &id(OLD),
+            Some(&group),
+            Some("Standby"),
+            Some(&instance),
+            Some(&node.name),
+            Some(&node),
+            false,
+        );
+        assert_eq!(fit_commands(manual.commands.clone()), manual.commands);
     }
 
     #[test]

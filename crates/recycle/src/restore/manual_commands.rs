@@ -64,6 +64,7 @@ pub fn describe_manual_commands(
     }
     let mut found = Traces::default();
     look_at_standby(instance_id, group, lifecycle_state, instance, node, &mut found);
+    let to_leave_standby = found.commands.len();
     // Cluster Autoscaler also lists members in Standby, so the node is released to it only if the commands take it out.
     let is_in_standby = matches!(lifecycle_state, Some("Standby" | "EnteringStandby"));
     let stays_in_standby = is_in_standby && !has_entered_standby(node, instance);
@@ -73,6 +74,11 @@ pub fn describe_manual_commands(
     }
     if let Some(instance) = instance {
         look_at_tags(instance, &mut found);
+    }
+    if to_leave_standby > 0 {
+        for command in found.commands.iter_mut().skip(to_leave_standby) {
+            *command = guard(command);
+        }
     }
     let state = if found.states.is_empty() {
         format!("{subject} is as it was before")
@@ -232,20 +238,21 @@ fn look_at_standby(
 /// By its user guide, Auto Scaling then has more members than it needs, and terminates one by its termination policy.
 /// So the desired capacity is raised to the number of members, and only then their protection ends.
 /// Each member has its own call, because AWS refuses a whole call that names a member which has left.
-/// If AWS refuses ExitStandby again, the protection ends after a minute. The last of these commands then holds back those that
-/// remove the records of recycle-eks, because nothing would look after a node in Standby without them.
+/// If AWS refuses ExitStandby again, the protection ends after a minute, and the commands that follow do nothing (`guard`).
 fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<String> {
     let exit = format!("aws autoscaling exit-standby --auto-scaling-group-name {group} --instance-ids {id}");
     let state_is = format!(
         "state_is() {{ aws autoscaling describe-auto-scaling-instances --instance-ids {id} --output text --query \
          'AutoScalingInstances[].LifecycleState' | grep --quiet $1; }}"
     );
-    let hold_back = format!(
-        "until state_is InService; do echo '{id} is not in service yet. If this goes on, press Ctrl-C and run no other command.'; \
-         sleep 15; done"
-    );
+    let wait = [
+        "for look in 1 2 3 4; do state_is Standby && sleep 15; done".to_owned(),
+        "while state_is Pending; do echo Pending && sleep 15; done".to_owned(),
+    ];
+    let verdict =
+        format!("state_is InService || echo '{id} is not in service, so the commands below do nothing'");
     if exposed.is_empty() {
-        return vec![exit, state_is, hold_back];
+        return [vec![exit, state_is], wait.into(), vec![verdict]].concat();
     }
     let itself = if exposed.contains(id) {
         format!(" {id}")
@@ -258,25 +265,30 @@ fn exit_standby(group: &str, id: &InstanceId, exposed: Vec<InstanceId>) -> Vec<S
              --auto-scaling-group-name {group} {switch} --instance-ids $id; done"
         )
     };
-    vec![
-        format!(
-            "MEMBERS=$(aws autoscaling describe-auto-scaling-groups --auto-scaling-group-names {group} --output text --query \
-             \"AutoScalingGroups[].Instances[?LifecycleState=='InService' && ! ProtectedFromScaleIn].InstanceId\")"
-        ),
-        protect("--protected-from-scale-in"),
-        exit,
-        state_is,
-        "for look in 1 2 3 4; do state_is Standby && sleep 15; done".to_owned(),
-        "while state_is Pending; do sleep 15; done".to_owned(),
-        format!(
-            "aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity $(aws autoscaling \
-             describe-auto-scaling-groups --auto-scaling-group-names {group} --output text --query \
-             \"max([AutoScalingGroups[0].DesiredCapacity, length(AutoScalingGroups[0].Instances[?LifecycleState=='InService' || \
-             starts_with(LifecycleState, 'Pending')])])\") && {}",
-            protect("--no-protected-from-scale-in")
-        ),
-        hold_back,
+    let find_members = format!(
+        "MEMBERS=$(aws autoscaling describe-auto-scaling-groups --auto-scaling-group-names {group} --output text --query \
+         \"AutoScalingGroups[].Instances[?LifecycleState=='InService' && ! ProtectedFromScaleIn].InstanceId\")"
+    );
+    let unprotect = format!(
+        "aws autoscaling set-desired-capacity --auto-scaling-group-name {group} --desired-capacity $(aws autoscaling \
+         describe-auto-scaling-groups --auto-scaling-group-names {group} --output text --query \
+         \"max([AutoScalingGroups[0].DesiredCapacity, length(AutoScalingGroups[0].Instances[?LifecycleState=='InService' || \
+         starts_with(LifecycleState, 'Pending')])])\") && {}",
+        protect("--no-protected-from-scale-in")
+    );
+    [
+        vec![find_members, protect("--protected-from-scale-in"), exit, state_is],
+        wait.into(),
+        vec![unprotect, verdict],
     ]
+    .concat()
+}
+
+/// Lets a command that removes what recycle-eks has written do nothing while the instance is not in service. Without its records,
+/// nothing would look after a node in Standby. Every line is guarded for itself, because a shell goes on after a failure,
+/// and after Ctrl-C with the rest of what was pasted.
+fn guard(command: &str) -> String {
+    format!("state_is InService && {command}")
 }
 
 fn look_at_node(node: &NodeFacts, stays_in_standby: bool, found: &mut Traces) {
@@ -460,19 +472,18 @@ mod tests {
                 "state_is() { aws autoscaling describe-auto-scaling-instances --instance-ids i-0aaaaaaaaaaaaaaaa --output text --query \
                  'AutoScalingInstances[].LifecycleState' | grep --quiet $1; }",
                 "for look in 1 2 3 4; do state_is Standby && sleep 15; done",
-                "while state_is Pending; do sleep 15; done",
+                "while state_is Pending; do echo Pending && sleep 15; done",
                 "aws autoscaling set-desired-capacity --auto-scaling-group-name workers --desired-capacity $(aws autoscaling \
                  describe-auto-scaling-groups --auto-scaling-group-names workers --output text --query \
                  \"max([AutoScalingGroups[0].DesiredCapacity, length(AutoScalingGroups[0].Instances[?LifecycleState=='InService' || \
                  starts_with(LifecycleState, 'Pending')])])\") && for id in $(echo $MEMBERS) i-0aaaaaaaaaaaaaaaa; do aws autoscaling set-instance-protection \
                  --auto-scaling-group-name workers --no-protected-from-scale-in --instance-ids $id; done",
-                "until state_is InService; do echo 'i-0aaaaaaaaaaaaaaaa is not in service yet. If this goes on, press Ctrl-C and run no \
-                 other command.'; sleep 15; done",
-                "kubectl taint node old recycle-eks/draining:NoSchedule-",
-                "kubectl uncordon old",
-                "kubectl annotate node old recycle-eks/claim- recycle-eks/progress-",
-                "kubectl delete lease --namespace recycle-eks i-0aaaaaaaaaaaaaaaa",
-                "aws ec2 delete-tags --resources i-0aaaaaaaaaaaaaaaa --tags Key=recycle-eks:claim Key=recycle-eks:group \
+                "state_is InService || echo 'i-0aaaaaaaaaaaaaaaa is not in service, so the commands below do nothing'",
+                "state_is InService && kubectl taint node old recycle-eks/draining:NoSchedule-",
+                "state_is InService && kubectl uncordon old",
+                "state_is InService && kubectl annotate node old recycle-eks/claim- recycle-eks/progress-",
+                "state_is InService && kubectl delete lease --namespace recycle-eks i-0aaaaaaaaaaaaaaaa",
+                "state_is InService && aws ec2 delete-tags --resources i-0aaaaaaaaaaaaaaaa --tags Key=recycle-eks:claim Key=recycle-eks:group \
                  Key=recycle-eks:standby",
             ]
         );
@@ -839,7 +850,9 @@ mod tests {
             ],
         ] {
             assert!(
-                words.iter().any(|words| *words == expected),
+                words
+                    .iter()
+                    .any(|words| words[words.len().saturating_sub(expected.len())..] == expected),
                 "{:?}",
                 left.commands
             );
