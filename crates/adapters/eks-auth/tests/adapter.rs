@@ -1,0 +1,4 @@
+//! One program of all tests of this adapter: each program is linked for seconds.
+
+mod cluster;
+mod token;
