@@ -3,6 +3,7 @@
 # make check     the fast part of them: under 90 seconds once built
 # make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file or several, wherever they lie
 # make readings  the scenarios that depend on what AWS's documentation leaves open, under each reading; ARGS="-k restore" for some
+# make versions  scenarios about pods on the oldest and the newest Kubernetes of EKS; builds two control planes the first time (12 minutes)
 # make prose     comments, texts and documentation for plain English; FILE='path …' for some of them, ARGS=--count for a summary
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
 # make bench     measures the functions beside a plain Python version, for docs/performance.md; ARGS=--quick takes few samples, writes nothing
@@ -16,7 +17,7 @@
 # make provider  writes tests/contract/provider_6.json again: what AWS provider 6 has of the module's resources; needs npm and the network
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario readings prose recordings package bench scale campaign mutants probe dashboard pins provider generate
+.PHONY: help demo test check scenario readings versions prose recordings package bench scale campaign mutants probe dashboard pins provider generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -40,6 +41,9 @@ scenario:
 
 readings:
 	$(python) tests/run.py readings $(ARGS)
+
+versions:
+	$(python) tests/run.py versions $(ARGS)
 
 prose:
 	PYTHONPATH=tests exec python3 -m prose $(FILE) $(ARGS)

@@ -6,6 +6,7 @@ Commands:
     run.py check                 everything without long scenarios: under 90 seconds once built
     run.py scenario FILE …       scenario files; arguments from the first dash on go to pytest
     run.py readings …            scenarios marked `reading`, under each value of their switches; arguments go to pytest
+    run.py versions …            scenarios about pods on the oldest and the newest Kubernetes; arguments go to pytest
     run.py generate              writes all generated files again
 """
 
@@ -19,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import affected
@@ -31,6 +32,7 @@ from cli_page import with_reference
 from module_page import PAGE, render_page
 from picture import with_pictures
 from prepare import TEST_TOOLS, cargo_environment, cargo_target, missing_tools, version
+from world.kubernetes import kube_binaries
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
@@ -335,6 +337,16 @@ def readings(arguments: list[str]) -> int:
     return Run([python_tests("Readings", "not timed yet", "scenarios", "--readings", *arguments)]).result()
 
 
+def versions(arguments: list[str]) -> int:
+    """Runs the scenarios about pods on control planes of other versions. `make test` runs them on the pinned one."""
+    steps = []
+    for minor in kube_binaries.other_versions():
+        step = python_tests(f"Kubernetes {minor}", "4 min", "scenarios/test_pods.py", *arguments)
+        environment = {**step.environment, kube_binaries.FOLDER_VARIABLE: str(kube_binaries.find_other(minor))}
+        steps.append(replace(step, environment=environment))
+    return Run(steps).result()
+
+
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # If CI is set, pytest explains a failed comparison by a whole diff, whose time has no bound (difflib):
@@ -348,6 +360,8 @@ def main() -> int:
         return scenario(rest)
     if what == "readings":
         return readings(rest)
+    if what == "versions":
+        return versions(rest)
     return {"test": test, "check": check}[what](*rest)
 
 

@@ -6,6 +6,7 @@ import re
 from front_page import PAGE, POLICIES, actions_of_functions, with_permissions
 from picture import Machine, crate_of
 from prepare import LAMBDAS, ROOT, TEST_TOOLS, TOOLS
+from world.kubernetes import kube_binaries
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
 NAMES = ROOT / "crates" / "recycle" / "src" / "base" / "names.rs"
@@ -76,9 +77,12 @@ def test_the_page_names_every_tool_with_its_version():
 def test_the_page_names_the_versions_of_terraform_and_its_provider():
     [provider] = re.findall(r'version = ">= ([\d.]+), < 7"', (ROOT / "terraform" / "versions.tf").read_text())
     assert f"{provider} to 6.x" in PAGE.read_text()
-    control_plane = (ROOT / "tests" / "world" / "kubernetes" / "kube-build" / "kubernetes" / "go.mod").read_text()
-    [kubernetes] = re.findall(r"require k8s.io/kubernetes v(\d+\.\d+)\.", control_plane)
-    assert f"tested with {kubernetes} only" in PAGE.read_text()
+
+
+def test_the_page_names_the_versions_of_kubernetes():
+    minor, _ = kube_binaries.pinned_kubernetes().rsplit(".", 1)
+    others = " and ".join(kube_binaries.other_versions())
+    assert f"{minor}: all tests. {others}: the scenarios about pods (`make versions`)" in PAGE.read_text()
 
 
 def test_the_glossary_is_in_alphabetical_order_and_has_no_term_twice():

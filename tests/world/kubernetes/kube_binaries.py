@@ -1,7 +1,8 @@
 """Finds the control plane's binaries, building them on the first use.
 
 They come from their Go modules at the versions pinned here and in `kube-build/`, into a cache outside the clone that all clones
-on a machine share. The environment variable RECYCLE_EKS_KUBE_BIN names a folder with ready ones instead.
+on a machine share. `kube-versions/` pins the other versions of Kubernetes, for `make versions`. The environment variable
+RECYCLE_EKS_KUBE_BIN names a folder with ready ones instead.
 
     python -m world.kubernetes.kube_binaries       prints the folder, after building what is missing
 """
@@ -10,9 +11,10 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import sys
 
-from go_build import Build, CannotBuild, find_built, pinned
+from go_build import Build, CannotBuild, find_built, hash_pins, pinned
 
 BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "aws-iam-authenticator")
 
@@ -21,6 +23,14 @@ FOLDER_VARIABLE = "RECYCLE_EKS_KUBE_BIN"
 AUTHENTICATOR = "sigs.k8s.io/aws-iam-authenticator/cmd/aws-iam-authenticator@v0.6.13"
 
 _PINS = pathlib.Path(__file__).parent / "kube-build"
+#: A module for each other minor version of Kubernetes, named by it.
+_OTHERS = pathlib.Path(__file__).parent / "kube-versions"
+
+_ADVICE = (
+    "the local control plane is built with Go {needed} or newer once; "
+    f"install it, or set {FOLDER_VARIABLE} to a folder with {', '.join(BINARIES)}"
+)
+_TITLE = "once: about 6 minutes on 2 cores with nothing cached"
 
 
 def find() -> pathlib.Path:
@@ -32,31 +42,55 @@ def find() -> pathlib.Path:
         if missing:
             raise CannotBuild(f"{FOLDER_VARIABLE} names {folder}, where {', '.join(missing)} is missing")
         return folder
-    advice = (
-        "the local control plane is built with Go {needed} or newer once; "
-        f"install it, or set {FOLDER_VARIABLE} to a folder with {', '.join(BINARIES)}"
-    )
-    title = "building the local control plane, once: about 6 minutes on 2 cores with nothing cached"
-    return find_built("kube", _PINS, " ".join([AUTHENTICATOR, *BINARIES]), advice, title, _compile)
+    also = " ".join([AUTHENTICATOR, *BINARIES])
+    return find_built("kube", _PINS, also, _ADVICE, f"building the local control plane, {_TITLE}", _compile)
+
+
+def other_versions() -> list[str]:
+    """Returns the other minor versions of Kubernetes that the scenarios about pods run on, oldest first."""
+    return sorted((folder.name for folder in _OTHERS.iterdir()), key=lambda minor: [int(part) for part in minor.split(".")])
+
+
+def find_other(minor: str) -> pathlib.Path:
+    """The folder with all binaries, those of Kubernetes in another minor version. Builds them if need be."""
+    own = find()
+
+    def compile_other(build: Build) -> None:
+        _compile_kubernetes(build, _OTHERS / minor)
+        for name in BINARIES:
+            if not name.startswith("kube"):
+                shutil.copy(own / name, build.folder)
+
+    title = f"building a control plane of Kubernetes {minor}, {_TITLE}"
+    return find_built(f"kube-{minor}", _OTHERS / minor, hash_pins(_PINS), _ADVICE, title, compile_other)
 
 
 def _compile(build: Build) -> None:
-    kubernetes = pinned(_PINS / "kubernetes" / "go.mod", r"k8s\.io/kubernetes v(\S+)$")
-    major, minor = kubernetes.split(".")[:2]
-    # Without these, /version says "v0.0.0-master+$Format:%H$".
-    package = "k8s.io/component-base/version"
-    stamps = f"-X {package}.gitVersion=v{kubernetes} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
-    own = {path.name for path in (_PINS / "kubernetes").iterdir() if path.is_dir()}
-    names = [name for name in BINARIES if name.startswith("kube")]
-    commands = [f"./{name}" if name in own else f"k8s.io/kubernetes/cmd/{name}" for name in names]
+    _compile_kubernetes(build, _PINS / "kubernetes")
     folder, stripped = build.folder, "-ldflags=-s -w"
-    build.run(
-        f"kubernetes {kubernetes}",
-        *("build", f"-o={folder}/", f"{stripped} {stamps}", *commands),
-        pins=_PINS / "kubernetes",
-    )
     build.run("etcd", "build", f"-o={folder / 'etcd'}", stripped, "go.etcd.io/etcd/server/v3", pins=_PINS / "etcd")
     build.run("aws-iam-authenticator", "install", stripped, AUTHENTICATOR, pins=folder, GOBIN=str(folder))
+
+
+def _compile_kubernetes(build: Build, module: pathlib.Path) -> None:
+    version = pinned_kubernetes(module)
+    major, minor = version.split(".")[:2]
+    # Without these, /version says "v0.0.0-master+$Format:%H$".
+    package = "k8s.io/component-base/version"
+    stamps = f"-X {package}.gitVersion=v{version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+    own = {path.name for path in module.iterdir() if path.is_dir()}
+    names = [name for name in BINARIES if name.startswith("kube")]
+    commands = [f"./{name}" if name in own else f"k8s.io/kubernetes/cmd/{name}" for name in names]
+    build.run(
+        f"kubernetes {version}",
+        *("build", f"-o={build.folder}/", f"-ldflags=-s -w {stamps}", *commands),
+        pins=module,
+    )
+
+
+def pinned_kubernetes(module: pathlib.Path = _PINS / "kubernetes") -> str:
+    """Returns the version of Kubernetes that a module pins."""
+    return pinned(module / "go.mod", r"k8s\.io/kubernetes v(\S+)$")
 
 
 if __name__ == "__main__":
