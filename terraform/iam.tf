@@ -13,7 +13,7 @@ locals {
   # The tags that each function writes and removes. All of them belong to recycle-eks.
   tags_written = {
     claim-node       = ["recycle-eks:claim", "recycle-eks:group"]
-    standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:restore-log"]
+    standby-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:standby", "recycle-eks:restore-log", "recycle-eks:protected-for"]
     detach-terminate = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:stopped", "recycle-eks:detached", "recycle-eks:protected-for"]
     restore-node     = ["recycle-eks:claim", "recycle-eks:group", "recycle-eks:restore-log", "recycle-eks:protected-for", "recycle-eks:gave-up"]
   }
@@ -140,9 +140,9 @@ locals {
       local.read_groups,
       local.tag_instances_of_this_cluster["standby-node"],
       {
-        Sid       = "PutInstancesOfThisClusterIntoStandby"
+        Sid       = "LaunchReplacementsInThisCluster"
         Effect    = "Allow"
-        Action    = "autoscaling:EnterStandby"
+        Action    = ["autoscaling:EnterStandby", "autoscaling:SetDesiredCapacity", "autoscaling:SetInstanceProtection"]
         Resource  = local.groups
         Condition = { StringEquals = local.of_this_cluster }
       },

@@ -35,6 +35,8 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
       standby-node = tolist([
         "autoscaling:DescribeAutoScalingGroups",
         "autoscaling:EnterStandby",
+        "autoscaling:SetDesiredCapacity",
+        "autoscaling:SetInstanceProtection",
         "ec2:CreateTags",
         "ec2:DescribeInstances",
         "eks:DescribeCluster",

@@ -29,8 +29,8 @@ def everything_ends(world):
 
 def recyclings(world, cli):
     """Recycles a node with pods that are evicted, behind a balancer, in a group that EKS manages, and a node with volumes. The
-    third node's replacement comes after it, and one of its pods is deleted past its budget. The last three nodes are stopped,
-    detached, and left without a replacement."""
+    third node's replacement comes after it, and one of its pods is deleted past its budget. The fourth node's group gets one
+    member more. The last three nodes are stopped, detached, and left without a replacement."""
     workers = world.group("workers", size=2, minimum=1, maximum=4, labels={"eks.amazonaws.com/nodegroup": "blue"})
     world.eks.set_node_group(CLUSTER, "blue", "ACTIVE")
     world.target_group("ingress", workers)
@@ -44,6 +44,7 @@ def recyclings(world, cli):
     crashes = afterwards.deployment("crashes")
     world.budget(crashes, min_available=1)
     crashes.pods()[0].crash_loops()
+    surge = world.group("surge", size=2, minimum=1, maximum=4).nodes[0]
     stopped = world.group("stopped", size=2, minimum=1, maximum=4).nodes[0]
     detached = world.group("detached", size=3, minimum=1, maximum=5).nodes[0]
     alone = world.group("alone", size=2, minimum=1, maximum=4)
@@ -52,11 +53,12 @@ def recyclings(world, cli):
         world.recycle(node, label_selector="app=train"),
         world.recycle(databases),
         world.recycle(afterwards, replacement="after", override=["unhealthy_budget"]),
+        world.recycle(surge, replacement="surge"),
         world.recycle(stopped, dispose="stop"),
         world.recycle(detached, dispose="detach"),
     ]
     without_replacement = world.recycle(alone.nodes[0], replacement_timeout=300)
-    assert [execution.finishes().outcome for execution in executions] == ["recycled"] * 5
+    assert [execution.finishes().outcome for execution in executions] == ["recycled"] * 6
     assert without_replacement.finishes().error == "ReplacementTimedOut"
 
 

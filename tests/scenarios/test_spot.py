@@ -57,8 +57,8 @@ def test_pods_that_do_not_end_in_time_are_named_and_their_node_is_restored_if_th
 
 
 def test_an_interruption_takes_over_from_every_other_execution(world):
-    """In this order: soon after the start, in Standby, under the lifecycle hook, and after a recommendation."""
-    rows = {"20s": "workers", "5m": "standby", "6m": "held", "7m": "recommended"}
+    """In this order: soon after the start, in Standby, under the lifecycle hook, after a recommendation, in a larger group."""
+    rows = {"20s": "workers", "5m": "standby", "6m": "held", "7m": "recommended", "8m": "surge"}
     nodes = {after: world.group(name, size=2, minimum=1, maximum=4).nodes[0] for after, name in rows.items()}
     for node in nodes.values():
         # Not a Job's: its controller would make a new one ten real seconds later.
@@ -66,6 +66,7 @@ def test_an_interruption_takes_over_from_every_other_execution(world):
     nodes["7m"].becomes_spot()
     earlier = {after: world.recycle(nodes[after]) for after in ("20s", "5m")}
     earlier["7m"] = world.recycle(nodes["7m"], urgency="spot")
+    earlier["8m"] = world.recycle(nodes["8m"], replacement="surge")
     nodes["6m"].group.terminate(nodes["6m"])
 
     interruptions = {}
@@ -80,7 +81,7 @@ def test_an_interruption_takes_over_from_every_other_execution(world):
         assert end.outcome == "recycled", (after, end.cause)
         assert earlier[after].finishes().outcome == "superseded", after
     world.wait(600)
-    for after in ("20s", "5m"):
+    for after in ("20s", "5m", "8m"):
         assert sorted(nodes[after].group.states.values()) == ["InService"] * 2, after
 
 

@@ -258,6 +258,7 @@ fn record() -> Record {
         excluded_at: Some(at(60)),
         excluded_before: Some("true".to_owned()),
         desired_before: Some(3),
+        raised_from: Some(3),
         kept: true,
         kept_before: Some("false".to_owned()),
         protected: vec![id(OTHER)],

@@ -143,7 +143,8 @@ pub async fn forget_without_node(client: &kube::Client, lease: &Lease, keys: &[&
     written.map(|_| ())
 }
 
-/// Deletes a Lease that no execution needs. If its record names members that are still protected, they stay in it, for the sweep.
+/// Deletes the Lease of an instance that is disposed of. If its record names other members that are still protected, they stay in it, for
+/// the sweep.
 pub async fn end_lease(client: &kube::Client, lease: &Lease) -> Result<(), Error> {
     match remainder_of(lease) {
         Some(_) => forget_without_node(client, lease, &LEASED).await,
@@ -152,7 +153,8 @@ pub async fn end_lease(client: &kube::Client, lease: &Lease) -> Result<(), Error
 }
 
 fn remainder_of(lease: &Lease) -> Option<Record> {
-    lease.record().ok()?.remainder()
+    let own = std::slice::from_ref(&lease.instance);
+    lease.record().ok()?.unprotecting(own).remainder()
 }
 
 async fn create(

@@ -353,13 +353,14 @@ async fn a_lease_that_is_gone_is_deleted_and_one_that_changed_is_not() {
 }
 
 #[tokio::test]
-async fn a_lease_that_names_protected_members_stays_with_their_names_alone() {
+async fn a_lease_that_names_other_protected_members_stays_with_their_names_alone() {
     let mut found = claimed(&claim("one")).await.lease.unwrap();
     let record = Record {
         desired_before: Some(2),
         ..Record::default()
     };
-    let record = record.protecting(&[instance()]);
+    let other: InstanceId = "i-0fedcba9876543210".parse().unwrap();
+    let record = record.protecting(&[instance(), other.clone()]);
     let text = serde_json::to_string(&record).unwrap();
     found.annotations.insert(RECORD_ANNOTATION.to_owned(), text);
     let kube = ScriptedKube::new();
@@ -367,5 +368,5 @@ async fn a_lease_that_names_protected_members_stays_with_their_names_alone() {
     let left = kube.lease(INSTANCE);
     assert_eq!(left.get(CLAIM_ANNOTATION), None);
     let left: Record = serde_json::from_str(left[RECORD_ANNOTATION].as_str().unwrap()).unwrap();
-    assert_eq!(Some(left), record.remainder());
+    assert_eq!((left.protected, left.desired_before), (vec![other], None));
 }

@@ -14,6 +14,7 @@ use recycle::contract::run::Run;
 use recycle::contract::verdicts::ClaimVerdict;
 use recycle::drain::terms::Terms;
 use recycle::input::model::{Input, Replacement};
+use recycle::input::path::RecyclePath;
 use recycle::notify::notification::{About, Severity, build_started_notification};
 use recycle::records::claim::{Claim, Phase, StoredClaim, holds_claim};
 
@@ -160,7 +161,17 @@ impl ClaimFacts {
     }
 
     fn into_run(self, claim: &Claim, input: &Input) -> Run {
-        let path = find_path(input, Some(&self.lifecycle_state));
+        let was_raised = self
+            .node
+            .record()
+            .is_ok_and(|record| record.raised_from.is_some());
+        let path = match find_path(input, Some(&self.lifecycle_state)) {
+            // The instance takes the place that was added for its replacement away.
+            RecyclePath::After if was_raised => RecyclePath::Surge,
+            path @ (RecyclePath::Before | RecyclePath::After | RecyclePath::Surge | RecyclePath::Hook) => {
+                path
+            }
+        };
         let (group, node) = (self.group.name, self.node.name);
         Run {
             hook: self.hook,

@@ -204,14 +204,25 @@ impl FetchedFacts {
         }
     }
 
-    /// Returns the input with the replacement mode settled. A member in Standby has its replacement, or still waits for it.
-    /// It continues in the mode `before`, whatever the input says by now.
+    /// Returns the input with the replacement mode settled. A node that has its replacement, or still waits for it, continues in its mode,
+    /// whatever the input says by now: `before` in Standby, `surge` after the desired capacity was raised.
     pub(crate) fn settle_path(&self, input: &Input) -> Input {
         let mut settled = input.clone();
-        if let Some("Standby" | "EnteringStandby") = self.member_state() {
-            settled.replacement = Replacement::Before;
+        match self.member_state() {
+            Some("Standby" | "EnteringStandby") => settled.replacement = Replacement::Before,
+            // An interruption waits for no replacement.
+            Some("InService") if self.was_raised() && input.interrupted_at.is_none() => {
+                settled.replacement = Replacement::Surge;
+            }
+            Some(_) | None => {}
         }
         settled
+    }
+
+    /// Whether the record says that an execution has raised the desired capacity of the group for this node.
+    fn was_raised(&self) -> bool {
+        let record = self.lease.as_ref().and_then(|lease| lease.record().ok());
+        record.is_some_and(|record| record.raised_from.is_some())
     }
 
     /// Checks whether the holder of a claim in `phase` has touched the node, so that this execution resumes its work.
@@ -222,7 +233,7 @@ impl FetchedFacts {
         if phase <= Phase::Admitted || (is_in_service && input.replacement == Replacement::Before) {
             return false;
         }
-        !is_untouched(&[phase], self.member_state())
+        self.was_raised() || !is_untouched(&[phase], self.member_state())
     }
 
     /// Returns the state of the group's member; None for an instance in a warm pool, which is not listed as a member.

@@ -37,6 +37,8 @@ pub(crate) struct FetchedFacts {
     pub(crate) waits_for_recycle_eks_hook: bool,
     /// The instances that are protected from scale-in while this one is detached.
     pub(crate) protected: Vec<InstanceId>,
+    /// The group's desired capacity before the execution raised it for the replacement.
+    pub(crate) raised_from: Option<u32>,
     /// The claim of this execution; None if the disposal is complete.
     pub(crate) claim: Option<Claim>,
     pub(crate) run: Run,
@@ -81,11 +83,12 @@ impl DetachTerminate {
         let member = group.as_ref().and_then(|group| group.member(id));
         let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
         let waits_for_recycle_eks_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
+        let record = lease
+            .as_ref()
+            .and_then(|lease| lease.record().ok())
+            .unwrap_or_default();
         let protected = match run.input.dispose {
-            Dispose::Detach => {
-                let record = lease.as_ref().and_then(|lease| lease.record().ok());
-                record.unwrap_or_default().protected
-            }
+            Dispose::Detach => record.protected,
             Dispose::Terminate | Dispose::Stop => Vec::new(),
         };
         Ok(FetchedFacts {
@@ -96,6 +99,7 @@ impl DetachTerminate {
             group,
             waits_for_recycle_eks_hook,
             protected,
+            raised_from: record.raised_from,
             claim,
             run,
             me,
@@ -163,6 +167,7 @@ impl FetchedFacts {
             instance: self.instance.as_ref(),
             group: self.group.as_ref(),
             protected: &self.protected,
+            raised_from: self.raised_from,
             since: self.run.disposing_since.unwrap_or(self.now),
             now: self.now,
             balancer_grace: self.balancer_grace(),
@@ -203,12 +208,17 @@ impl FetchedFacts {
     }
 
     /// Returns the shortage if the replacement can no longer be used and the group has too few usable members.
-    /// Only a Ready node in Standby waits for that.
+    /// Only a Ready node whose replacement came first waits for that.
     /// A lost node, a node that goes with its pods, a node on the hook path and a Spot interruption do not wait.
     pub(crate) async fn find_shortage(&self) -> Result<Option<Shortage>, Error> {
         let run = &self.run;
-        let may_wait = run.path == RecyclePath::Before
-            && self.lifecycle_state() == Some("Standby")
+        let waits_in = match run.path {
+            RecyclePath::Before => Some("Standby"),
+            RecyclePath::Surge => Some("InService"),
+            RecyclePath::After | RecyclePath::Hook => None,
+        };
+        let may_wait = waits_in.is_some()
+            && self.lifecycle_state() == waits_in
             && run.input.interrupted_at.is_none()
             && run.lost.is_none()
             && run.drain.ended_pods.is_none()

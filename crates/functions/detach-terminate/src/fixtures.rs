@@ -147,6 +147,7 @@ pub(crate) fn facts(kube: &ScriptedKube, dispose: &str, state: &str) -> FetchedF
         group: Some(group("Standby")),
         waits_for_recycle_eks_hook: false,
         protected: Vec::new(),
+        raised_from: None,
         claim: Some(claim(Phase::Draining)),
         run: run(dispose),
         me: me(),

@@ -54,7 +54,8 @@ fn is_going(
     instance.is_gone() || is_terminating || goes_as_asked
 }
 
-/// Checks that a running instance is still where recycle-eks put it: under the draining taint, and in Standby on the `before` path.
+/// Checks that a running instance is still where recycle-eks put or left it: under the draining taint, in Standby on the `before` path, and
+/// in service on the paths `after` and `surge`.
 /// A node that an operator or another tool has put to use again must not be ended, although this execution still holds the claim.
 /// A missing Node cannot take pods. The error text describes the state.
 fn check_unchanged(
@@ -65,9 +66,9 @@ fn check_unchanged(
 ) -> Result<(), String> {
     let is_in_place = match (path, lifecycle_state) {
         (RecyclePath::Before, Some("Standby" | "EnteringStandby"))
-        | (RecyclePath::After, Some("InService")) => true,
+        | (RecyclePath::After | RecyclePath::Surge, Some("InService")) => true,
         (RecyclePath::Hook, state) => state.is_some(),
-        (RecyclePath::Before | RecyclePath::After, _) => false,
+        (RecyclePath::Before | RecyclePath::After | RecyclePath::Surge, _) => false,
     };
     let lacks_taint = node.is_some_and(|node| !node.taints.iter().any(is_draining_taint));
     let state = match lifecycle_state {

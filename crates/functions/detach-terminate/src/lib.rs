@@ -113,6 +113,7 @@ impl DetachTerminate {
             DisposalStep::MarkOutOfService => self.mark_out_of_service(facts).await,
             DisposalStep::CompleteHook(seconds) => self.complete_hook(facts, seconds).await,
             DisposalStep::Terminate(seconds) => self.terminate(facts, seconds).await,
+            DisposalStep::Remove(seconds) => self.remove(facts, seconds).await,
             DisposalStep::Stop(seconds) => self.stop(facts, seconds).await,
             DisposalStep::Protect(members) => self.protect(facts, &members).await,
             DisposalStep::Detach(seconds) => self.detach(facts, seconds).await,

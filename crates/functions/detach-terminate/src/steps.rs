@@ -74,12 +74,32 @@ impl DetachTerminate {
 
     pub(crate) async fn terminate(&self, facts: FetchedFacts, seconds: u32) -> Answered {
         self.record_phase(&facts).await?;
-        match self.groups.terminate(&facts.run.input.instance_id).await {
+        let called = self.groups.terminate(&facts.run.input.instance_id).await;
+        self.await_termination(facts, called, "its group terminates it", seconds)
+            .await
+    }
+
+    /// Terminates the instance together with its place in the group.
+    pub(crate) async fn remove(&self, facts: FetchedFacts, seconds: u32) -> Answered {
+        self.record_phase(&facts).await?;
+        let called = self.groups.remove(&facts.run.input.instance_id).await;
+        let what = "its group terminates it, and is as large as before";
+        self.await_termination(facts, called, what, seconds).await
+    }
+
+    async fn await_termination(
+        &self,
+        facts: FetchedFacts,
+        called: Result<(), ec2::Error>,
+        what: &str,
+        seconds: u32,
+    ) -> Answered {
+        match called {
             // An earlier attempt of the same call has taken effect, or the group was quicker.
             Err(ec2::Error::WrongState { .. }) if self.is_leaving(&facts).await? => {}
             called => called?,
         }
-        let reason = with_attached_volumes("its group terminates it", &facts);
+        let reason = with_attached_volumes(what, &facts);
         Ok(facts.wait(seconds, &reason))
     }
 

@@ -86,7 +86,7 @@ async fn note(client: &kube::Client, run: &mut Run, pods: &[PodFacts]) -> Result
                 run.evicted = Some(noted);
             }
         }
-        RecyclePath::Before => {
+        RecyclePath::Before | RecyclePath::Surge => {
             let ids = std::slice::from_ref(&run.input.instance_id);
             let replacements = list_replacements(client, ids).await?;
             if let Some(node) = replacements.into_iter().next() {

@@ -16,6 +16,7 @@ use recycle::drain::lost::{LOST_AFTER, find_loss};
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::{StoredClaim, holds_claim};
 use recycle::records::lease::Lease;
+use recycle::records::node_record::Record;
 use recycle::records::restore_log::{GaveUp, GroupChanges};
 use recycle::restore::facts::{KubernetesHalf, RestoreFacts};
 use recycle::restore::manual_commands::{ManualCommands, describe_manual_commands};
@@ -240,10 +241,15 @@ impl FetchedFacts {
 
     /// Returns the members that the record names as protected, and those that this restore has protected without a record.
     pub(crate) fn find_protected(&self) -> Vec<InstanceId> {
+        let record = self.record();
+        record.protecting(&self.request.restore.protected).protected
+    }
+
+    /// Returns the record in the Lease; an empty one if there is none, or it cannot be read.
+    fn record(&self) -> Record {
         let cluster = self.cluster.as_ref().ok();
         let lease = cluster.and_then(|cluster| cluster.lease.as_ref());
-        let record = lease.and_then(|lease| lease.record().ok()).unwrap_or_default();
-        record.protecting(&self.request.restore.protected).protected
+        lease.and_then(|lease| lease.record().ok()).unwrap_or_default()
     }
 
     fn restore_facts(&self) -> RestoreFacts<'_> {
@@ -254,6 +260,7 @@ impl FetchedFacts {
             group: self.group.as_ref(),
             kubernetes: self.kubernetes_half(),
             has_entered_standby: has_entered_standby(self.node(), self.instance.as_ref()),
+            raised_from: self.record().raised_from,
             is_lost: self.is_lost(),
             new_members: cluster.and_then(|cluster| cluster.new_members.as_deref()),
             marked: cluster.map_or(&[], |cluster| cluster.marked.as_slice()),

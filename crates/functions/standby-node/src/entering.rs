@@ -18,7 +18,12 @@ impl StandbyNode {
             phase: Phase::Standby,
             ..facts.claim.clone()
         };
-        record(&facts, &claim).await?;
+        let desired_before = facts.group.as_ref().map(|group| group.desired);
+        let begin = |record| Record {
+            desired_before,
+            ..record
+        };
+        record(&facts, &claim, begin).await?;
         let tags = [
             (STANDBY_TAG, facts.now.to_string()),
             (CLAIM_TAG, claim.to_tag()),
@@ -48,11 +53,15 @@ impl StandbyNode {
     }
 }
 
-/// Records the claim, the current members, how many of them are usable, and the drivers of the node's devices.
+/// Records the claim, the current members, how many of them are usable, the drivers of the node's devices, and what `begin` adds.
 /// Every other member will count as a new member.
 /// The same request keeps Cluster Autoscaler from removing the node.
-/// The members that an earlier attempt recorded no longer count, because the instance is in service.
-async fn record(facts: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
+/// The members that an earlier attempt recorded no longer count, because the group has launched nothing for this node.
+pub(crate) async fn record(
+    facts: &FetchedFacts,
+    claim: &Claim,
+    begin: impl Fn(Record) -> Record,
+) -> Result<(), Error> {
     let group = facts.group.as_ref();
     let members: Vec<InstanceId> = group
         .into_iter()
@@ -67,15 +76,14 @@ async fn record(facts: &FetchedFacts, claim: &Claim) -> Result<(), Error> {
     let usable = group.map(|group| count_usable(id, &facts.node, group, &nodes));
     kubernetes::amend_node(&facts.client, facts.node.clone(), |node| {
         kubernetes::check_claim(node, &facts.me, facts.run.input.urgency)?;
-        let record = Record {
+        let record = begin(Record {
             schema: SCHEMA,
             members_before: members.clone(),
             usable_before: usable,
             drivers: drivers.clone(),
             replacement: None,
-            desired_before: group.map(|group| group.desired),
             ..node.record()?
-        };
+        });
         let change = NodeChange::new().claim(claim)?;
         Ok::<_, Error>(Some(kubernetes::keep_old_node(change, node, &record)?))
     })

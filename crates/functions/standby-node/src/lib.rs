@@ -1,7 +1,8 @@
-//! The Lambda `standby-node`: puts the instance into Standby, and checks at each later call whether its replacement is usable.
+//! The Lambda `standby-node`: makes the group launch a replacement, and checks at each later call whether it is usable.
 //!
-//! On the `after` path it only checks the replacement, because the old instance is gone by then. It launches nothing itself, and it does
-//! not touch the pods of the old node.
+//! On the `before` path it puts the instance into Standby for that, on the `surge` path it raises the desired capacity by one.
+//! On the `after` path it only checks the replacement, because the old instance is gone by then. It does not touch the pods of the old
+//! node.
 
 mod entering;
 mod error;
@@ -10,6 +11,7 @@ mod fixtures;
 #[cfg(test)]
 mod laws;
 mod outage;
+mod raising;
 mod replacement;
 mod step;
 mod successor;
@@ -66,7 +68,7 @@ impl StandbyNode {
         }
     }
 
-    /// Puts the instance into Standby, or checks whether its replacement is usable by now.
+    /// Makes the group launch a replacement, or checks whether it is usable by now.
     /// If the cluster or the group cannot be read, the answer is to wait, as long as there is time for the replacement.
     pub async fn handle(&self, mut request: StepRequest) -> Result<Answer<StandbyVerdict>, Error> {
         let now = request.context.now();
@@ -118,8 +120,9 @@ impl StandbyNode {
         let has_begun = !facts.node.record()?.members_before.is_empty();
         let has_entered = facts.run.replacement_since.is_some();
         let state = find_lifecycle_state(facts.group.as_ref(), id);
-        match choose_step(state, facts.claim.phase, has_begun, has_entered) {
+        match choose_step(facts.run.path, state, facts.claim.phase, has_begun, has_entered) {
             StandbyStep::Enter => self.enter_standby(facts).await,
+            StandbyStep::Raise => self.raise_capacity(facts).await,
             StandbyStep::AwaitReplacement => self.await_replacement(facts).await,
             StandbyStep::GiveBack => {
                 let state = facts.describe_state("was brought back into service");

@@ -1,4 +1,4 @@
-//! Chooses the replacement among the members that came after EnterStandby, reserves it by compare-and-swap, and records it.
+//! Chooses the replacement among the members that came since the group was asked for one, reserves it by compare-and-swap, and records it.
 
 use kubernetes::NodeChange;
 use recycle::answer::envelope::Answer;
@@ -11,6 +11,7 @@ use recycle::cluster::autoscaler::describe_removal;
 use recycle::cluster::group::Member;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::verdicts::StandbyVerdict;
+use recycle::input::path::RecyclePath;
 use recycle::records::node_record::Record;
 use recycle::replacement::shortage::{Shortage, find_shortage};
 use recycle::replacement::usable::{Candidate, Patience, ReplacementVerdict, judge_replacement, new_members};
@@ -35,7 +36,9 @@ impl StandbyNode {
             now: facts.now,
             timeout: facts.run.input.replacement_timeout,
         };
-        let (group, short) = (facts.group.as_ref(), shortage.as_ref());
+        // A full group matters only while a member is in Standby.
+        let is_before = facts.run.path == RecyclePath::Before;
+        let (group, short) = (facts.group.as_ref().filter(|_| is_before), shortage.as_ref());
         let old = facts.node.clone().with_drivers(record.drivers);
         let candidates = add_drivers(&facts.client, id, &old, candidates).await?;
         match judge_replacement(id, &old, group, &candidates, short, patience) {
@@ -85,7 +88,11 @@ impl StandbyNode {
 }
 
 fn time_out(facts: &FetchedFacts, reason: &str) -> Error {
-    let text = format!("{}: {reason}", facts.describe_state("is in Standby"));
+    let state = facts.describe_state(match facts.run.path {
+        RecyclePath::Surge => "waits for its replacement",
+        RecyclePath::Before | RecyclePath::After | RecyclePath::Hook => "is in Standby",
+    });
+    let text = format!("{state}: {reason}");
     Error::Ended(Failure::ReplacementTimedOut, text)
 }
 

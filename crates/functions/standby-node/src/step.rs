@@ -1,5 +1,6 @@
 //! Decides the next step from the lifecycle state of the member and the phase of the claim.
 
+use recycle::input::path::RecyclePath;
 use recycle::records::claim::Phase;
 
 /// The next step.
@@ -7,7 +8,9 @@ use recycle::records::claim::Phase;
 pub(crate) enum StandbyStep {
     /// Record and call EnterStandby.
     Enter,
-    /// Check the replacement: an execution of recycle-eks has put the instance into Standby.
+    /// Record and raise the desired capacity by one.
+    Raise,
+    /// Check the replacement: an execution of recycle-eks has put the instance into Standby, or has raised the desired capacity.
     AwaitReplacement,
     /// End the execution: an operator or another tool returns the instance to service, although this execution or an earlier one had put
     /// it into Standby.
@@ -21,16 +24,19 @@ pub(crate) enum StandbyStep {
 }
 
 /// Decides the next step of a claim that has come to `phase`.
-/// `has_begun` says that the members before EnterStandby are recorded.
-/// `has_entered` says that this execution has called EnterStandby, or has seen the instance in Standby.
+/// `has_begun` says that the members before the replacement are recorded.
+/// `has_entered` says that this execution has called EnterStandby or raised the desired capacity, or has seen the instance in Standby.
 pub(crate) fn choose_step(
+    path: RecyclePath,
     lifecycle_state: Option<&str>,
     phase: Phase,
     has_begun: bool,
     has_entered: bool,
 ) -> StandbyStep {
     let is_disposed_of = has_begun && phase == Phase::Disposing;
+    let stays_in_service = path == RecyclePath::Surge;
     match (lifecycle_state, has_begun) {
+        (Some("InService"), _) if stays_in_service && has_entered => StandbyStep::AwaitReplacement,
         // A second EnterStandby would undo what an operator or another tool has done, and each round makes the group one larger.
         (Some("InService"), _) if has_entered => StandbyStep::GiveBack,
         // ExitStandby leads through Pending.
@@ -41,8 +47,9 @@ pub(crate) fn choose_step(
         }
         // Also applies if the members are recorded: an earlier attempt crashed before the call, or the instance was restored before this
         // execution.
+        (Some("InService"), _) if stays_in_service => StandbyStep::Raise,
         (Some("InService"), _) => StandbyStep::Enter,
-        (Some("EnteringStandby" | "Standby"), true) => StandbyStep::AwaitReplacement,
+        (Some("EnteringStandby" | "Standby"), true) if !stays_in_service => StandbyStep::AwaitReplacement,
         (None, _) if is_disposed_of => StandbyStep::Proceed,
         (Some(state), _) if is_disposed_of && state.starts_with("Terminat") => StandbyStep::Proceed,
         (Some(state), true) => {
@@ -66,7 +73,7 @@ mod tests {
             (Phase::Draining, true),
         ] {
             assert_eq!(
-                choose_step(Some("InService"), phase, has_begun, false),
+                choose_step(RecyclePath::Before, Some("InService"), phase, has_begun, false),
                 StandbyStep::Enter,
                 "{phase:?}"
             );
@@ -74,16 +81,49 @@ mod tests {
     }
 
     #[test]
+    fn on_the_path_surge_the_member_stays_in_service() {
+        let step = |state, phase, has_begun, has_entered| {
+            choose_step(RecyclePath::Surge, Some(state), phase, has_begun, has_entered)
+        };
+        assert_eq!(
+            step("InService", Phase::Admitted, false, false),
+            StandbyStep::Raise
+        );
+        assert_eq!(
+            step("InService", Phase::Draining, true, false),
+            StandbyStep::Raise
+        );
+        assert_eq!(
+            step("InService", Phase::Standby, true, true),
+            StandbyStep::AwaitReplacement
+        );
+        assert!(matches!(
+            step("InService", Phase::Claimed, false, false),
+            StandbyStep::Refuse(_)
+        ));
+        assert!(matches!(
+            step("Standby", Phase::Standby, true, true),
+            StandbyStep::Lose(_)
+        ));
+    }
+
+    #[test]
     fn a_member_that_was_brought_back_during_the_wait_stays_in_service() {
         for state in ["Pending", "Pending:Wait", "InService"] {
-            let step = choose_step(Some(state), Phase::Standby, true, true);
+            let step = choose_step(RecyclePath::Before, Some(state), Phase::Standby, true, true);
             assert_eq!(step, StandbyStep::GiveBack, "{state}");
         }
     }
 
     #[test]
     fn a_withdrawn_admission_is_not_used() {
-        let step = choose_step(Some("InService"), Phase::Claimed, false, false);
+        let step = choose_step(
+            RecyclePath::Before,
+            Some("InService"),
+            Phase::Claimed,
+            false,
+            false,
+        );
         assert!(matches!(step, StandbyStep::Refuse(_)), "{step:?}");
     }
 
@@ -91,7 +131,7 @@ mod tests {
     fn a_member_that_recycle_eks_put_into_standby_waits_for_its_replacement() {
         for state in ["EnteringStandby", "Standby"] {
             assert_eq!(
-                choose_step(Some(state), Phase::Standby, true, true),
+                choose_step(RecyclePath::Before, Some(state), Phase::Standby, true, true),
                 StandbyStep::AwaitReplacement,
                 "{state}"
             );
@@ -101,7 +141,7 @@ mod tests {
     #[test]
     fn a_state_that_another_tool_set_before_the_start_is_refused() {
         for state in [Some("Standby"), Some("Terminating:Wait"), Some("Pending"), None] {
-            let step = choose_step(state, Phase::Claimed, false, false);
+            let step = choose_step(RecyclePath::Before, state, Phase::Claimed, false, false);
             assert!(matches!(step, StandbyStep::Refuse(_)), "{state:?}: {step:?}");
         }
     }
@@ -109,7 +149,7 @@ mod tests {
     #[test]
     fn a_node_that_is_taken_away_after_the_start_is_lost() {
         for state in [Some("Terminating"), Some("Detaching"), None] {
-            let step = choose_step(state, Phase::Draining, true, true);
+            let step = choose_step(RecyclePath::Before, state, Phase::Draining, true, true);
             assert!(matches!(step, StandbyStep::Lose(_)), "{state:?}: {step:?}");
         }
     }
@@ -123,7 +163,7 @@ mod tests {
             None,
         ] {
             assert_eq!(
-                choose_step(state, Phase::Disposing, true, false),
+                choose_step(RecyclePath::Before, state, Phase::Disposing, true, false),
                 StandbyStep::Proceed,
                 "{state:?}"
             );

@@ -69,10 +69,10 @@ async fn taint(client: &kube::Client, node: Option<NodeFacts>, context: &Context
         node: run.node.to_string(),
     })?;
     let (now, fence) = (context.now(), context.fence());
-    // With EnterStandby they are recorded already. Without it, they are recorded before the drain.
+    // If the replacement came first, they are recorded already.
     let drivers = match run.path {
         RecyclePath::After => list_drivers(client, &node.name).await?,
-        RecyclePath::Before | RecyclePath::Hook => Vec::new(),
+        RecyclePath::Before | RecyclePath::Surge | RecyclePath::Hook => Vec::new(),
     };
     let node = amend_node(client, node, |node| {
         let claim = check_claim(node, &fence, run.input.urgency)?;

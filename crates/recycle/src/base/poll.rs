@@ -349,6 +349,7 @@ mod tests {
                 instance: Some(&instance),
                 group: Some(&group),
                 protected: &[],
+                raised_from: None,
                 since: at(0),
                 now: at(now),
                 balancer_grace: grace,
@@ -360,7 +361,7 @@ mod tests {
                     i64::from(wait)
                 }
                 DisposalStep::Wait(wait, _) => i64::from(wait),
-                DisposalStep::Terminate(wait) => {
+                DisposalStep::Terminate(wait) | DisposalStep::Remove(wait) => {
                     state = "Terminating:Wait";
                     i64::from(wait)
                 }

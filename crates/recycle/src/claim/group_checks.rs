@@ -43,15 +43,55 @@ pub fn node_group(node: &NodeFacts) -> Option<&str> {
     node.labels.get("eks.amazonaws.com/nodegroup").map(String::as_str)
 }
 
-/// Refuses replacement `before` in a weighted group. One instance there is worth several units of the desired capacity,
+/// Refuses the replacements `before` and `surge` in a weighted group. One instance there is worth several units of the desired capacity,
 /// so counting does not show which launch replaces which instance.
 pub(crate) fn check_weights(input: &Input, state: &GroupState, group: &Group) -> Option<Refusal> {
-    (input.replacement == Replacement::Before && state.is_weighted).then(|| {
+    (input.replacement != Replacement::After && state.is_weighted).then(|| {
         Obstacle::WeightedGroup.because(format!(
             "the instances of group {} have weights, so recycle-eks cannot find out which launch replaces which instance; set replacement \"after\"",
             group.name
         ))
     })
+}
+
+/// Refuses replacement `surge` where the group has no room for one more member, or could terminate another one while it has that.
+pub(crate) fn check_surge(facts: &PreflightFacts<'_>, group: &Group) -> Option<Refusal> {
+    let name = &group.name;
+    if facts.input.replacement != Replacement::Surge {
+        return None;
+    }
+    if group.desired >= group.max {
+        return Some(Obstacle::NoRoom.because(format!(
+            "group {name} has its maximum of {} members, and replacement \"surge\" needs one more; make room: {}",
+            group.max,
+            write_room(facts, group)
+        )));
+    }
+    let balances = !group.suspended.iter().any(|process| process == "AZRebalance");
+    (group.zones > 1 && balances).then(|| {
+        Obstacle::ZoneRebalance.because(format!(
+            "group {name} has {} zones and may terminate another node with its pods to balance them; suspend AZRebalance: aws autoscaling \
+             suspend-processes --auto-scaling-group-name {} --scaling-processes AZRebalance",
+            group.zones,
+            quote(name.as_str())
+        ))
+    })
+}
+
+/// Writes the command that raises the maximum of the group by one.
+fn write_room(facts: &PreflightFacts<'_>, group: &Group) -> String {
+    let max = group.max + 1;
+    match facts.node.and_then(node_group) {
+        Some(managed) => format!(
+            "aws eks update-nodegroup-config --cluster-name {} --nodegroup-name {} --scaling-config maxSize={max}",
+            quote(facts.input.cluster_name.as_str()),
+            quote(managed)
+        ),
+        None => format!(
+            "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {} --max-size {max}",
+            quote(group.name.as_str())
+        ),
+    }
 }
 
 pub(crate) fn check_protection(input: &Input, state: &GroupState, group: &Group) -> Option<Refusal> {
@@ -74,7 +114,7 @@ pub(crate) fn check_processes(input: &Input, group: &Group) -> Option<Refusal> {
     // A suspended Terminate holds members in service only (user guide, "Suspend and resume Amazon EC2 Auto Scaling processes").
     // With replacement before, the member is in Standby when it is terminated.
     let mut suspended = match (input.dispose, input.replacement) {
-        (Dispose::Terminate, Replacement::After) => vec!["Launch", "Terminate"],
+        (Dispose::Terminate, Replacement::After | Replacement::Surge) => vec!["Launch", "Terminate"],
         (Dispose::Terminate | Dispose::Stop | Dispose::Detach, _) => vec!["Launch"],
     };
     suspended.retain(|needed| group.suspended.iter().any(|process| process == needed));

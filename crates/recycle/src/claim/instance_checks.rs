@@ -147,12 +147,12 @@ pub(crate) fn check_tags(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec
         refusals.push(lacks(&format!("group {name}"), &tag_group(name, cluster)));
     }
     let untagged = &facts.group_state.untagged;
-    let protects_others = input.replacement == Replacement::Before;
+    let protects_others = input.replacement != Replacement::After;
     if protects_others && !leaves_by_itself && !untagged.is_empty() {
         let names: Vec<&str> = untagged.iter().map(InstanceId::as_str).collect();
         refusals.push(lacks(
             &format!(
-                "member {} of the same group, which a restore from Standby has to protect,",
+                "member {} of the same group, which a restore has to protect,",
                 name_some(&names)
             ),
             &tag_instances(&untagged[..untagged.len().min(MOST_TAGGED)], cluster.as_str()),

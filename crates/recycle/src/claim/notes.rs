@@ -105,7 +105,7 @@ fn note_limits(input: &Input, group: &Group) -> Option<String> {
             "group {name} is at its maximum of {max}; if the replacement fails, the restore from Standby first has to remove \
              the replacement"
         )),
-        Replacement::Before | Replacement::After => None,
+        Replacement::Before | Replacement::After | Replacement::Surge => None,
     }
 }
 
@@ -125,6 +125,6 @@ fn note_balancers(input: &Input, group: &Group, balancers: &[Balancer]) -> Optio
             "it is the last healthy target of {names}; once it is gone, there is none until the new member of group {} is healthy",
             group.name
         )),
-        Replacement::After => None,
+        Replacement::After | Replacement::Surge => None,
     }
 }

@@ -77,6 +77,10 @@ obstacles!(
     ManagedGroupUpdate = "managed_group_update",
     /// The desired capacity counts weights instead of instances.
     WeightedGroup = "weighted_group",
+    /// Replacement `surge` needs one member more, and the group has its maximum.
+    NoRoom = "no_room",
+    /// Replacement `surge` in a group whose zones are balanced by terminating members.
+    ZoneRebalance = "zone_rebalance",
     /// EC2 cannot stop a one-time Spot instance.
     OneTimeSpot = "one_time_spot",
     /// The execution reports a Spot interruption or a rebalance recommendation, and the instance is no Spot instance.

@@ -7,8 +7,8 @@ use crate::base::names::SCALE_DOWN_DISABLED_ANNOTATION;
 use crate::base::permissions::REVIEW;
 use crate::claim::facts::PreflightFacts;
 use crate::claim::group_checks::{
-    check_keeping, check_processes, check_protection, check_spot, check_stop, check_targets, check_updates,
-    check_weights,
+    check_keeping, check_processes, check_protection, check_spot, check_stop, check_surge, check_targets,
+    check_updates, check_weights,
 };
 use crate::claim::instance_checks::{
     advise_owner, check_lifecycle, check_tags, describe_going, describe_gone, describe_missing_node,
@@ -110,6 +110,7 @@ fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal
     if let Some(group) = group {
         refusals.extend(check_updates(facts, group));
         refusals.extend(check_weights(input, facts.group_state, group));
+        refusals.extend(check_surge(facts, group));
         refusals.extend(check_stop(input, instance));
         refusals.extend(node.and_then(|node| check_keeping(input, node, group)));
         refusals.extend(check_protection(input, facts.group_state, group));

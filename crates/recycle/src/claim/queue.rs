@@ -182,7 +182,7 @@ pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupStat
     match input.replacement {
         Replacement::After if waits => find_missing_member(group, state.is_weighted)
             .or_else(|| find_missing_target(group, input, &state.balancers)),
-        Replacement::After | Replacement::Before => None,
+        Replacement::After | Replacement::Before | Replacement::Surge => None,
     }
 }
 

@@ -130,7 +130,9 @@ fn says_disabled(node: &NodeFacts) -> bool {
 /// If the group has its desired capacity, no other replacement comes. `staying` is the number of new members that are not leaving.
 #[must_use]
 pub fn describe_removal(group: &Group, record: &Record, staying: usize) -> Option<String> {
-    let before = record.desired_before?;
+    let before = record
+        .desired_before
+        .or(record.raised_from.map(|from| from + 1))?;
     let is_complete = group.in_service() + group.pending() >= group.desired;
     (staying == 0 && group.desired < before && is_complete).then(|| {
         format!(

@@ -194,6 +194,7 @@ pub fn find_path(input: &Input, lifecycle_state: Option<&str>) -> RecyclePath {
         Replacement::After if input.interrupted_at.is_some() && is_standby => RecyclePath::Before,
         Replacement::After => RecyclePath::After,
         Replacement::Before => RecyclePath::Before,
+        Replacement::Surge => RecyclePath::Surge,
     }
 }
 
@@ -342,6 +343,7 @@ mod tests {
     fn the_path_is_that_of_the_input_unless_the_group_already_terminates_the_member() {
         let planned = input(json!({}));
         let after = input(json!({"replacement": "after"}));
+        let surge = input(json!({"replacement": "surge"}));
         let interrupted = input(json!({"urgency": "spot", "interrupted_at": at(120)}));
         let recommended = input(json!({"urgency": "spot"}));
         let hook = fired(&[]);
@@ -349,6 +351,8 @@ mod tests {
             (&planned, "InService", RecyclePath::Before),
             (&planned, WAITING, RecyclePath::Hook),
             (&after, "InService", RecyclePath::After),
+            (&surge, "InService", RecyclePath::Surge),
+            (&surge, WAITING, RecyclePath::Hook),
             (&hook, WAITING, RecyclePath::Hook),
             (&hook, "Terminating", RecyclePath::Hook),
             (&recommended, "InService", RecyclePath::Before),

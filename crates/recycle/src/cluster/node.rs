@@ -394,6 +394,7 @@ mod tests {
             excluded_at: Some(at(60)),
             excluded_before: Some(String::new()),
             desired_before: Some(3),
+            raised_from: Some(3),
             kept: true,
             kept_before: Some("false".to_owned()),
             protected: vec![id(NEW)],

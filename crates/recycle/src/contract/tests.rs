@@ -162,6 +162,8 @@ fn a_node_enters_standby_only_if_its_replacement_comes_first() {
         (RecyclePath::Before, Replacement::Before, ClaimVerdict::Standby),
         (RecyclePath::Before, Replacement::After, ClaimVerdict::Taint),
         (RecyclePath::After, Replacement::After, ClaimVerdict::Taint),
+        (RecyclePath::Surge, Replacement::Surge, ClaimVerdict::Standby),
+        (RecyclePath::Surge, Replacement::After, ClaimVerdict::Taint),
         (RecyclePath::Hook, Replacement::Before, ClaimVerdict::Taint),
         (RecyclePath::Hook, Replacement::After, ClaimVerdict::Taint),
     ] {

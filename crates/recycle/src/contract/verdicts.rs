@@ -71,14 +71,15 @@ verdict!(
 
 impl ClaimVerdict {
     /// Returns the first step of an execution whose node is admitted.
-    /// The node enters Standby only on the path `before`, unless the input says `replacement: after`.
+    /// `standby-node` brings the replacement on the paths `before` and `surge`, unless the input says `replacement: after`.
     #[must_use]
     pub fn first_step(path: RecyclePath, replacement: Replacement) -> Self {
         match (path, replacement) {
-            (RecyclePath::Before, Replacement::Before) => Self::Standby,
-            (RecyclePath::Before, Replacement::After) | (RecyclePath::After | RecyclePath::Hook, _) => {
-                Self::Taint
+            (RecyclePath::Before | RecyclePath::Surge, Replacement::Before | Replacement::Surge) => {
+                Self::Standby
             }
+            (RecyclePath::Before | RecyclePath::Surge, Replacement::After)
+            | (RecyclePath::After | RecyclePath::Hook, _) => Self::Taint,
         }
     }
 }

@@ -46,8 +46,10 @@ pub struct DisposalFacts<'a> {
     pub instance: Option<&'a Instance>,
     /// The group that the instance was claimed in.
     pub group: Option<&'a Group>,
-    /// The instances that the execution protects from scale-in while this one is detached.
+    /// The instances that the execution protects from scale-in.
     pub protected: &'a [InstanceId],
+    /// The desired capacity before the execution raised it for the replacement (path `surge`).
+    pub raised_from: Option<u32>,
     /// The time at which this execution began to dispose.
     pub since: Timestamp,
     pub now: Timestamp,
@@ -67,6 +69,8 @@ pub enum DisposalStep {
     CompleteHook(u32),
     /// Call TerminateInstanceInAutoScalingGroup without decrement; then wait this many seconds.
     Terminate(u32),
+    /// The same with decrement: the group gives up the place that the execution has added.
+    Remove(u32),
     /// Call StopInstances on the Standby member; then wait this many seconds.
     Stop(u32),
     /// Protect these members from scale-in, because the group may terminate others on a detach from Standby.
@@ -120,7 +124,7 @@ pub fn next_disposal_step(disposal_facts: &DisposalFacts<'_>) -> DisposalStep {
     }
     let Some(instance) = living else {
         // The group does not check the health of members in Standby, and lists a dead one until it is asked to terminate it.
-        return terminate(lifecycle_state, &timing);
+        return terminate(disposal_facts, lifecycle_state, &timing);
     };
     match disposal_facts.dispose {
         Dispose::Stop if !disposal_facts.is_lost => stop(disposal_facts, instance, lifecycle_state, &timing),
@@ -132,7 +136,7 @@ pub fn next_disposal_step(disposal_facts: &DisposalFacts<'_>) -> DisposalStep {
                 if disposal_facts.is_lost && disposal_facts.holds_volumes_while_off() {
                     DisposalStep::MarkOutOfService
                 } else {
-                    terminate(lifecycle_state, &timing)
+                    terminate(disposal_facts, lifecycle_state, &timing)
                 }
             })
         }
@@ -150,6 +154,15 @@ impl DisposalFacts<'_> {
     fn lifecycle_state(&self) -> Option<&str> {
         let member = self.group.and_then(|group| group.member(self.id));
         member.map(|member| member.lifecycle_state.as_str())
+    }
+
+    /// Whether the group still has the place that the execution has added, and may become one smaller.
+    fn gives_up_a_place(&self) -> bool {
+        let may_shrink = |from: u32| {
+            self.group
+                .is_some_and(|group| group.desired > from && group.desired > group.min)
+        };
+        self.raised_from.is_some_and(may_shrink)
     }
 
     /// Whether [`DisposalStep::Retire`] has been taken.
@@ -267,8 +280,9 @@ fn name_volumes(node: &NodeFacts) -> String {
     list_names(&names, node.volumes.len())
 }
 
-fn terminate(lifecycle_state: &str, timing: &Timing) -> DisposalStep {
+fn terminate(disposal_facts: &DisposalFacts<'_>, lifecycle_state: &str, timing: &Timing) -> DisposalStep {
     match lifecycle_state {
+        "InService" if disposal_facts.gives_up_a_place() => DisposalStep::Remove(DISPOSAL_WAIT),
         // Retained: after a hook was abandoned, the group keeps the instance until this call.
         "Standby" | "InService" | RETAINED => DisposalStep::Terminate(DISPOSAL_WAIT),
         _ => timing.wait_or_give_up(format!("the instance is {lifecycle_state}")),
@@ -461,6 +475,7 @@ mod tests {
             instance,
             group: Some(group),
             protected: &[],
+            raised_from: None,
             since: at(0),
             now: at(now),
             balancer_grace: 60,
@@ -560,6 +575,44 @@ mod tests {
                 ),
                 "{dispose:?}: its volumes are still waited for"
             );
+        }
+    }
+
+    #[test]
+    fn a_place_that_was_added_goes_with_the_instance_unless_it_is_gone_already() {
+        let (old, node, instance) = (id(OLD), out_of_balancers(), instance());
+        let (remove, terminate) = (
+            DisposalStep::Remove(DISPOSAL_WAIT),
+            DisposalStep::Terminate(DISPOSAL_WAIT),
+        );
+        for (name, raised_from, desired, min, expected) in [
+            ("as it was raised", Some(2), 3, 1, &remove),
+            ("others have raised it, too", Some(2), 5, 1, &remove),
+            ("others have lowered it", Some(2), 2, 1, &terminate),
+            ("at its minimum by now", Some(2), 3, 3, &terminate),
+            ("never raised", None, 3, 1, &terminate),
+        ] {
+            for is_lost in [false, true] {
+                let group = Group {
+                    desired,
+                    min,
+                    ..holding(Some("InService"))
+                };
+                let step = next_disposal_step(&DisposalFacts {
+                    path: RecyclePath::Surge,
+                    raised_from,
+                    is_lost,
+                    ..disposal_facts(
+                        &old,
+                        Dispose::Terminate,
+                        Some(&node),
+                        Some(&instance),
+                        &group,
+                        9_999,
+                    )
+                });
+                assert_eq!(step, *expected, "{name}, lost: {is_lost}");
+            }
         }
     }
 

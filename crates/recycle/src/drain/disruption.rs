@@ -56,7 +56,12 @@ pub fn judge_drain_validity(facts: &DisruptionFacts<'_>) -> DrainValidity {
     };
     // ExitStandby leads through Pending.
     let is_back = lifecycle_state == "InService" || lifecycle_state.starts_with("Pending");
-    if (facts.path == RecyclePath::Before && is_back) || lifecycle_state.starts_with("Detach") {
+    let is_moved = match facts.path {
+        RecyclePath::Before => is_back,
+        RecyclePath::Surge => lifecycle_state.ends_with("Standby"),
+        RecyclePath::After | RecyclePath::Hook => false,
+    };
+    if is_moved || lifecycle_state.starts_with("Detach") {
         taken(&format!("is {lifecycle_state} in its"))
     } else {
         DrainValidity::Goes
@@ -101,7 +106,14 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
             "it is {state} in group {name}; its pods run until the instance is terminated"
         )));
     }
-    if member.is_some_and(|member| member.protected_from_scale_in) && !facts.group.protects_new_members {
+    let is_protected = member.is_some_and(|member| member.protected_from_scale_in);
+    if facts.record.protected.contains(facts.id) {
+        if !is_protected && state == "InService" {
+            remarks.push(Obstacle::ScaleInProtection.because(format!(
+                "its protection from scale-in was removed, and recycle-eks does not set it again: group {name} may terminate it with its pods"
+            )));
+        }
+    } else if is_protected && !facts.group.protects_new_members {
         remarks.push(Obstacle::ScaleInProtection.because(
             "it is protected from scale-in now. The restore of another node of its group may have protected it for a while. If an operator \
              wants to keep it, stop the execution, or end the drain with recycle-eks/drain-until",
@@ -109,7 +121,7 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
     }
     let needed: &[&str] = match facts.path {
         RecyclePath::Before => &["Launch"],
-        RecyclePath::After | RecyclePath::Hook => &["Launch", "Terminate"],
+        RecyclePath::After | RecyclePath::Surge | RecyclePath::Hook => &["Launch", "Terminate"],
     };
     let suspended: Vec<&str> = needed
         .iter()
@@ -209,18 +221,21 @@ mod tests {
     fn the_state_of_the_member_decides_whether_the_drain_goes_on() {
         let (goes, taken) = ("goes", "taken away");
         let cases = [
-            ("Standby", [goes, goes, goes]),
-            ("EnteringStandby", [goes, goes, goes]),
-            ("InService", [taken, goes, goes]),
-            ("Pending", [taken, goes, goes]),
-            ("Terminating:Wait", [goes, goes, goes]),
-            ("Detaching", [taken, taken, goes]),
+            ("Standby", [goes, goes, taken, goes]),
+            ("EnteringStandby", [goes, goes, taken, goes]),
+            ("InService", [taken, goes, goes, goes]),
+            ("Pending", [taken, goes, goes, goes]),
+            ("Terminating:Wait", [goes, goes, goes, goes]),
+            ("Detaching", [taken, taken, taken, goes]),
         ];
         for (state, expected) in cases {
-            for (path, expected) in [RecyclePath::Before, RecyclePath::After, RecyclePath::Hook]
-                .into_iter()
-                .zip(expected)
-            {
+            let paths = [
+                RecyclePath::Before,
+                RecyclePath::After,
+                RecyclePath::Surge,
+                RecyclePath::Hook,
+            ];
+            for (path, expected) in paths.into_iter().zip(expected) {
                 let validity = match judge_drain_validity(&fixture(state).facts(&id(OLD), path)) {
                     DrainValidity::Goes => goes,
                     DrainValidity::TakenAway(text) => {
@@ -235,6 +250,27 @@ mod tests {
         let unknown = "i-0dddddddddddddddd".parse().unwrap();
         let validity = judge_drain_validity(&fixture("Standby").facts(&unknown, RecyclePath::Before));
         assert!(matches!(validity, DrainValidity::TakenAway(_)), "{validity:?}");
+    }
+
+    #[test]
+    fn a_removed_protection_of_a_surge_is_reported_and_the_own_one_is_not() {
+        let mut fixture = fixture("InService");
+        fixture.record.protected = vec![id(OLD)];
+        let found = |fixture: &Fixture| -> Vec<String> {
+            let remarks = find_remarks(&fixture.facts(&id(OLD), RecyclePath::Surge));
+            remarks.iter().map(Refusal::to_string).collect()
+        };
+        assert_eq!(
+            found(&fixture),
+            [
+                "scale_in_protection: its protection from scale-in was removed, and recycle-eks does not set it again: group workers may \
+                 terminate it with its pods"
+            ]
+        );
+        fixture.group.members[0].protected_from_scale_in = true;
+        assert!(found(&fixture).is_empty());
+        fixture.record.protected.clear();
+        assert_eq!(found(&fixture).len(), 1, "another client has protected it");
     }
 
     #[test]

@@ -155,6 +155,10 @@ pub(crate) const REPLACEMENT: Field = setting(
             "after",
             "it comes after the instance has gone, without Standby, for groups that cannot run one more node",
         ),
+        choice(
+            "surge",
+            "it comes before the drain, because the desired capacity is raised by one; the node stays in service until it is drained",
+        ),
     ]),
     "\"before\"",
     "When the replacement comes",

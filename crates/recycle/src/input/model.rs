@@ -73,6 +73,8 @@ pub enum Replacement {
     Before,
     /// No Standby.
     After,
+    /// The group gets one instance more, which is the replacement. The old node stays in service until it is drained.
+    Surge,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -325,7 +327,7 @@ mod tests {
             ),
             (
                 json!({"replacement": true}),
-                "replacement must be one of \"before\", \"after\", but is true",
+                "replacement must be one of \"before\", \"after\", \"surge\", but is true",
             ),
             (
                 json!({"dispose": "Stop"}),
@@ -470,6 +472,10 @@ mod tests {
             (
                 json!({"replacement": "after", "dispose": "detach"}),
                 "replacement \"after\" allows only dispose",
+            ),
+            (
+                json!({"replacement": "surge", "dispose": "stop"}),
+                "replacement \"surge\" allows only dispose",
             ),
             (
                 json!({"on_drain_timeout": "terminate"}),
@@ -661,6 +667,7 @@ mod tests {
                 "app=web",
                 "others",
                 "after",
+                "surge",
                 "stop",
                 "last_target",
                 "prod",

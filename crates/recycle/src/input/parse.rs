@@ -276,11 +276,16 @@ impl Reader<'_> {
             }
             self.check_disposal("interrupted_at", "EC2 takes the instance away")?;
         }
-        if input.replacement == Replacement::After && input.dispose != Dispose::Terminate {
-            return refused(
-                "replacement \"after\" allows only dispose \"terminate\", because stopping and detaching need Standby; \
-                 write replacement \"before\"",
-            );
+        let named = match input.replacement {
+            Replacement::Before => None,
+            Replacement::After => Some("after"),
+            Replacement::Surge => Some("surge"),
+        };
+        if let Some(named) = named.filter(|_| input.dispose != Dispose::Terminate) {
+            return Err(InvalidInput(format!(
+                "replacement {named:?} allows only dispose \"terminate\", because stopping and detaching need Standby; \
+                 write replacement \"before\""
+            )));
         }
         if input.on_drain_timeout == OnDrainTimeout::Terminate
             && !input.overrides.contains(&Override::RunningPods)

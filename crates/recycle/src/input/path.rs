@@ -1,4 +1,4 @@
-//! The three paths of an execution: `before` (Standby first), `after` (no Standby), and the hook path.
+//! The paths of an execution: `before` (Standby first), `after` and `surge` (no Standby), and the hook path.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,8 @@ pub enum RecyclePath {
     Before,
     /// There is no Standby. The replacement comes after the instance has gone.
     After,
+    /// There is no Standby. The group gets one member more, and the instance takes that place away when it goes.
+    Surge,
     /// The group is already terminating the instance, and its lifecycle hook waits.
     Hook,
 }

@@ -69,9 +69,16 @@ pub fn write_plan(facts: PlanFacts<'_>, notes: Vec<String>) -> Plan {
         ..
     } = facts;
     let mut steps = Vec::new();
-    if input.replacement == Replacement::Before {
-        steps.push(plan_standby(input, group));
-        steps.push(plan_wait("the replacement", input, node));
+    match input.replacement {
+        Replacement::Before => {
+            steps.push(plan_standby(input, group));
+            steps.push(plan_wait("the replacement", input, node));
+        }
+        Replacement::Surge => {
+            steps.push(plan_raise(input, group));
+            steps.push(plan_wait("the replacement", input, node));
+        }
+        Replacement::After => {}
     }
     steps.push(format!("taint node {} and cordon it", node.name));
     steps.push(plan_drain(input, survey));
@@ -162,6 +169,16 @@ fn plan_restore(input: &Input, group: &Group) -> Vec<String> {
         let half = "the changes in Kubernetes are undone; nothing has to be undone in the group";
         return vec![half.to_owned()];
     }
+    if input.replacement == Replacement::Surge {
+        let larger = group.desired + 1;
+        return vec![
+            format!(
+                "without a replacement that has pods: the group has {} as before",
+                group.desired
+            ),
+            format!("with pods on the replacement: the group has {larger}, one more than before"),
+        ];
+    }
     let row = find_row(group);
     let desired = group.desired;
     [
@@ -190,6 +207,21 @@ fn plan_standby(input: &Input, group: &Group) -> String {
     format!(
         "put {id} into Standby: group {name} (min {}, desired {}, max {}, {members} members) launches a replacement",
         group.min, group.desired, group.max
+    )
+}
+
+fn plan_raise(input: &Input, group: &Group) -> String {
+    let (id, name, members, desired) = (
+        &input.instance_id,
+        &group.name,
+        group.members.len(),
+        group.desired,
+    );
+    format!(
+        "protect {id} from scale-in and raise the desired capacity of group {name} (min {}, desired {desired}, max {}, {members} members) to {}",
+        group.min,
+        group.max,
+        desired + 1
     )
 }
 
@@ -237,6 +269,9 @@ fn plan_disposal(input: &Input, group: &Group) -> String {
     match input.dispose {
         Dispose::Terminate if input.hook.is_some() => {
             format!("complete the lifecycle action, after which group {name} terminates {id}")
+        }
+        Dispose::Terminate if input.replacement == Replacement::Surge => {
+            format!("terminate {id} with decrement: group {name} has its desired capacity of {desired} again")
         }
         Dispose::Terminate => format!("terminate {id}: group {name} keeps its desired capacity of {desired}"),
         Dispose::Stop => format!("stop {id} in Standby, tag it, and remove its Node"),

@@ -8,7 +8,7 @@ use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 use crate::records::restore_log::GroupChanges;
 
-/// A member that came after EnterStandby.
+/// A member that came after EnterStandby, or after the desired capacity was raised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMember {
     pub instance: InstanceId,
@@ -54,6 +54,8 @@ pub struct RestoreFacts<'a> {
     pub kubernetes: KubernetesHalf,
     /// True if recycle-eks put the instance into Standby. An operator's Standby is left untouched.
     pub has_entered_standby: bool,
+    /// The desired capacity before an execution raised it for the replacement (path `surge`).
+    pub raised_from: Option<u32>,
     /// True if the Node has not been Ready for so long that it counts as lost ([`crate::drain::lost`]).
     pub is_lost: bool,
     /// The members that came after EnterStandby. None if no record lists the members before it, or the cluster cannot be reached.

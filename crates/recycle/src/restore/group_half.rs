@@ -2,6 +2,7 @@
 
 use crate::base::ids::InstanceId;
 use crate::base::names::{CORDONED_FOR_ANNOTATION, REPLACEMENT_FOR_ANNOTATION};
+use crate::base::shell::quote;
 use crate::cluster::autoscaler::is_kept_for;
 use crate::cluster::group::{Group, is_leaving};
 use crate::cluster::instance::Instance;
@@ -95,8 +96,7 @@ impl RestoreFacts<'_> {
         let replacement = self.find_replacement(group);
         let column = self.column(group, replacement);
         let exited_from = self.group_changes.exited_from();
-        let is_larger =
-            exited_from.is_some_and(|from| group.desired > from) && !self.group_changes.has_paid(group);
+        let is_larger = self.is_larger(group);
         if is_larger && group.min < group.desired && self.has_time() {
             match (column, replacement) {
                 (Column::NotLaunched, _) if self.awaits_launch(group) => {
@@ -114,7 +114,8 @@ impl RestoreFacts<'_> {
             }
         }
         // The desired capacity is lower than after ExitStandby. Without a step here, the group would choose the member to terminate.
-        let has_trimmed = exited_from == Some(group.desired) && count(group) > group.desired;
+        let size_before = exited_from.or(self.raised_from);
+        let has_trimmed = size_before == Some(group.desired) && count(group) > group.desired;
         if has_trimmed && self.has_time() {
             let dropped = replacement.filter(|_| column == Column::Empty);
             if let Some(step) = self.prepare(group, dropped) {
@@ -140,6 +141,26 @@ impl RestoreFacts<'_> {
             )
         });
         self.end(RestoreStep::Done(note.clone()), note)
+    }
+
+    /// Whether ExitStandby or the execution has made the group one larger, and this restore has not made it smaller again.
+    fn is_larger(&self, group: &Group) -> bool {
+        let size_before = self.group_changes.exited_from().or(self.raised_from);
+        size_before.is_some_and(|from| group.desired > from) && !self.group_changes.has_paid(group)
+    }
+
+    /// Writes that a lost node leaves its group one larger. None if it does not.
+    pub(crate) fn note_larger_group(&self, group: &Group) -> Option<String> {
+        self.is_larger(group).then(|| {
+            format!(
+                "group {name} is one larger than before, desired capacity {desired}. If it does not need the new member, lower it: \
+                 aws autoscaling set-desired-capacity --auto-scaling-group-name {quoted} --desired-capacity {lower}",
+                name = group.name,
+                desired = group.desired,
+                quoted = quote(group.name.as_str()),
+                lower = group.desired - 1
+            )
+        })
     }
 
     /// Returns the step that has to come before the group's size changes, if there is one.

@@ -36,7 +36,9 @@ pub fn next_restore_step(restore_facts: &RestoreFacts<'_>) -> RestoreStep {
                 "EC2 does not know the instance, but its Node is there".to_owned(),
             )
         }
-        (Place::Lost, _) => restore_facts.clean_up(RestoreStep::Report(None)),
+        (Place::Lost, _) => {
+            restore_facts.clean_up(RestoreStep::Report(restore_facts.note_larger_group(group)))
+        }
         (_, KubernetesHalf::Undo) => RestoreStep::UndoKubernetes,
         (_, KubernetesHalf::Unseen) if restore_facts.waited < i64::from(CLUSTER_PATIENCE) => {
             wait_for_cluster()

@@ -622,6 +622,8 @@ fn with_after_a_node_holds_its_place_to_the_end() {
     assert_eq!(limits.of(Replacement::Before), limits);
     let after = limits.of(Replacement::After);
     assert_eq!((after.parallel, after.surge), (2, 2));
+    let surge = limits.of(Replacement::Surge);
+    assert_eq!((surge.parallel, surge.surge), (1, 1));
     let fewer = Limits {
         parallel: 3,
         surge: 1,

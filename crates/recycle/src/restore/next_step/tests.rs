@@ -43,6 +43,7 @@ struct World {
     group_changes: GroupChanges,
     kubernetes: KubernetesHalf,
     has_entered_standby: bool,
+    raised_from: Option<u32>,
     is_lost: bool,
     restoring_since: Option<Timestamp>,
     ahead: Option<NodeName>,
@@ -67,11 +68,23 @@ impl World {
             group_changes: GroupChanges::default(),
             kubernetes: KubernetesHalf::Clean,
             has_entered_standby: true,
+            raised_from: None,
             is_lost: false,
             restoring_since: Some(at(0)),
             ahead: None,
             waited: 0,
             steps: 0,
+        }
+    }
+
+    /// Returns a state with the node in service, for which an execution has raised the desired capacity to `desired`.
+    fn surged((min, desired, max): (u32, u32, u32)) -> Self {
+        let mut world = Self::new((min, desired, max));
+        "InService".clone_into(&mut world.member_mut(&id(OLD)).lifecycle_state);
+        Self {
+            has_entered_standby: false,
+            raised_from: Some(desired - 1),
+            ..world
         }
     }
 
@@ -102,6 +115,7 @@ impl World {
             group: Some(&self.group),
             kubernetes: self.kubernetes,
             has_entered_standby: self.has_entered_standby,
+            raised_from: self.raised_from,
             is_lost: self.is_lost,
             new_members: self.new_members.as_deref(),
             marked: &[],
@@ -380,6 +394,77 @@ fn every_cell_of_the_table_reaches_its_end() {
             .any(|member| member.protected_from_scale_in);
         assert!(!is_left_protected, "{name}");
     }
+}
+
+#[test]
+fn a_raised_capacity_is_lowered_again_unless_the_replacement_has_pods() {
+    let larger = "group workers is one larger than before, desired capacity 3: its replacement has pods";
+    let cases = [
+        ("not launched", World::surged((2, 3, 4)), vec!["lower"], None, 2),
+        (
+            "pending, and does not come",
+            World::surged((2, 3, 4)).with_replacement("Pending", false),
+            vec!["lower"],
+            None,
+            2,
+        ),
+        (
+            "empty",
+            World::surged((2, 3, 4)).with_replacement("InService", false),
+            vec!["drop"],
+            None,
+            2,
+        ),
+        (
+            "has pods",
+            World::surged((2, 3, 4)).with_replacement("InService", true),
+            vec![],
+            Some(larger),
+            3,
+        ),
+        (
+            "the call was not made, or someone has lowered it",
+            World {
+                raised_from: Some(2),
+                ..World::surged((2, 2, 4))
+            },
+            vec![],
+            None,
+            2,
+        ),
+        (
+            "at its minimum by now",
+            World::surged((3, 3, 4)),
+            vec![],
+            Some(
+                "group workers is one larger than before, desired capacity 3: its replacement was not terminated in time",
+            ),
+            3,
+        ),
+    ];
+    for (name, mut world, changes, note, desired) in cases {
+        let end = RestoreStep::Done(note.map(str::to_owned));
+        assert_eq!(world.finish(), (changes, end), "{name}");
+        assert_eq!(world.group.desired, desired, "{name}");
+        assert!(world.protected.is_empty(), "{name}");
+        assert!(
+            world.group.member(&id(OLD)).is_some() && world.group.member(&id(OTHER)).is_some(),
+            "{name}"
+        );
+    }
+    let mut lost = World {
+        is_lost: true,
+        ..World::surged((2, 3, 4))
+    };
+    let (changes, end) = lost.finish();
+    assert!(changes.is_empty());
+    let RestoreStep::Report(Some(note)) = end else {
+        panic!("{end:?}");
+    };
+    assert!(
+        note.ends_with("--auto-scaling-group-name workers --desired-capacity 2"),
+        "{note}"
+    );
 }
 
 #[test]

@@ -1,0 +1,176 @@
+//! Raises the desired capacity of the group by one, after recording it on the Node. The old node stays in service.
+
+use ec2::protection;
+use recycle::base::failure::Failure;
+use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG};
+use recycle::base::poll::next_wait;
+use recycle::cluster::group::Group;
+use recycle::records::claim::{Claim, Phase};
+use recycle::records::node_record::Record;
+
+use crate::entering::record;
+use crate::{Answered, Error, FetchedFacts, StandbyNode};
+
+impl StandbyNode {
+    /// Makes the group one larger. If the record of an earlier attempt says so, and the group shows it, only the wait begins.
+    pub(crate) async fn raise_capacity(&self, mut facts: FetchedFacts) -> Answered {
+        let group = facts.group.clone();
+        let group = group.ok_or_else(|| refuse(&facts, "is in no group".to_owned()))?;
+        let text = facts.describe_state("stays in service, and the group launches a replacement");
+        let is_raised = facts
+            .node
+            .record()?
+            .raised_from
+            .is_some_and(|from| group.desired > from);
+        if !is_raised {
+            self.raise(&facts, &group, &text).await?;
+        }
+        facts.run.replacement_since = Some(facts.now);
+        let timeout = i64::from(facts.run.input.replacement_timeout);
+        Ok(facts.wait(next_wait(0, timeout, 0, None), text))
+    }
+
+    async fn raise(&self, facts: &FetchedFacts, group: &Group, text: &str) -> Result<(), Error> {
+        if group.desired >= group.max {
+            let state = format!(
+                "cannot be replaced: the desired capacity is the maximum of {}",
+                group.max
+            );
+            return Err(refuse(facts, state));
+        }
+        let id = &facts.run.input.instance_id;
+        let claim = Claim {
+            phase: Phase::Standby,
+            ..facts.claim.clone()
+        };
+        // A member that an operator has protected keeps its protection at the end.
+        let is_protected = group
+            .member(id)
+            .is_some_and(|member| member.protected_from_scale_in);
+        let own = if is_protected {
+            &[]
+        } else {
+            std::slice::from_ref(id)
+        };
+        let begin = |record: Record| Record {
+            raised_from: Some(group.desired),
+            ..record.protecting(own)
+        };
+        record(facts, &claim, begin).await?;
+        // The log of an earlier restore no longer applies.
+        let tags = [(CLAIM_TAG, claim.to_tag()), (RESTORE_LOG_TAG, String::new())];
+        self.instances.tag(id, &tags).await?;
+        if !own.is_empty() {
+            protection::protect(&self.groups, &self.instances, &group.name, own, id).await?;
+        }
+        let (client, node) = (&facts.client, &facts.node.name);
+        kubernetes::record_event(client, node, Phase::Standby, text, facts.now, &facts.me).await;
+        self.groups
+            .set_desired_capacity(&group.name, group.desired + 1)
+            .await?;
+        Ok(())
+    }
+}
+
+/// Ends the execution before anything is changed.
+fn refuse(facts: &FetchedFacts, state: String) -> Error {
+    Error::Ended(Failure::PreflightRefused, facts.describe_state(&state))
+}
+
+#[cfg(test)]
+mod tests {
+    use recycle::base::names::RECORD_ANNOTATION;
+    use recycle::contract::verdicts::StandbyVerdict;
+    use recycle::input::path::RecyclePath;
+    use scripted_aws::ScriptedAws;
+    use scripted_kube::ScriptedKube;
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{NODE, facts, no_nodes, step, stored_node};
+
+    fn kube() -> ScriptedKube {
+        ScriptedKube::new()
+            .on("GET", "/api/v1/nodes?", 200, no_nodes())
+            .on("PATCH", NODE, 200, stored_node(Phase::Standby))
+            .on("POST", "/events", 201, json!({}))
+    }
+
+    fn surging(kube: &ScriptedKube) -> FetchedFacts {
+        let mut facts = facts(kube);
+        facts.run.path = RecyclePath::Surge;
+        facts
+    }
+
+    #[tokio::test]
+    async fn the_old_node_is_recorded_and_protected_before_the_group_is_raised() {
+        let kube = kube();
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .on("CreateTags", "")
+            .on("SetInstanceProtection", "")
+            .on("SetDesiredCapacity", "");
+        let answer = step(&aws).raise_capacity(surging(&kube)).await.unwrap();
+        assert_eq!((answer.verdict, answer.wait_seconds), (StandbyVerdict::Wait, 30));
+        assert_eq!(
+            aws.actions(),
+            [
+                "CreateTags",
+                "CreateTags",
+                "SetInstanceProtection",
+                "SetDesiredCapacity"
+            ]
+        );
+        let record = kube.lease("i-0123456789abcdef0")[RECORD_ANNOTATION].clone();
+        let record: Record = serde_json::from_str(record.as_str().unwrap()).unwrap();
+        assert_eq!(
+            (record.raised_from, record.desired_before, record.kept),
+            (Some(1), None, true)
+        );
+        assert_eq!(record.protected, [crate::fixtures::id()]);
+        assert_eq!(record.members_before.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_capacity_that_an_earlier_attempt_has_raised_is_not_raised_again() {
+        let (kube, aws) = (kube(), ScriptedAws::new());
+        let mut facts = surging(&kube);
+        facts.group.as_mut().unwrap().desired = 2;
+        let record = json!({"schema": 1, "raised_from": 1}).to_string();
+        let lease = facts.node.lease.as_mut().unwrap();
+        lease.annotations.insert(RECORD_ANNOTATION.to_owned(), record);
+        let answer = step(&aws).raise_capacity(facts).await.unwrap();
+        assert_eq!(answer.verdict, StandbyVerdict::Wait);
+        assert!(aws.calls().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_protection_of_an_operator_is_not_recorded_as_ours() {
+        let kube = kube();
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .on("SetDesiredCapacity", "");
+        let mut facts = surging(&kube);
+        facts.group.as_mut().unwrap().members[0].protected_from_scale_in = true;
+        step(&aws).raise_capacity(facts).await.unwrap();
+        assert_eq!(aws.actions(), ["CreateTags", "SetDesiredCapacity"]);
+        let record = kube.lease("i-0123456789abcdef0")[RECORD_ANNOTATION].clone();
+        let record: Record = serde_json::from_str(record.as_str().unwrap()).unwrap();
+        assert!(record.protected.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_group_that_is_full_by_now_is_left_alone() {
+        let (kube, aws) = (kube(), ScriptedAws::new());
+        let mut facts = surging(&kube);
+        facts.group.as_mut().unwrap().desired = 2;
+        let refused = step(&aws).raise_capacity(facts).await.unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .contains("the desired capacity is the maximum of 2"),
+            "{refused}"
+        );
+        assert!(aws.calls().is_empty() && kube.calls().is_empty());
+    }
+}

@@ -1,0 +1,229 @@
+"""The `surge` path: no Standby. The group gets one member more, the node is drained in service, and its place goes with it."""
+
+import pytest
+
+from world.aws.identity import REGION
+from world.base.faults import kills
+
+SIZES = {"m<d<M": (1, 2, 4), "m<d=M-1": (1, 2, 3), "m=d<M": (2, 2, 4), "alone": (1, 1, 2)}
+
+
+def group_of(world, sizes: str, name: str = "workers"):
+    minimum, size, maximum = SIZES[sizes]
+    return world.group(name, size=size, minimum=minimum, maximum=maximum)
+
+
+def with_job(world, node, until: str = "10m"):
+    job = node.job(f"train-{node.group.name}", labels={"app": "train"})
+    world.at(until, job.finishes)
+    return job
+
+
+def surge(world, node, **fields):
+    return world.recycle(node, label_selector="app=train", replacement="surge", **fields)
+
+
+def protected(world, node) -> bool:
+    members = world.aws.client("autoscaling").describe_auto_scaling_instances(InstanceIds=[node.instance_id])
+    return members["AutoScalingInstances"][0]["ProtectedFromScaleIn"]
+
+
+def in_service(workers) -> int:
+    return list(workers.states.values()).count("InService")
+
+
+def test_the_replacement_comes_first_and_the_group_has_its_size_again(world):
+    groups = {sizes: group_of(world, sizes, f"workers-{n}") for n, sizes in enumerate(SIZES)}
+    before = {sizes: workers.sizes for sizes, workers in groups.items()}
+    nodes = {sizes: workers.nodes[0] for sizes, workers in groups.items()}
+    others = [other.bare_pod(f"neighbour-{w.name}") for w in groups.values() for other in w.nodes[1:]]
+    jobs = {sizes: with_job(world, node) for sizes, node in nodes.items()}
+
+    executions = {sizes: surge(world, node) for sizes, node in nodes.items()}
+    world.run("8m")
+    for sizes, workers in groups.items():
+        minimum, desired, maximum = before[sizes]
+        assert workers.sizes == (minimum, desired + 1, maximum), sizes
+        assert set(workers.states.values()) == {"InService"}, sizes
+        assert protected(world, nodes[sizes]), sizes
+    ends = {sizes: execution.finishes() for sizes, execution in executions.items()}
+
+    assert not world.calls("autoscaling:EnterStandby")
+    assert all(pod.phase == "Running" for pod in others)
+    for sizes, workers in groups.items():
+        node, end = nodes[sizes], ends[sizes]
+        assert end.outcome == "recycled", (sizes, end.cause)
+        assert workers.sizes == before[sizes], sizes
+        assert sorted(workers.states.values()) == ["InService"] * before[sizes][1], sizes
+        assert world.instance(node.instance_id).state == "terminated" and not node.exists, sizes
+        assert not jobs[sizes].exists or jobs[sizes].phase == "Succeeded", sizes
+        newest = workers.newest
+        assert newest.annotations["recycle-eks/replacement-for"] == node.instance_id, sizes
+        assert executions[sizes].path.index("TaintNode") > executions[sizes].path.index("StandbyNode"), sizes
+        assert newest.ready_at < world.seconds("8m") and world.leftovers(workers) == [], sizes
+        assert not protected(world, newest), sizes
+
+
+def test_the_plan_and_the_refusals_of_pre_flight(world):
+    node = group_of(world, "m<d<M").nodes[0]
+    end = world.recycle(node, replacement="surge", dry_run=True).finishes()
+    assert end.outcome == "planned" and world.writes() == []
+    plan = end.output["plan"]
+    assert plan["steps"][0] == (
+        f"protect {node.instance_id} from scale-in and raise the desired capacity of group workers (min 1, desired 2, max 4, "
+        "2 members) to 3"
+    )
+    assert plan["steps"][-1] == f"terminate {node.instance_id} with decrement: group workers has its desired capacity of 2 again"
+
+    full = world.group("full", size=2, minimum=1, maximum=2).nodes[0]
+    managed = world.group("managed", size=1, minimum=1, maximum=1, labels={"eks.amazonaws.com/nodegroup": "blue"}).nodes[0]
+    zones = world.group("zones", size=2, minimum=1, maximum=4, zones=(f"{REGION}a", f"{REGION}b")).nodes[0]
+    for node, start, command in (
+        (full, "no_room: ", "aws autoscaling update-auto-scaling-group --auto-scaling-group-name full --max-size 3"),
+        (
+            managed,
+            "no_room: ",
+            "aws eks update-nodegroup-config --cluster-name world --nodegroup-name blue --scaling-config maxSize=2",
+        ),
+        (zones, "zone_rebalance: ", "aws autoscaling suspend-processes --auto-scaling-group-name zones"),
+    ):
+        before = node.group.sizes
+        end = surge(world, node).finishes()
+        assert end.error == "PreflightRefused", end
+        assert end.cause.startswith(start) and command in end.cause, end.cause
+        assert node.group.sizes == before and world.leftovers(node.group) == []
+
+
+def test_a_drain_that_times_out_is_undone_by_what_became_of_the_replacement(world):
+    """Without pods it is terminated. With pods it stays, and so does the size."""
+    empty, used = (group_of(world, "m<d<M", name) for name in ("empty", "used"))
+    nodes = [workers.nodes[0] for workers in (empty, used)]
+    for node in nodes:
+        node.job(f"train-{node.group.name}", labels={"app": "train"})
+    executions = [surge(world, node, drain_timeout=1200) for node in nodes]
+    world.run("10m")
+    used.newest.bare_pod("busy")
+
+    ends = [execution.finishes() for execution in executions]
+    # The empty replacement has gone.
+    world.wait("10m")
+
+    assert [end.error for end in ends] == ["DrainTimedOut"] * 2
+    assert empty.sizes == (1, 2, 4) and used.sizes == (1, 3, 4)
+    assert "group used is one larger than before, desired capacity 3: its replacement has pods" in ends[1].cause
+    for node in nodes:
+        assert node.group.states[node.instance_id] == "InService"
+        assert not node.unschedulable and not protected(world, node)
+        assert world.leftovers(node.group) == []
+    assert (in_service(empty), in_service(used)) == (2, 3)
+
+
+def test_a_replacement_that_does_not_come_leaves_the_group_as_it_was(world):
+    workers = group_of(world, "m<d<M")
+    node = workers.nodes[0]
+    web = node.deployment("web", replicas=2)
+    workers.next_launch(fails="Insufficient capacity")
+
+    end = surge(world, node, replacement_timeout=300).finishes()
+
+    assert end.error == "ReplacementTimedOut" and "no usable replacement" in end.cause, end.cause
+    assert workers.sizes == (1, 2, 4) and sorted(workers.states.values()) == ["InService"] * 2
+    assert len(web.running_pods()) == 2 and not protected(world, node)
+    assert world.leftovers(workers) == []
+
+
+def test_of_two_nodes_of_a_group_the_second_waits_until_the_first_is_gone(world):
+    world.host.variables["recycle-eks-claim-node"] = {"MAX_PARALLEL_PER_GROUP": "2"}
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    nodes = workers.nodes[:2]
+    for node in nodes:
+        job = node.job(f"train-{node.instance_id}", labels={"app": "train"})
+        world.at("30m", job.finishes)
+
+    executions = [surge(world, node) for node in nodes]
+
+    assert [execution.finishes().outcome for execution in executions] == ["recycled"] * 2
+    assert executions[1].entered("WaitInQueue")
+    assert workers.sizes == (1, 3, 6) and in_service(workers) == 3
+    owners = {node.annotations.get("recycle-eks/replacement-for") for node in workers.nodes}
+    assert owners == {None, *(node.instance_id for node in nodes)}
+    assert {int(call.parameters["DesiredCapacity"]) for call in world.calls("autoscaling:SetDesiredCapacity")} == {4}
+
+
+def test_a_lost_node_takes_the_added_place_with_it(world):
+    workers = group_of(world, "m<d<M")
+    node = workers.nodes[0]
+    node.job("train", labels={"app": "train"})
+    execution = surge(world, node)
+    world.run("10m")
+    node.falls_silent()
+
+    end = execution.finishes()
+
+    assert end.error == "NodeLost", end
+    assert workers.sizes == (1, 2, 4) and node.instance_id not in workers.states
+
+
+def test_the_sweep_undoes_what_a_stopped_execution_has_begun_and_another_execution_goes_on(world):
+    swept, resumed = (group_of(world, "m<d<M", name) for name in ("swept", "resumed"))
+    executions = {}
+    for workers in (swept, resumed):
+        workers.nodes[0].job(f"train-{workers.name}", labels={"app": "train"})
+        executions[workers] = surge(world, workers.nodes[0])
+    world.run("10m")
+    for execution in executions.values():
+        execution.stop()
+    node = resumed.nodes[0]
+    again = world.recycle(node, label_selector="app=none", evict="all", replacement="before")
+    end = again.finishes()
+    assert end.outcome == "recycled", end.cause
+    assert resumed.sizes == (1, 2, 4) and not world.calls("autoscaling:EnterStandby")
+
+    world.sweep().finishes()
+    world.wait("10m")
+    assert swept.sizes == (1, 2, 4) and in_service(swept) == 2
+    assert world.leftovers(swept) == []
+
+
+def test_what_others_do_to_the_group_and_the_node_stays(world):
+    workers = group_of(world, "m<d<M")
+    node = workers.nodes[0]
+    with_job(world, node, until="40m")
+    execution = surge(world, node)
+    world.run("10m")
+    groups = world.aws.client("autoscaling")
+    groups.set_instance_protection(InstanceIds=[node.instance_id], AutoScalingGroupName="workers", ProtectedFromScaleIn=False)
+    groups.set_desired_capacity(AutoScalingGroupName="workers", DesiredCapacity=4)
+    world.run("30m")
+    assert not protected(world, node)
+    reasons = [answer["reason"] for answer in execution.answers("CheckPods")]
+    assert any("its protection from scale-in was removed" in reason for reason in reasons), reasons
+
+    assert execution.finishes().outcome == "recycled"
+    assert workers.sizes == (1, 3, 4) and in_service(workers) == 3
+
+
+@pytest.mark.long
+def test_a_function_killed_around_any_mutating_call_ends_the_same(world):
+    def begin():
+        nodes = [group_of(world, "m<d<M", name).nodes[0] for name in ("one", "two")]
+        for node in nodes:
+            with_job(world, node, until="15m")
+        return nodes
+
+    nodes = begin()
+    assert [each.finishes().outcome for each in [surge(world, node) for node in nodes]] == ["recycled"] * 2
+    points = world.write_points(nodes[0])
+    for call in ("SetInstanceProtection", "SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup"):
+        assert any(action == f"autoscaling:{call}" for _, action, _ in points), call
+
+    for struck in kills(points[::2], points[1::2], runs=2):
+        world.reset()
+        nodes = begin()
+        for node, (moment, function, action, nth) in zip(nodes, struck, strict=True):
+            world.faults.kill(moment, action, function=function, nth=nth, where=node.is_named_in)
+        executions = [surge(world, node) for node in nodes]
+        for node, execution, kill in zip(nodes, executions, struck, strict=True):
+            end = execution.finishes()
+            assert (end.outcome, node.group.sizes, in_service(node.group)) == ("recycled", (1, 2, 4), 2), (kill, end)
+        assert world.faults.not_struck() == [], struck
