@@ -174,6 +174,8 @@ def test_the_sweep_undoes_what_a_stopped_execution_has_begun_and_another_executi
     for execution in executions.values():
         execution.stop()
     node = resumed.nodes[0]
+    refused = world.recycle(node, dispose="detach").finishes()
+    assert refused.cause.startswith("surge_begun: "), refused
     again = world.recycle(node, label_selector="app=none", evict="all", replacement="before")
     end = again.finishes()
     assert end.outcome == "recycled", end.cause

@@ -214,6 +214,10 @@ impl FetchedFacts {
             Some("InService") if self.was_raised() && input.interrupted_at.is_none() => {
                 settled.replacement = Replacement::Surge;
             }
+            // Warnings of EC2 do not queue, and with surge one node of a group is underway at a time.
+            Some(_) | None if input.urgency == Urgency::Spot && input.replacement == Replacement::Surge => {
+                settled.replacement = Replacement::Before;
+            }
             Some(_) | None => {}
         }
         settled

@@ -178,7 +178,11 @@ impl RestoreNode {
     async fn report(&self, facts: &mut FetchedFacts, note: Option<String>) -> Answered {
         if facts.request.leftover.is_some() && facts.is_going() {
             facts.forget_gone().await?;
-            return Ok(facts.answer_all_removed());
+            let mut answer = facts.answer_all_removed();
+            if let Some(note) = note {
+                answer.reason = format!("{}; {note}", answer.reason);
+            }
+            return Ok(answer);
         }
         if facts.is_result() {
             facts.retire_if_stopped().await?;

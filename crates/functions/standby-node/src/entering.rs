@@ -21,6 +21,7 @@ impl StandbyNode {
         let desired_before = facts.group.as_ref().map(|group| group.desired);
         let begin = |record| Record {
             desired_before,
+            raised_from: None,
             ..record
         };
         record(&facts, &claim, begin).await?;

@@ -1,10 +1,13 @@
 //! Raises the desired capacity of the group by one, after recording it on the Node. The old node stays in service.
 
 use ec2::protection;
+use kubernetes::NodeChange;
 use recycle::base::failure::Failure;
+use recycle::base::ids::InstanceId;
 use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG};
 use recycle::base::poll::next_wait;
 use recycle::cluster::group::Group;
+use recycle::input::model::Override;
 use recycle::records::claim::{Claim, Phase};
 use recycle::records::node_record::Record;
 
@@ -17,17 +20,40 @@ impl StandbyNode {
         let group = facts.group.clone();
         let group = group.ok_or_else(|| refuse(&facts, "is in no group".to_owned()))?;
         let text = facts.describe_state("stays in service, and the group launches a replacement");
-        let is_raised = facts
-            .node
-            .record()?
-            .raised_from
-            .is_some_and(|from| group.desired > from);
-        if !is_raised {
+        let record = facts.node.record()?;
+        if record.raised_from.is_some_and(|from| group.desired > from) {
+            self.resume(&facts, &group, &record).await?;
+        } else {
             self.raise(&facts, &group, &text).await?;
         }
         facts.run.replacement_since = Some(facts.now);
         let timeout = i64::from(facts.run.input.replacement_timeout);
         Ok(facts.wait(next_wait(0, timeout, 0, None), text))
+    }
+
+    /// Goes on after an earlier attempt. The node is protected unless the record says that it was: an operator may have removed that.
+    async fn resume(&self, facts: &FetchedFacts, group: &Group, record: &Record) -> Result<(), Error> {
+        let id = &facts.run.input.instance_id;
+        let was_protected = record.protected.contains(id);
+        let own = if was_protected {
+            &[]
+        } else {
+            find_own_protection(facts, group)
+        };
+        let claim = Claim {
+            phase: facts.claim.phase.max(Phase::Standby),
+            ..facts.claim.clone()
+        };
+        kubernetes::amend_node(&facts.client, facts.node.clone(), |node| {
+            kubernetes::check_claim(node, &facts.me, facts.run.input.urgency)?;
+            let record = node.record()?.protecting(own);
+            Ok::<_, Error>(Some(NodeChange::new().claim(&claim)?.record(&record)?))
+        })
+        .await?;
+        if !own.is_empty() {
+            protection::protect(&self.groups, &self.instances, &group.name, own, id).await?;
+        }
+        Ok(())
     }
 
     async fn raise(&self, facts: &FetchedFacts, group: &Group, text: &str) -> Result<(), Error> {
@@ -43,16 +69,9 @@ impl StandbyNode {
             phase: Phase::Standby,
             ..facts.claim.clone()
         };
-        // A member that an operator has protected keeps its protection at the end.
-        let is_protected = group
-            .member(id)
-            .is_some_and(|member| member.protected_from_scale_in);
-        let own = if is_protected {
-            &[]
-        } else {
-            std::slice::from_ref(id)
-        };
+        let own = find_own_protection(facts, group);
         let begin = |record: Record| Record {
+            desired_before: None,
             raised_from: Some(group.desired),
             ..record.protecting(own)
         };
@@ -69,6 +88,20 @@ impl StandbyNode {
             .set_desired_capacity(&group.name, group.desired + 1)
             .await?;
         Ok(())
+    }
+}
+
+/// Returns the instance if recycle-eks is to protect it. A member that an operator or the group has protected keeps its protection at the
+/// end. The protection for the restore of another node ends earlier than this drain, so it counts as none.
+fn find_own_protection<'a>(facts: &'a FetchedFacts, group: &Group) -> &'a [InstanceId] {
+    let input = &facts.run.input;
+    let member = group.member(&input.instance_id);
+    let is_protected = member.is_some_and(|member| member.protected_from_scale_in);
+    let is_meant = input.overrides.contains(&Override::ScaleInProtection) || group.protects_new_members;
+    if is_protected && is_meant {
+        &[]
+    } else {
+        std::slice::from_ref(&input.instance_id)
     }
 }
 
@@ -133,15 +166,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_capacity_that_an_earlier_attempt_has_raised_is_not_raised_again() {
-        let (kube, aws) = (kube(), ScriptedAws::new());
-        let mut facts = surging(&kube);
-        facts.group.as_mut().unwrap().desired = 2;
-        let record = json!({"schema": 1, "raised_from": 1}).to_string();
-        let lease = facts.node.lease.as_mut().unwrap();
-        lease.annotations.insert(RECORD_ANNOTATION.to_owned(), record);
-        let answer = step(&aws).raise_capacity(facts).await.unwrap();
-        assert_eq!(answer.verdict, StandbyVerdict::Wait);
-        assert!(aws.calls().is_empty());
+        let protecting = ["CreateTags", "SetInstanceProtection"];
+        for (protected, expected) in [(vec![crate::fixtures::id()], &[][..]), (vec![], &protecting[..])] {
+            let kube = kube();
+            let aws = ScriptedAws::new()
+                .on("CreateTags", "")
+                .on("SetInstanceProtection", "");
+            let mut facts = surging(&kube);
+            facts.group.as_mut().unwrap().desired = 2;
+            let record = json!({"schema": 1, "raised_from": 1, "protected": protected}).to_string();
+            let lease = facts.node.lease.as_mut().unwrap();
+            lease.annotations.insert(RECORD_ANNOTATION.to_owned(), record);
+            let answer = step(&aws).raise_capacity(facts).await.unwrap();
+            assert_eq!(answer.verdict, StandbyVerdict::Wait);
+            assert_eq!(aws.actions(), expected);
+        }
     }
 
     #[tokio::test]
@@ -152,6 +191,7 @@ mod tests {
             .on("SetDesiredCapacity", "");
         let mut facts = surging(&kube);
         facts.group.as_mut().unwrap().members[0].protected_from_scale_in = true;
+        facts.run.input.overrides.insert(Override::ScaleInProtection);
         step(&aws).raise_capacity(facts).await.unwrap();
         assert_eq!(aws.actions(), ["CreateTags", "SetDesiredCapacity"]);
         let record = kube.lease("i-0123456789abcdef0")[RECORD_ANNOTATION].clone();

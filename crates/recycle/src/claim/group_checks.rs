@@ -57,7 +57,10 @@ pub(crate) fn check_weights(input: &Input, state: &GroupState, group: &Group) ->
 /// Refuses replacement `surge` where the group has no room for one more member, or could terminate another one while it has that.
 pub(crate) fn check_surge(facts: &PreflightFacts<'_>, group: &Group) -> Option<Refusal> {
     let name = &group.name;
-    if facts.input.replacement != Replacement::Surge {
+    // The place that an execution has added needs no other one.
+    let record = facts.node.and_then(|node| node.record().ok()).unwrap_or_default();
+    let has_place = record.raised_from.is_some_and(|from| group.desired > from);
+    if facts.input.replacement != Replacement::Surge || has_place {
         return None;
     }
     if group.desired >= group.max {
@@ -74,6 +77,17 @@ pub(crate) fn check_surge(facts: &PreflightFacts<'_>, group: &Group) -> Option<R
              suspend-processes --auto-scaling-group-name {} --scaling-processes AZRebalance",
             group.zones,
             quote(name.as_str())
+        ))
+    })
+}
+
+/// Refuses to stop or detach a node that an execution has begun to recycle with replacement `surge`, which needs no Standby.
+pub(crate) fn check_begun_surge(input: &Input) -> Option<Refusal> {
+    (input.replacement == Replacement::Surge && input.dispose != Dispose::Terminate).then(|| {
+        Obstacle::SurgeBegun.because(format!(
+            "an execution with replacement \"surge\" has made the group of {} one larger, and only dispose \"terminate\" gives that place \
+             up; set it, or wait for the sweep, which restores the node",
+            input.instance_id
         ))
     })
 }

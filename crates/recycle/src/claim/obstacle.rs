@@ -81,6 +81,8 @@ obstacles!(
     NoRoom = "no_room",
     /// Replacement `surge` in a group whose zones are balanced by terminating members.
     ZoneRebalance = "zone_rebalance",
+    /// The instance is to be stopped or detached, and an execution with replacement `surge` has begun on it.
+    SurgeBegun = "surge_begun",
     /// EC2 cannot stop a one-time Spot instance.
     OneTimeSpot = "one_time_spot",
     /// The execution reports a Spot interruption or a rebalance recommendation, and the instance is no Spot instance.

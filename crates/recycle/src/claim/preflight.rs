@@ -7,8 +7,8 @@ use crate::base::names::SCALE_DOWN_DISABLED_ANNOTATION;
 use crate::base::permissions::REVIEW;
 use crate::claim::facts::PreflightFacts;
 use crate::claim::group_checks::{
-    check_keeping, check_processes, check_protection, check_spot, check_stop, check_surge, check_targets,
-    check_updates, check_weights,
+    check_begun_surge, check_keeping, check_processes, check_protection, check_spot, check_stop, check_surge,
+    check_targets, check_updates, check_weights,
 };
 use crate::claim::instance_checks::{
     advise_owner, check_lifecycle, check_tags, describe_going, describe_gone, describe_missing_node,
@@ -98,6 +98,7 @@ fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal
     refusals.extend(lifecycle);
     // Also of a node that another execution has begun: its claim would be taken over.
     refusals.extend(check_spot(input, instance));
+    refusals.extend(check_begun_surge(input));
     if refusals.is_empty() && !facts.resuming {
         refusals.extend(check_tags(facts, instance));
     }

@@ -2,7 +2,6 @@
 
 use crate::base::ids::InstanceId;
 use crate::base::names::{CORDONED_FOR_ANNOTATION, REPLACEMENT_FOR_ANNOTATION};
-use crate::base::shell::quote;
 use crate::cluster::autoscaler::is_kept_for;
 use crate::cluster::group::{Group, is_leaving};
 use crate::cluster::instance::Instance;
@@ -114,8 +113,9 @@ impl RestoreFacts<'_> {
             }
         }
         // The desired capacity is lower than after ExitStandby. Without a step here, the group would choose the member to terminate.
-        let size_before = exited_from.or(self.raised_from);
-        let has_trimmed = size_before == Some(group.desired) && count(group) > group.desired;
+        // Without a change of this restore, another client has lowered a raised capacity, and that stays.
+        let lowered_to = self.raised_from.filter(|_| self.group_changes.has_paid(group));
+        let has_trimmed = exited_from.or(lowered_to) == Some(group.desired) && count(group) > group.desired;
         if has_trimmed && self.has_time() {
             let dropped = replacement.filter(|_| column == Column::Empty);
             if let Some(step) = self.prepare(group, dropped) {
@@ -149,16 +149,13 @@ impl RestoreFacts<'_> {
         size_before.is_some_and(|from| group.desired > from) && !self.group_changes.has_paid(group)
     }
 
-    /// Writes that a lost node leaves its group one larger. None if it does not.
+    /// Writes that a node which is not restored leaves its group one larger. None if it does not.
     pub(crate) fn note_larger_group(&self, group: &Group) -> Option<String> {
         self.is_larger(group).then(|| {
             format!(
-                "group {name} is one larger than before, desired capacity {desired}. If it does not need the new member, lower it: \
-                 aws autoscaling set-desired-capacity --auto-scaling-group-name {quoted} --desired-capacity {lower}",
-                name = group.name,
-                desired = group.desired,
-                quoted = quote(group.name.as_str()),
-                lower = group.desired - 1
+                "group {} is one larger than before, desired capacity {}; if it does not need the new member, drain that one and terminate it \
+                 with decrement",
+                group.name, group.desired
             )
         })
     }

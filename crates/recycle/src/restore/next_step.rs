@@ -43,7 +43,9 @@ pub fn next_restore_step(restore_facts: &RestoreFacts<'_>) -> RestoreStep {
         (_, KubernetesHalf::Unseen) if restore_facts.waited < i64::from(CLUSTER_PATIENCE) => {
             wait_for_cluster()
         }
-        (Place::Foreign, _) => restore_facts.clean_up(RestoreStep::Report(None)),
+        (Place::Foreign, _) => {
+            restore_facts.clean_up(RestoreStep::Report(restore_facts.note_larger_group(group)))
+        }
         (Place::OnTheWay(state), _) if restore_facts.has_time() => {
             RestoreStep::Wait(LONG_WAIT, format!("the instance is {state}"))
         }

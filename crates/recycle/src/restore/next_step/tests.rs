@@ -433,6 +433,16 @@ fn a_raised_capacity_is_lowered_again_unless_the_replacement_has_pods() {
             2,
         ),
         (
+            "someone has lowered it, and the group has not ended a member yet",
+            World {
+                raised_from: Some(2),
+                ..World::surged((1, 2, 4)).with_replacement("InService", false)
+            },
+            vec![],
+            None,
+            2,
+        ),
+        (
             "at its minimum by now",
             World::surged((3, 3, 4)),
             vec![],
@@ -462,7 +472,7 @@ fn a_raised_capacity_is_lowered_again_unless_the_replacement_has_pods() {
         panic!("{end:?}");
     };
     assert!(
-        note.ends_with("--auto-scaling-group-name workers --desired-capacity 2"),
+        note.starts_with("group workers is one larger than before, desired capacity 3;"),
         "{note}"
     );
 }
