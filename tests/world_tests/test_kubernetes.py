@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 from unittest import mock
 
 import pytest
@@ -553,6 +555,24 @@ def test_a_reset_cluster_is_empty_and_takes_the_same_names_again(kubernetes: Kub
         assert kubernetes.client.get("/api/v1/pods")["items"] == []
         assert kubernetes.client.get("/apis/apps/v1/replicasets")["items"] == []
         assert kubernetes.calls == []
+
+
+def unread_bytes(pid: int) -> int:
+    """Returns the number of received bytes that a process has not read."""
+    links = [os.readlink(each) for each in pathlib.Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()]
+    sockets = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:")}
+    rows = [line.split() for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return sum(int(row[4].partition(":")[2], 16) for row in rows if row[9] in sockets)
+
+
+def test_after_a_reset_the_controllers_have_read_everything(kubernetes: Kubernetes, old: Node) -> None:
+    """A controller that still knows an erased pod of a DaemonSet makes none on a new node of the same name."""
+    kubernetes.daemon_set("logs")
+    kubernetes.settle()
+    kubernetes.clock.reset()
+    kubernetes.reset()
+    unread = {name: unread_bytes(kubernetes.control_plane._processes[name].pid) for name in control_plane.FROZEN_BETWEEN_SETTLES}
+    assert unread == dict.fromkeys(control_plane.FROZEN_BETWEEN_SETTLES, 0)
 
 
 def test_ten_nodes_and_a_hundred_pods_are_reset(kubernetes: Kubernetes, clock: Clock) -> None:

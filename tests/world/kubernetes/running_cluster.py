@@ -42,6 +42,9 @@ _QUIET_LOOKS = 6
 pod with unknown placement rules counts as not placeable, and the taints count as final where no node is ready. (A number of
 seconds would be too short on a busy machine.)"""
 
+_IDLE_LOOKS = 2
+"""The number of checks in a row that find no component at work. After them the control plane counts as idle."""
+
 _ERASED_ON_RESET = [
     "deployments",
     "statefulsets",
@@ -148,9 +151,12 @@ class RunningCluster:
         self._resets += 1
         canaries.create(self._admin(), self._resets)
         self.settle()
-        # Requests that controllers sent before they froze, because `settle` does not wait for an Event of the last scenario.
-        self._await_idleness()
+        # Controllers that see the erasure of pods before that of their owner make new pods, and write Events.
+        self._let_controllers_catch_up()
         self.state.erase(_ERASED_ON_RESET)
+        # For the DaemonSet controller, an erased pod that it still knows runs on the new scenario's node of the same name, for the DaemonSet
+        # of the same name (syncNodeUpdate in pkg/controller/daemon).
+        self._let_controllers_catch_up()
         self.state.catch_up()
         self._settled_at = self._empty_at = self.state.followed_revision
 
@@ -190,12 +196,20 @@ class RunningCluster:
             quiet_looks = quiet_looks + 1 if is_quiet else 0
             self._let_kubelets_act()
 
-    def _await_idleness(self) -> None:
-        deadline = time.monotonic() + SETTLE_LIMIT
-        while self.control_plane.is_at_work():
-            if time.monotonic() > deadline:
-                raise NotSettled(f"after {SETTLE_LIMIT:.0f} s the API server is still at work")
-            time.sleep(0.005)
+    def _let_controllers_catch_up(self) -> None:
+        """Returns when the controllers and the scheduler have read all changes and written what follows."""
+        self.control_plane.thaw(*FROZEN_BETWEEN_SETTLES)
+        try:
+            deadline = time.monotonic() + SETTLE_LIMIT
+            idle_looks = 0
+            # Work that moves between two components during one look could be missed.
+            while idle_looks < _IDLE_LOOKS:
+                if time.monotonic() > deadline:
+                    raise NotSettled(f"after {SETTLE_LIMIT:.0f} s the control plane is still at work")
+                time.sleep(0.002)
+                idle_looks = 0 if self.control_plane.is_at_work() else idle_looks + 1
+        finally:
+            self.control_plane.freeze(*FROZEN_BETWEEN_SETTLES)
 
     def _let_kubelets_act(self) -> None:
         self.state.catch_up()
