@@ -132,22 +132,58 @@ def test_a_replacement_that_does_not_come_leaves_the_group_as_it_was(world):
     assert world.leftovers(workers) == []
 
 
-def test_of_two_nodes_of_a_group_the_second_waits_until_the_first_is_gone(world):
-    world.host.variables["recycle-eks-claim-node"] = {"MAX_PARALLEL_PER_GROUP": "2"}
-    workers = world.group("workers", size=3, minimum=1, maximum=6)
-    nodes = workers.nodes[:2]
-    for node in nodes:
-        job = node.job(f"train-{node.instance_id}", labels={"app": "train"})
-        world.at("30m", job.finishes)
+def surge_all(world, nodes, *ends: str):
+    """An execution for each of the nodes, whose Jobs end at these times."""
+    for node, end in zip(nodes, ends, strict=True):
+        world.at(end, node.job(f"train-{node.instance_id}", labels={"app": "train"}).finishes)
+    return [surge(world, node) for node in nodes]
 
-    executions = [surge(world, node) for node in nodes]
+
+def test_nodes_of_a_group_are_raised_one_after_another_and_wait_for_their_pods_side_by_side(world):
+    """The first is gone last. One is restored meanwhile. Each takes its own place with it."""
+    workers = world.group("workers", size=4, minimum=1, maximum=8)
+    nodes = workers.nodes[:3]
+    nodes[2].job("endless", labels={"app": "train"})
+    executions = [*surge_all(world, nodes[:2], "150m", "60m"), surge(world, nodes[2], drain_timeout=4800)]
+
+    world.run("45m")
+    assert workers.sizes == (1, 7, 8) and in_service(workers) == 7
+    assert [call.parameters["DesiredCapacity"] for call in world.calls("autoscaling:SetDesiredCapacity")] == [5, 6, 7]
+    ends = [execution.finishes() for execution in executions]
+    world.wait("10m")
+
+    assert [end.outcome or end.error for end in ends] == ["recycled", "recycled", "DrainTimedOut"], ends
+    assert ends[1].at < ends[2].at < ends[0].at
+    assert workers.sizes == (1, 4, 8) and in_service(workers) == 4
+    assert nodes[2].instance_id in workers.states and world.leftovers(workers) == []
+
+
+def test_a_group_that_is_full_of_nodes_underway_has_a_queue(world):
+    workers = world.group("workers", size=3, minimum=1, maximum=4)
+    nodes = workers.nodes[:2]
+    executions = surge_all(world, nodes, "60m", "60m")
+    world.run("45m")
+    reasons = [answer["reason"] for answer in executions[1].answers("ClaimNode")]
+    assert "the group has its maximum of 4 members, 1 of them for nodes that are underway" in reasons[-1], reasons
 
     assert [execution.finishes().outcome for execution in executions] == ["recycled"] * 2
-    assert executions[1].entered("WaitInQueue")
-    assert workers.sizes == (1, 3, 6) and in_service(workers) == 3
+    assert workers.sizes == (1, 3, 4) and in_service(workers) == 3
     owners = {node.annotations.get("recycle-eks/replacement-for") for node in workers.nodes}
     assert owners == {None, *(node.instance_id for node in nodes)}
-    assert {int(call.parameters["DesiredCapacity"]) for call in world.calls("autoscaling:SetDesiredCapacity")} == {4}
+
+
+def test_a_rotation_replaces_the_nodes_of_a_group_several_at_once(world):
+    """Its maximum leaves room for two more, and three are started at once."""
+    workers = world.group("workers", size=5, minimum=1, maximum=7)
+    before = set(workers.instances)
+    workers.gets_a_new_template()
+
+    end = world.rotate(at_once=3, recycle={"replacement": "surge"}).finishes()
+
+    (group,) = end.groups.values()
+    assert (end.outcome, group["recycled"], group["failed"]) == ("rotated", 5, []), end
+    assert workers.sizes == (1, 5, 7) and in_service(workers) == 5 and not before & set(workers.instances)
+    assert not world.calls("autoscaling:EnterStandby")
 
 
 def test_a_lost_node_takes_the_added_place_with_it(world):

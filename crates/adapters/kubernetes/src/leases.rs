@@ -11,6 +11,8 @@ use recycle::base::names::{
     CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, NAMESPACE, NODE_ANNOTATION, RECORD_ANNOTATION,
 };
 use recycle::base::strict::read_value;
+use recycle::claim::places::size_without_place;
+use recycle::cluster::group::Group;
 use recycle::records::claim::{Claim, StoredClaim};
 use recycle::records::lease::{LEASED, Lease};
 use recycle::records::node_record::Record;
@@ -70,6 +72,21 @@ pub async fn list_leases(client: &kube::Client) -> Result<Vec<Lease>, Error> {
 pub async fn list_group(client: &kube::Client, group: &GroupName) -> Result<Vec<Lease>, Error> {
     let selector = format!("{GROUP_LABEL}={}", group_label(group));
     list(client, ListParams::default().labels(&selector)).await
+}
+
+/// Returns the desired capacity that the group has at this moment without the place that the execution of `me` has added.
+/// None if the record says that it has added none.
+pub async fn find_size_without_place(
+    client: &kube::Client,
+    record: &Record,
+    me: &InstanceId,
+    group: &Group,
+) -> Result<Option<u32>, Error> {
+    let Some(raised_from) = record.raised_from else {
+        return Ok(None);
+    };
+    let leases = list_group(client, &group.name).await?;
+    Ok(Some(size_without_place(raised_from, &leases, me, group)))
 }
 
 /// Lists Leases. A Lease that recycle-eks did not write is logged and left out.

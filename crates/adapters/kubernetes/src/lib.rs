@@ -32,8 +32,8 @@ pub use error::Error;
 pub use events::{Occasion, record_event};
 pub use keep::{keep_new_member, keep_old_node, let_go, let_go_of_all};
 pub use leases::{
-    claim_without_node, end_lease, forget_without_node, get_lease, list_group, list_leases,
-    record_without_node,
+    claim_without_node, end_lease, find_size_without_place, forget_without_node, get_lease, list_group,
+    list_leases, record_without_node,
 };
 pub use marks::{mark_nodes, unmark_nodes};
 pub use node_change::NodeChange;

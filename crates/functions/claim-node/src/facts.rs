@@ -8,6 +8,7 @@ use recycle::base::names::{CLAIM_ANNOTATION, NAMESPACE, PROTECTED_FOR_TAG};
 use recycle::claim::facts::{GroupState, PreflightFacts};
 use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Obstacle;
+use recycle::claim::places::find_added_places;
 use recycle::claim::preflight::TRIES_OF_AN_ENDPOINT;
 use recycle::cluster::cluster_tag::has_cluster_tag;
 use recycle::cluster::group::Group;
@@ -111,9 +112,14 @@ impl ClaimNode {
             .collect();
         let mut untagged = self.instances.fetch_all(&others).await?;
         untagged.retain(|other| !has_cluster_tag(&other.tags, &input.cluster_name));
+        let added_places = match input.replacement {
+            Replacement::Surge => count_added_places(found, id, group).await?,
+            Replacement::Before | Replacement::After => 0,
+        };
         let is_protected_by_recycle_eks = is_protected_by_recycle_eks(found, instance, group).await?;
         Ok(GroupState {
             is_protected_by_recycle_eks,
+            added_places,
             untagged: untagged.into_iter().map(|other| other.id).collect(),
             is_weighted: membership.is_weighted,
             refresh: self.groups.find_refresh(&group.name).await?,
@@ -121,6 +127,16 @@ impl ClaimNode {
             balancers: fetch_balancers(&self.config, &membership.attachments, group, id).await?,
         })
     }
+}
+
+/// Counts the places that other executions have added to the group, or are about to add. None are seen without access to the cluster.
+async fn count_added_places(found: &FetchedFacts, id: &InstanceId, group: &Group) -> Result<u32, Error> {
+    if found.node.is_none() {
+        return Ok(0);
+    }
+    let leases = kubernetes::list_group(&found.client, &group.name).await?;
+    let places = find_added_places(&leases, id, group, Phase::Standby).len();
+    Ok(u32::try_from(places).unwrap_or(u32::MAX))
 }
 
 /// Checks whether the instance is protected from scale-in because another node is restored or detached.

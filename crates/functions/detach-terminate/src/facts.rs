@@ -37,7 +37,7 @@ pub(crate) struct FetchedFacts {
     pub(crate) waits_for_recycle_eks_hook: bool,
     /// The instances that are protected from scale-in while this one is detached.
     pub(crate) protected: Vec<InstanceId>,
-    /// The group's desired capacity before the execution raised it for the replacement.
+    /// The desired capacity that the group has without the place that the execution has added; None if it has added none.
     pub(crate) raised_from: Option<u32>,
     /// The claim of this execution; None if the disposal is complete.
     pub(crate) claim: Option<Claim>,
@@ -87,6 +87,10 @@ impl DetachTerminate {
             .as_ref()
             .and_then(|lease| lease.record().ok())
             .unwrap_or_default();
+        let raised_from = match &group {
+            Some(group) => kubernetes::find_size_without_place(&client, &record, id, group).await?,
+            None => None,
+        };
         let protected = match run.input.dispose {
             Dispose::Detach => record.protected,
             Dispose::Terminate | Dispose::Stop => Vec::new(),
@@ -99,7 +103,7 @@ impl DetachTerminate {
             group,
             waits_for_recycle_eks_hook,
             protected,
-            raised_from: record.raised_from,
+            raised_from,
             claim,
             run,
             me,

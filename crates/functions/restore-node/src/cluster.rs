@@ -3,6 +3,7 @@
 use futures::{StreamExt as _, TryStreamExt as _};
 use recycle::base::ids::{InstanceId, NodeName};
 use recycle::base::names::CORDONED_FOR_ANNOTATION;
+use recycle::claim::places::size_without_place;
 use recycle::cluster::autoscaler::is_kept_for;
 use recycle::cluster::group::{Group, Member};
 use recycle::cluster::node::{NodeFacts, NodeList};
@@ -25,6 +26,8 @@ pub(crate) struct Cluster {
     pub(crate) new_members: Option<Vec<NewMember>>,
     /// Other Nodes that this node's execution has protected from Cluster Autoscaler, or that its restore has cordoned.
     pub(crate) marked: Vec<NewMember>,
+    /// The desired capacity that the group has without the place that the execution has added; None if it has added none.
+    pub(crate) raised_from: Option<u32>,
     /// The Node of the group that is restored first; None if no other Node is ahead of this one.
     pub(crate) ahead: Option<NodeName>,
 }
@@ -37,7 +40,7 @@ impl Cluster {
         old: &InstanceId,
         group: Option<&Group>,
     ) -> Result<u32, Error> {
-        let (nodes, _) = kubernetes::list_claimed_nodes(&self.client).await?;
+        let (nodes, leases) = kubernetes::list_claimed_nodes(&self.client).await?;
         let node = self.node.as_ref();
         let record = self.lease.as_ref().and_then(|lease| lease.record().ok());
         let record = record.unwrap_or_default();
@@ -45,6 +48,10 @@ impl Cluster {
             let members = new_members(group, &record.members_before);
             self.new_members = Some(fetch_new_members(&self.client, members, &nodes).await?);
         }
+        self.raised_from = match (record.raised_from, group) {
+            (Some(from), Some(group)) => Some(size_without_place(from, &leases, old, group)),
+            (from, _) => from,
+        };
         let nodes = nodes.readable;
         self.ahead = node.and_then(|node| find_ahead(node, &nodes));
         self.marked = find_marked(nodes, old, group, self.new_members.as_deref());

@@ -69,6 +69,7 @@ impl RestoreNode {
             lease,
             new_members: None,
             marked: Vec::new(),
+            raised_from: None,
             ahead: None,
         })
     }
@@ -260,7 +261,7 @@ impl FetchedFacts {
             group: self.group.as_ref(),
             kubernetes: self.kubernetes_half(),
             has_entered_standby: has_entered_standby(self.node(), self.instance.as_ref()),
-            raised_from: self.record().raised_from,
+            raised_from: cluster.and_then(|cluster| cluster.raised_from),
             is_lost: self.is_lost(),
             new_members: cluster.and_then(|cluster| cluster.new_members.as_deref()),
             marked: cluster.map_or(&[], |cluster| cluster.marked.as_slice()),

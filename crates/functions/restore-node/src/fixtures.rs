@@ -137,6 +137,7 @@ pub(crate) fn facts_in(
         lease: node(on_node).lease,
         new_members: Some(Vec::new()),
         marked: Vec::new(),
+        raised_from: None,
         ahead: None,
     };
     let mut facts = FetchedFacts::new(id(), request(None), Some(instance(on_instance)), Ok(cluster));

@@ -6,6 +6,7 @@ use recycle::base::failure::Failure;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG};
 use recycle::base::poll::next_wait;
+use recycle::claim::places::find_added_places;
 use recycle::cluster::group::Group;
 use recycle::input::model::Override;
 use recycle::records::claim::{Claim, Phase};
@@ -21,7 +22,8 @@ impl StandbyNode {
         let group = group.ok_or_else(|| refuse(&facts, "is in no group".to_owned()))?;
         let text = facts.describe_state("stays in service, and the group launches a replacement");
         let record = facts.node.record()?;
-        if record.raised_from.is_some_and(|from| group.desired > from) {
+        let size = find_size_without_place(&facts, &record, &group).await?;
+        if size.is_some_and(|size| group.desired > size) {
             self.resume(&facts, &group, &record).await?;
         } else {
             self.raise(&facts, &group, &text).await?;
@@ -70,9 +72,12 @@ impl StandbyNode {
             ..facts.claim.clone()
         };
         let own = find_own_protection(facts, group);
+        let leases = kubernetes::list_group(&facts.client, &group.name).await?;
+        let added = find_added_places(&leases, id, group, Phase::Draining).len();
+        let added = u32::try_from(added).unwrap_or(u32::MAX);
         let begin = |record: Record| Record {
             desired_before: None,
-            raised_from: Some(group.desired),
+            raised_from: Some(group.desired.saturating_sub(added)),
             ..record.protecting(own)
         };
         record(facts, &claim, begin).await?;
@@ -89,6 +94,16 @@ impl StandbyNode {
             .await?;
         Ok(())
     }
+}
+
+/// Returns the desired capacity that the group has without the place that the execution has added; None if it has added none.
+pub(crate) async fn find_size_without_place(
+    facts: &FetchedFacts,
+    record: &Record,
+    group: &Group,
+) -> Result<Option<u32>, Error> {
+    let id = &facts.run.input.instance_id;
+    Ok(kubernetes::find_size_without_place(&facts.client, record, id, group).await?)
 }
 
 /// Returns the instance if recycle-eks is to protect it. A member that an operator or the group has protected keeps its protection at the

@@ -16,6 +16,7 @@ use recycle::records::node_record::Record;
 use recycle::replacement::shortage::{Shortage, find_shortage};
 use recycle::replacement::usable::{Candidate, Patience, ReplacementVerdict, judge_replacement, new_members};
 
+use crate::raising::find_size_without_place;
 use crate::{Answered, Error, FetchedFacts, StandbyNode, describe};
 
 impl StandbyNode {
@@ -25,7 +26,7 @@ impl StandbyNode {
         let group = facts.group.iter();
         let members = group.flat_map(|group| new_members(group, &record.members_before));
         let candidates = self.fetch_candidates(&facts.client, members.collect()).await?;
-        if let Some(removed) = find_removal(&facts, &record, &candidates) {
+        if let Some(removed) = find_removal(&facts, &record, &candidates).await? {
             return Err(time_out(&facts, &removed.to_string()));
         }
         let candidates = keep_new_members(&facts, candidates).await?;
@@ -148,10 +149,21 @@ pub(crate) fn describe_rivalry(new_member: &InstanceId) -> String {
 }
 
 /// Checks whether the replacement was removed together with its place in the group, so that no other will come.
-fn find_removal(facts: &FetchedFacts, record: &Record, candidates: &[Candidate]) -> Option<Refusal> {
+async fn find_removal(
+    facts: &FetchedFacts,
+    record: &Record,
+    candidates: &[Candidate],
+) -> Result<Option<Refusal>, Error> {
+    let Some(group) = &facts.group else {
+        return Ok(None);
+    };
+    let record = Record {
+        raised_from: find_size_without_place(facts, record, group).await?,
+        ..record.clone()
+    };
     let staying = candidates.iter().filter(|candidate| candidate.is_staying());
-    let text = describe_removal(facts.group.as_ref()?, record, staying.count())?;
-    Some(Obstacle::ReplacementRemoved.because(text))
+    let text = describe_removal(group, &record, staying.count());
+    Ok(text.map(|text| Obstacle::ReplacementRemoved.because(text)))
 }
 
 /// Keeps Cluster Autoscaler from removing a new member that may become the replacement, as soon as it has a Node.

@@ -147,7 +147,14 @@ pub const PERMISSIONS: &[Permission] = &[
     on_leases(
         AccessGroup::Read,
         "list",
-        &["claim-node", "restore-node", "select-nodes", "serve-operator"],
+        &[
+            "claim-node",
+            "standby-node",
+            "detach-terminate",
+            "restore-node",
+            "select-nodes",
+            "serve-operator",
+        ],
     ),
     in_core_group(AccessGroup::Write, "nodes", "patch", STEPS),
     in_core_group(

@@ -22,6 +22,8 @@ pub struct GroupState {
     pub balancers: Vec<Balancer>,
     /// Whether the record of another node names the instance among the members that recycle-eks has protected from scale-in.
     pub is_protected_by_recycle_eks: bool,
+    /// The places that other executions with replacement `surge` have added to the group, or are about to add.
+    pub added_places: u32,
     /// Other members in service that lack the cluster's tag.
     pub untagged: Vec<InstanceId>,
 }

@@ -59,11 +59,13 @@ pub(crate) fn check_surge(facts: &PreflightFacts<'_>, group: &Group) -> Option<R
     let name = &group.name;
     // The place that an execution has added needs no other one.
     let record = facts.node.and_then(|node| node.record().ok()).unwrap_or_default();
-    let has_place = record.raised_from.is_some_and(|from| group.desired > from);
+    let own_size = group.desired.saturating_sub(facts.group_state.added_places);
+    let has_place = record.raised_from.is_some_and(|from| own_size > from);
     if facts.input.replacement != Replacement::Surge || has_place {
         return None;
     }
-    if group.desired >= group.max {
+    // Places that others have added become free, and the queue waits for that.
+    if own_size >= group.max {
         return Some(Obstacle::NoRoom.because(format!(
             "group {name} has its maximum of {} members, and replacement \"surge\" needs one more; make room: {}",
             group.max,

@@ -5,5 +5,6 @@ pub mod group_checks;
 pub mod instance_checks;
 pub mod notes;
 pub mod obstacle;
+pub mod places;
 pub mod preflight;
 pub mod queue;

@@ -173,15 +173,20 @@ pub fn describe_queue(me: &Claim, instance: &InstanceId, rivals: &[Rival], limit
     parts.join("; ")
 }
 
-/// Returns why a node with replacement `after` has to wait although no node is ahead of it.
-/// The group is already short of members or of healthy targets.
-/// The claim of the node that was recycled last is gone, and its replacement is not there yet.
+/// Returns why a node has to wait although no node is ahead of it.
+/// With replacement `after` the group is already short of members or of healthy targets: the claim of the node that was recycled last is
+/// gone, and its replacement is not there yet. With `surge` the group is full of nodes that are underway.
 #[must_use]
 pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupState) -> Option<String> {
     let waits = waits_in_queue(me.urgency) && me.phase <= Phase::Admitted;
     match input.replacement {
         Replacement::After if waits => find_missing_member(group, state.is_weighted)
             .or_else(|| find_missing_target(group, input, &state.balancers)),
+        Replacement::Surge if waits && group.desired >= group.max && state.added_places > 0 => Some(format!(
+            "the group has its maximum of {} members, {} of them for nodes that are underway; the next node is admitted when one of those \
+             is gone",
+            group.max, state.added_places
+        )),
         Replacement::After | Replacement::Before | Replacement::Surge => None,
     }
 }

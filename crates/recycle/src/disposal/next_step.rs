@@ -48,7 +48,7 @@ pub struct DisposalFacts<'a> {
     pub group: Option<&'a Group>,
     /// The instances that the execution protects from scale-in.
     pub protected: &'a [InstanceId],
-    /// The desired capacity before the execution raised it for the replacement (path `surge`).
+    /// The desired capacity that the group has without the place that the execution has added (path `surge`); None if it has added none.
     pub raised_from: Option<u32>,
     /// The time at which this execution began to dispose.
     pub since: Timestamp,

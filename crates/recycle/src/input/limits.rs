@@ -28,8 +28,7 @@ impl Limits {
     /// Returns the limits for a node with this replacement mode.
     /// With `after` a node is missing from the moment that it is tainted until the end.
     /// No node underway has its replacement already, so all of them count as being replaced.
-    /// With `surge` one node of a group is underway at a time: which of several executions has changed the desired capacity could not be
-    /// seen.
+    /// With `surge` one node of a group is replaced at a time, because the desired capacity is read and then written.
     #[must_use]
     pub fn of(self, replacement: Replacement) -> Self {
         match replacement {
@@ -38,10 +37,7 @@ impl Limits {
                 surge: self.surge.min(self.parallel),
                 ..self
             },
-            Replacement::Surge => Self {
-                parallel: 1,
-                surge: 1,
-            },
+            Replacement::Surge => Self { parallel: 1, ..self },
         }
     }
 

@@ -43,8 +43,8 @@ pub struct Record {
     /// The group's desired capacity before EnterStandby. Without it, recycle-eks has not put the instance into Standby.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_before: Option<u32>,
-    /// The group's desired capacity before the execution raised it by one for the replacement (path `surge`). The call may not have
-    /// been made.
+    /// The group's desired capacity before the execution raised it by one for the replacement (path `surge`), without the places that
+    /// other executions had added. The call may not have been made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raised_from: Option<u32>,
     /// Whether the execution set the annotation [`crate::base::names::SCALE_DOWN_DISABLED_ANNOTATION`].

@@ -54,7 +54,7 @@ pub struct RestoreFacts<'a> {
     pub kubernetes: KubernetesHalf,
     /// True if recycle-eks put the instance into Standby. An operator's Standby is left untouched.
     pub has_entered_standby: bool,
-    /// The desired capacity before an execution raised it for the replacement (path `surge`).
+    /// The desired capacity that the group has without the place that an execution has added (path `surge`); None if it has added none.
     pub raised_from: Option<u32>,
     /// True if the Node has not been Ready for so long that it counts as lost ([`crate::drain::lost`]).
     pub is_lost: bool,

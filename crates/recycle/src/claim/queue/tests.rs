@@ -623,7 +623,7 @@ fn with_after_a_node_holds_its_place_to_the_end() {
     let after = limits.of(Replacement::After);
     assert_eq!((after.parallel, after.surge), (2, 2));
     let surge = limits.of(Replacement::Surge);
-    assert_eq!((surge.parallel, surge.surge), (1, 1));
+    assert_eq!((surge.parallel, surge.surge), (1, 5));
     let fewer = Limits {
         parallel: 3,
         surge: 1,
