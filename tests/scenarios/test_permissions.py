@@ -8,7 +8,7 @@ from prepare import ROOT
 from scenarios.permissions import GROUPS, NAMESPACES, OF_EVERY_USER, granted, rules, short
 from world.aws.identity import REGION
 from world.cli import command_line
-from world.deployment import ALARM_TOPIC, CLUSTER
+from world.deployment import ALARM_TOPIC
 
 #: Statements that no scenario here needs, and the reason for each.
 NOT_CALLED = {
@@ -31,8 +31,7 @@ def recyclings(world, cli):
     """Recycles a node with pods that are evicted, behind a balancer, in a group that EKS manages, and a node with volumes. The
     third node's replacement comes after it, and one of its pods is deleted past its budget. The fourth node's group gets one
     member more. The last three nodes are stopped, detached, and left without a replacement."""
-    workers = world.group("workers", size=2, minimum=1, maximum=4, labels={"eks.amazonaws.com/nodegroup": "blue"})
-    world.eks.set_node_group(CLUSTER, "blue", "ACTIVE")
+    workers = world.group("workers", size=2, minimum=1, maximum=4, node_group="blue")
     world.target_group("ingress", workers)
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
@@ -50,7 +49,7 @@ def recyclings(world, cli):
     alone = world.group("alone", size=2, minimum=1, maximum=4)
     alone.next_launch(fails="Insufficient capacity")
     executions = [
-        world.recycle(node, label_selector="app=train"),
+        world.recycle(node, label_selector="app=train", override=["standby_in_managed_group"], replacement="before"),
         world.recycle(databases),
         world.recycle(afterwards, replacement="after", override=["unhealthy_budget"]),
         world.recycle(surge, replacement="surge"),

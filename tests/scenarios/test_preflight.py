@@ -217,18 +217,18 @@ def test_an_instance_refresh_counts_until_it_is_over(world, node):
 
 
 def test_a_managed_group_that_is_being_updated_is_left_to_eks(world):
-    workers = world.group("workers", size=2, minimum=1, maximum=4, labels={"eks.amazonaws.com/nodegroup": "blue"})
+    workers = world.group("workers", size=2, minimum=1, maximum=4, node_group="blue")
     node = workers.nodes[0]
-    world.eks.set_node_group("world", "blue", "UPDATING")
+    world.eks.set_node_group_status("world", "blue", "UPDATING")
 
     end = world.recycle(node).finishes()
     assert end.cause.startswith("managed_group_update: the EKS managed node group blue is UPDATING"), end.cause
 
     # If the update begins in the drain, it is reported.
-    world.eks.set_node_group("world", "blue", "ACTIVE")
+    world.eks.set_node_group_status("world", "blue", "ACTIVE")
     job = node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
-    world.at("5m", lambda: world.eks.set_node_group("world", "blue", "UPDATING"))
+    world.at("5m", lambda: world.eks.set_node_group_status("world", "blue", "UPDATING"))
     world.at("8m", job.finishes)
     assert execution.finishes().outcome == "recycled"
     reasons = [answer["reason"] for answer in execution.answers("CheckPods")]

@@ -76,7 +76,7 @@ def test_the_plan_and_the_refusals_of_pre_flight(world):
     assert plan["steps"][-1] == f"terminate {node.instance_id} with decrement: group workers has its desired capacity of 2 again"
 
     full = world.group("full", size=2, minimum=1, maximum=2).nodes[0]
-    managed = world.group("managed", size=1, minimum=1, maximum=1, labels={"eks.amazonaws.com/nodegroup": "blue"}).nodes[0]
+    managed = world.group("managed", size=1, minimum=1, maximum=1, node_group="blue").nodes[0]
     zones = world.group("zones", size=2, minimum=1, maximum=4, zones=(f"{REGION}a", f"{REGION}b")).nodes[0]
     for node, start, command in (
         (full, "no_room: ", "aws autoscaling update-auto-scaling-group --auto-scaling-group-name full --max-size 3"),
@@ -92,6 +92,31 @@ def test_the_plan_and_the_refusals_of_pre_flight(world):
         assert end.error == "PreflightRefused", end
         assert end.cause.startswith(start) and command in end.cause, end.cause
         assert node.group.sizes == before and world.leftovers(node.group) == []
+
+
+def test_a_managed_node_group_and_one_with_capacity_rebalancing_are_recycled_with_surge(world):
+    """EKS decides what belongs to a node group: neither the label, which a node may write, nor the tag does so alone."""
+    managed = world.group("managed", size=2, minimum=1, maximum=4, node_group="blue")
+    rebalancing = world.group("rebalancing", size=2, minimum=1, maximum=4)
+    world.autoscaling.group("rebalancing").capacity_rebalance = True
+    pretending = world.group("pretending", size=2, minimum=1, maximum=4, labels={"eks.amazonaws.com/nodegroup": "blue"})
+    hiding = managed.nodes[1]
+    world.kubernetes.kubelet(hiding.name).patch(
+        f"/api/v1/nodes/{hiding.name}", {"metadata": {"labels": {"eks.amazonaws.com/nodegroup": None}}}
+    )
+
+    for fields in ({"replacement": "before"}, {"dispose": "stop"}):
+        end = world.recycle(hiding, **fields).finishes()
+        assert end.cause.startswith("standby_in_managed_group: "), end
+        assert "belongs to the EKS managed node group blue" in end.cause, end
+    nodes = {group: group.nodes[0] for group in (managed, rebalancing, pretending)}
+    executions = {group: world.recycle(node) for group, node in nodes.items()}
+    assert [execution.finishes().outcome for execution in executions.values()] == ["recycled"] * 3
+    assert {call.parameters["AutoScalingGroupName"] for call in world.calls("autoscaling:EnterStandby")} == {"pretending"}
+    assert [group.sizes for group in nodes] == [(1, 2, 4)] * 3
+
+    end = world.recycle(hiding, replacement="before", override=["standby_in_managed_group"]).finishes()
+    assert end.outcome == "recycled" and managed.sizes == (1, 2, 4), end
 
 
 def test_a_drain_that_times_out_is_undone_by_what_became_of_the_replacement(world):

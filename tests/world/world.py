@@ -255,10 +255,17 @@ class World:
         retains: bool = False,
         kubelet: str = KUBELET,
         instance_types: Sequence[str] = (),
+        node_group: str | None = None,
     ) -> Group:
         """An Auto Scaling group whose members are in service and, if it is this cluster's, Ready nodes. With `instance_types` it
-        has a mixed instances policy with these overrides, and no launch template at the top level."""
-        group = Group(self.aws, self.autoscaling, name, cluster, dict(labels or {}), kubelet)
+        has a mixed instances policy with these overrides, and no launch template at the top level. With `node_group` it is the
+        group of an EKS managed node group of this name, with the tags and the label that EKS sets."""
+        managed = {"eks.amazonaws.com/nodegroup": node_group} if node_group else {}
+        tags = {f"kubernetes.io/cluster/{cluster}": "owned"}
+        if node_group:
+            tags |= {"eks:cluster-name": cluster, "eks:nodegroup-name": node_group}
+            self.eks.add_node_group(cluster, node_group, name)
+        group = Group(self.aws, self.autoscaling, name, cluster, {**managed, **(labels or {})}, kubelet)
         self.groups[name] = group
         self.autoscaling.plan_launches(name, *[Arrival(seconds=0)] * size)
         ec2, autoscaling = self.aws.client("ec2"), self.aws.client("autoscaling")
@@ -271,7 +278,7 @@ class World:
             MaxSize=maximum,
             DesiredCapacity=size,
             AvailabilityZones=list(zones),
-            Tags=[{"Key": f"kubernetes.io/cluster/{cluster}", "Value": "owned", "PropagateAtLaunch": True}],
+            Tags=[{"Key": key, "Value": value, "PropagateAtLaunch": True} for key, value in tags.items()],
             **({"MixedInstancesPolicy": {"LaunchTemplate": mixed}} if instance_types else {"LaunchTemplate": source}),
             **({"InstanceLifecyclePolicy": {"RetentionTriggers": {"TerminateHookAbandon": "retain"}}} if retains else {}),
         )

@@ -83,14 +83,18 @@ class Eks:
             cluster.endpoint = endpoint
             cluster.certificate_authority = {"data": base64.b64encode(pem).decode()}
 
-    def set_node_group(self, cluster: str, name: str, status: str) -> None:
-        """A managed node group of a cluster, as DescribeNodegroup shows it: `ACTIVE`, `UPDATING` …"""
+    def add_node_group(self, cluster: str, name: str, group: str) -> None:
+        """A managed node group of a cluster, to which this Auto Scaling group belongs."""
         with LOCK:
+            role = f"arn:{PARTITION}:iam::{ACCOUNT}:role/{name}"
             backend = eks_backends[ACCOUNT][REGION]
-            if name not in self._cluster(cluster).nodegroups:
-                role = f"arn:{PARTITION}:iam::{ACCOUNT}:role/{name}"
-                backend.create_nodegroup(cluster_name=cluster, node_role=role, nodegroup_name=name, subnets=[])
-            backend.describe_nodegroup(cluster, name).status = status
+            backend.create_nodegroup(cluster_name=cluster, node_role=role, nodegroup_name=name, subnets=[])
+            backend.describe_nodegroup(cluster, name).resources = {"autoScalingGroups": [{"name": group}]}
+
+    def set_node_group_status(self, cluster: str, name: str, status: str) -> None:
+        """The status in DescribeNodegroup from now on: `ACTIVE`, `UPDATING` …"""
+        with LOCK:
+            eks_backends[ACCOUNT][REGION].describe_nodegroup(cluster, name).status = status
 
     def access_entries(self) -> list[AccessEntry]:
         """Returns all working entries of all clusters, in the order of their creation. The entry of a role that was deleted and

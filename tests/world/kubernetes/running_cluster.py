@@ -154,8 +154,8 @@ class RunningCluster:
         # Controllers that see the erasure of pods before that of their owner make new pods, and write Events.
         self._let_controllers_catch_up()
         self.state.erase(_ERASED_ON_RESET)
-        # For the DaemonSet controller, an erased pod that it still knows runs on the new scenario's node of the same name, for the DaemonSet
-        # of the same name (syncNodeUpdate in pkg/controller/daemon).
+        # The DaemonSet controller would take an erased pod that it still knows for one of the new scenario, if node and set have
+        # the same names (syncNodeUpdate in pkg/controller/daemon).
         self._let_controllers_catch_up()
         self.state.catch_up()
         self._settled_at = self._empty_at = self.state.followed_revision
@@ -202,7 +202,7 @@ class RunningCluster:
         try:
             deadline = time.monotonic() + SETTLE_LIMIT
             idle_looks = 0
-            # Work that moves between two components during one look could be missed.
+            # Work that moves from one component to another during a check could be missed.
             while idle_looks < _IDLE_LOOKS:
                 if time.monotonic() > deadline:
                     raise NotSettled(f"after {SETTLE_LIMIT:.0f} s the control plane is still at work")

@@ -3,7 +3,8 @@
 use aws_sdk_eks::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_eks::operation::describe_cluster::DescribeClusterError;
 use aws_sdk_eks::operation::describe_nodegroup::DescribeNodegroupError;
-use recycle::base::ids::ClusterName;
+use recycle::base::ids::{ClusterName, GroupName};
+use recycle::cluster::node_group::NodeGroup;
 
 use crate::Error;
 use crate::error::Source;
@@ -46,12 +47,13 @@ pub(crate) async fn describe(eks: &aws_sdk_eks::Client, name: &ClusterName) -> R
     }
 }
 
-/// Returns `Nodegroup.status`, such as `ACTIVE` or `UPDATING`. None if there is no such group.
+/// Returns the managed node group with its status. None if there is no such group, or if `group` is not its Auto Scaling group.
 pub(crate) async fn describe_node_group(
     eks: &aws_sdk_eks::Client,
     cluster: &ClusterName,
     name: &str,
-) -> Result<Option<String>, Error> {
+    group: &GroupName,
+) -> Result<Option<NodeGroup>, Error> {
     let failed = |is_unavailable: bool, source: Source| Error::DescribeNodeGroup {
         cluster: cluster.clone(),
         name: name.to_owned(),
@@ -66,13 +68,30 @@ pub(crate) async fn describe_node_group(
         .send()
         .await;
     match answer {
-        Ok(answer) => match answer.nodegroup().and_then(|group| group.status()) {
-            Some(status) => Ok(Some(status.as_str().to_owned())),
-            None => Err(failed(false, "the answer has no status".into())),
+        Ok(answer) => match answer.nodegroup().and_then(read_node_group) {
+            Some((status, groups)) => Ok(groups.contains(&group.as_str()).then(|| NodeGroup {
+                name: name.to_owned(),
+                status: status.to_owned(),
+            })),
+            None => Err(failed(
+                false,
+                "the answer lacks the status or an Auto Scaling group".into(),
+            )),
         },
         Err(error) if error.as_service_error().is_some_and(is_gone) => Ok(None),
         Err(error) => Err(failed(is_unavailable(&error), error.into())),
     }
+}
+
+/// Returns the status, and the names of the Auto Scaling groups. None if one of them is missing.
+fn read_node_group(found: &aws_sdk_eks::types::Nodegroup) -> Option<(&str, Vec<&str>)> {
+    let groups = found.resources()?.auto_scaling_groups();
+    let names: Option<Vec<&str>> = groups
+        .iter()
+        .map(aws_sdk_eks::types::AutoScalingGroup::name)
+        .collect();
+    let names = names.filter(|names| !names.is_empty())?;
+    Some((found.status()?.as_str(), names))
 }
 
 /// Sorts an error into unknown cluster, EKS not available, or call refused, because the caller handles each differently.

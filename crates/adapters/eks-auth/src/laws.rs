@@ -23,9 +23,9 @@ fn describe(answer: &Value) -> Result<Cluster, Error> {
     block_on(access(&aws).describe_cluster())
 }
 
-fn describe_node_group(answer: &Value) -> Result<Option<String>, Error> {
+fn describe_node_group(answer: &Value) -> Result<Option<NodeGroup>, Error> {
     let aws = ScriptedAws::new().on("DescribeNodegroup", &answer.to_string());
-    block_on(access(&aws).describe_node_group("blue"))
+    block_on(access(&aws).describe_node_group("blue", &"workers".parse().unwrap()))
 }
 
 #[test]
@@ -36,10 +36,16 @@ fn an_incomplete_answer_is_no_other_cluster_and_no_missing_node_group() {
             assert_eq!(cluster, whole, "{answer}");
         }
     }
-    let updating = json!({"nodegroup": {"nodegroupName": "blue", "status": "UPDATING"}});
+    let resources = json!({"autoScalingGroups": [{"name": "workers"}]});
+    let updating =
+        json!({"nodegroup": {"nodegroupName": "blue", "status": "UPDATING", "resources": resources}});
     for (_, answer) in each_gap(&updating) {
-        if let Ok(status) = describe_node_group(&answer) {
-            assert_eq!(status.as_deref(), Some("UPDATING"), "{answer}");
+        if let Ok(found) = describe_node_group(&answer) {
+            assert_eq!(
+                found.map(|found| found.status).as_deref(),
+                Some("UPDATING"),
+                "{answer}"
+            );
         }
     }
 }

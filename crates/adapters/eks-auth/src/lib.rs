@@ -17,7 +17,8 @@ use std::time::SystemTime;
 
 use aws_config::SdkConfig;
 use aws_credential_types::provider::ProvideCredentials as _;
-use recycle::base::ids::ClusterName;
+use recycle::base::ids::{ClusterName, GroupName};
+use recycle::cluster::node_group::NodeGroup;
 
 pub use cluster::Cluster;
 pub use error::Error;
@@ -76,9 +77,14 @@ impl Access {
         Ok(described)
     }
 
-    /// Asks EKS for the status of a managed node group. None if there is no such group.
-    pub async fn describe_node_group(&self, name: &str) -> Result<Option<String>, Error> {
-        cluster::describe_node_group(&aws_sdk_eks::Client::new(&self.config), &self.name, name).await
+    /// Asks EKS for a managed node group. None if there is no such group, or if `group` is not its Auto Scaling group.
+    pub async fn describe_node_group(
+        &self,
+        name: &str,
+        group: &GroupName,
+    ) -> Result<Option<NodeGroup>, Error> {
+        let eks = aws_sdk_eks::Client::new(&self.config);
+        cluster::describe_node_group(&eks, &self.name, name, group).await
     }
 
     /// Returns the bearer token for the cluster as of the moment `at`. The cluster accepts it for 15 minutes.

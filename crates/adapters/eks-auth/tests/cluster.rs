@@ -228,12 +228,14 @@ async fn a_token_needs_a_region_and_credentials() {
 }
 
 #[tokio::test]
-async fn the_status_of_a_managed_node_group_is_read() {
+async fn the_managed_node_group_of_an_auto_scaling_group_is_read() {
+    let of_group = |name: &str| {
+        let resources = json!({"autoScalingGroups": [{"name": name}]});
+        json!({"nodegroup": {"status": "UPDATING", "resources": resources}}).to_string()
+    };
     let aws = ScriptedAws::new()
-        .on(
-            "DescribeNodegroup",
-            &json!({"nodegroup": {"status": "UPDATING"}}).to_string(),
-        )
+        .on("DescribeNodegroup", &of_group("workers"))
+        .on("DescribeNodegroup", &of_group("others"))
         .refuses(
             "DescribeNodegroup",
             404,
@@ -249,8 +251,11 @@ async fn the_status_of_a_managed_node_group_is_read() {
         .refuses("DescribeNodegroup", 429, "ThrottlingException", "slow down")
         .breaks_on("DescribeNodegroup");
     let access = Access::new(&aws.config(), &world());
-    let ask = async || access.describe_node_group("blue").await;
-    assert_eq!(ask().await.unwrap().as_deref(), Some("UPDATING"));
+    let group = "workers".parse().unwrap();
+    let ask = async || access.describe_node_group("blue", &group).await;
+    let found = ask().await.unwrap().unwrap();
+    assert_eq!((found.name.as_str(), found.status.as_str()), ("blue", "UPDATING"));
+    assert_eq!(ask().await.unwrap(), None);
     assert_eq!(ask().await.unwrap(), None);
     for expected in [
         Failure::ServiceRefused,

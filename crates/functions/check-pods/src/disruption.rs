@@ -1,6 +1,7 @@
 //! Reads at each check what other tools do to the node and its group during the drain. Cancels an instance refresh that would end the
 //! node with its pods, if the module allows it. A failed call does not hold up the drain.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use aws_config::SdkConfig;
 use eks_auth::Access;
 use recycle::base::failure::with_causes;
 use recycle::base::ids::GroupName;
-use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Refusal;
 use recycle::cluster::hook::{HeldByHook, WAITING};
 use recycle::cluster::node::NodeFacts;
+use recycle::cluster::node_group::{NodeGroup, find_node_group_names};
 use recycle::cluster::refresh::{Cancellation, Refresh};
 use recycle::contract::run::Run;
 use recycle::drain::disruption::{
@@ -146,7 +147,7 @@ async fn fetch_from_aws(
             ..OutsideFacts::quiet()
         });
     };
-    let (refresh, node_group_status) = if run.path == RecyclePath::Hook {
+    let (refresh, managed) = if run.path == RecyclePath::Hook {
         // No remark is about them: whatever replaces the member, its group terminates it already.
         (None, None)
     } else {
@@ -166,7 +167,7 @@ async fn fetch_from_aws(
         record: &node.record().unwrap_or_default(),
         group: &group,
         refresh: refresh.as_ref(),
-        node_group_status: node_group_status.as_deref(),
+        node_group: managed.as_ref(),
     };
     Ok(OutsideFacts {
         validity: judge_drain_validity(&facts),
@@ -178,18 +179,19 @@ async fn fetch_from_aws(
     })
 }
 
-/// Returns the instance refresh that is under way, and the status of the managed node group.
+/// Returns the instance refresh that is under way, and the managed node group.
 async fn fetch_updates(
     outside: &Outside,
     node: &NodeFacts,
     group: &GroupName,
-) -> Result<(Option<Refresh>, Option<String>), Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<(Option<Refresh>, Option<NodeGroup>), Box<dyn std::error::Error + Send + Sync>> {
     let refresh = outside.groups().find_refresh(group).await?;
-    let node_group_status = match node_group(node) {
-        Some(name) => outside.access.describe_node_group(name).await?,
+    let names = find_node_group_names(&BTreeMap::new(), Some(node));
+    let managed = match names.first() {
+        Some(name) => outside.access.describe_node_group(name, group).await?,
         None => None,
     };
-    Ok((refresh, node_group_status))
+    Ok((refresh, managed))
 }
 
 async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, autoscaling::Error> {
@@ -264,7 +266,7 @@ mod tests {
             .on("DescribeInstanceRefreshes", refreshes)
             .on(
                 "DescribeNodegroup",
-                &json!({"nodegroup": {"status": "UPDATING"}}).to_string(),
+                &json!({"nodegroup": {"status": "UPDATING", "resources": {"autoScalingGroups": [{"name": "workers"}]}}}).to_string(),
             );
         let found = fetch(&aws, json!({"eks.amazonaws.com/nodegroup": "blue"})).await;
         assert!(matches!(found.validity, DrainValidity::TakenAway(_)), "{found:?}");

@@ -6,7 +6,6 @@ use ec2::groups::Membership;
 use recycle::base::ids::{Fence, InstanceId};
 use recycle::base::names::{CLAIM_ANNOTATION, NAMESPACE, PROTECTED_FOR_TAG};
 use recycle::claim::facts::{GroupState, PreflightFacts};
-use recycle::claim::group_checks::node_group;
 use recycle::claim::obstacle::Obstacle;
 use recycle::claim::places::find_added_places;
 use recycle::claim::preflight::TRIES_OF_AN_ENDPOINT;
@@ -15,6 +14,7 @@ use recycle::cluster::group::Group;
 use recycle::cluster::hook::{HeldByHook, PROCEEDING, WAITING, check_retain, find_release, is_held};
 use recycle::cluster::instance::Instance;
 use recycle::cluster::node::NodeFacts;
+use recycle::cluster::node_group::{NodeGroup, find_node_group_names};
 use recycle::contract::requests::ClaimRequest;
 use recycle::input::model::{Input, Replacement, TO_EC2};
 use recycle::input::urgency::Urgency;
@@ -88,20 +88,34 @@ impl ClaimNode {
         Ok(timeout.map(|timeout| HeldByHook::new(timeout, fired_at, waiting.retains)))
     }
 
+    /// Fetches the EKS managed node group of the member. None for a node that needs no decision about its replacement any more: its group
+    /// does not have it in service, or an earlier execution has decided.
+    pub(crate) async fn fetch_node_group(&self, found: &FetchedFacts) -> Result<Option<NodeGroup>, Error> {
+        let membership = found.membership.as_ref();
+        let is_open = found.member_state() == Some("InService") && !found.was_raised();
+        let Some(membership) = membership.filter(|_| is_open) else {
+            return Ok(None);
+        };
+        for name in find_node_group_names(&membership.tags, found.node.as_ref()) {
+            let group = &membership.group.name;
+            if let Some(managed) = self.access.describe_node_group(&name, group).await? {
+                return Ok(Some(managed));
+            }
+        }
+        Ok(None)
+    }
+
     /// Fetches the other facts about the group that may forbid a start. Makes no call if there is no group, or if the instance is gone.
     pub(crate) async fn fetch_group_state(
         &self,
         found: &FetchedFacts,
         input: &Input,
+        node_group: Option<NodeGroup>,
     ) -> Result<GroupState, Error> {
         let instance = found.instance.as_ref();
         let there = instance.filter(|instance| !instance.is_gone());
         let (Some(instance), Some(membership)) = (there, &found.membership) else {
             return Ok(GroupState::default());
-        };
-        let node_group_status = match found.node.as_ref().and_then(node_group) {
-            Some(name) => self.access.describe_node_group(name).await?,
-            None => None,
         };
         let (id, group) = (&instance.id, &membership.group);
         let others: Vec<InstanceId> = group
@@ -123,7 +137,7 @@ impl ClaimNode {
             untagged: untagged.into_iter().map(|other| other.id).collect(),
             is_weighted: membership.is_weighted,
             refresh: self.groups.find_refresh(&group.name).await?,
-            node_group_status,
+            node_group,
             balancers: fetch_balancers(&self.config, &membership.attachments, group, id).await?,
         })
     }
@@ -222,7 +236,8 @@ impl FetchedFacts {
 
     /// Returns the input with the replacement mode settled. A node that has its replacement, or still waits for it, continues in its mode,
     /// whatever the input says by now: `before` in Standby, `surge` after the desired capacity was raised.
-    pub(crate) fn settle_path(&self, input: &Input) -> Input {
+    /// Warnings of EC2 do not queue. With `surge` they would read and write the desired capacity at the same time, so they use another mode.
+    pub(crate) fn settle_path(&self, input: &Input, is_better_with_surge: bool) -> Input {
         let mut settled = input.clone();
         match self.member_state() {
             Some("Standby" | "EnteringStandby") => settled.replacement = Replacement::Before,
@@ -230,13 +245,22 @@ impl FetchedFacts {
             Some("InService") if self.was_raised() && input.interrupted_at.is_none() => {
                 settled.replacement = Replacement::Surge;
             }
-            // Warnings of EC2 do not queue, and with surge one node of a group is underway at a time.
             Some(_) | None if input.urgency == Urgency::Spot && input.replacement == Replacement::Surge => {
-                settled.replacement = Replacement::Before;
+                settled.replacement = if is_better_with_surge {
+                    Replacement::After
+                } else {
+                    Replacement::Before
+                };
             }
             Some(_) | None => {}
         }
         settled
+    }
+
+    /// Whether the group itself replaces Spot instances at risk.
+    pub(crate) fn rebalances_capacity(&self) -> bool {
+        let membership = self.membership.as_ref();
+        membership.is_some_and(|membership| membership.group.rebalances_capacity)
     }
 
     /// Whether the record says that an execution has raised the desired capacity of the group for this node.

@@ -35,7 +35,12 @@ fn whole() -> Answers {
                 <ProcessName>AZRebalance</ProcessName></member></SuspendedProcesses>";
     [
         node.to_string(),
-        json!({"nodegroup": {"nodegroupName": "blue", "status": "ACTIVE"}}).to_string(),
+        json!({"nodegroup": {
+            "nodegroupName": "blue",
+            "status": "ACTIVE",
+            "resources": {"autoScalingGroups": [{"name": "workers"}]},
+        }})
+        .to_string(),
         running_instance(
             id.as_str(),
             &format!("<privateDnsName>one</privateDnsName>{instance_tags}"),
@@ -77,7 +82,13 @@ fn claim_by([found, node_group, instance, member, group, refreshes, health]: &An
         .on("CreateTags", "");
     let claimed = block_on(async {
         let step = ClaimNode::new(settings(), &aws.config());
-        let (request, input) = (request(&json!({})), parse_input(&fixtures::input(), &settings())?);
+        let mut given = fixtures::input();
+        // With replacement surge the load balancers would not matter.
+        given["replacement"] = json!("before");
+        given["override"] = json!(["standby_in_managed_group"]);
+        let input = parse_input(&given, &settings())?;
+        let mut request = request(&json!({}));
+        request.context.execution.input = given;
         let (instance, membership) = step.fetch_from_aws(&input).await?;
         let client = kube.client();
         let found = fetch_from_cluster(String::new(), client, instance, membership, &input, &request).await?;

@@ -27,7 +27,7 @@ use recycle::claim::preflight::{Preflight, check_preflight, list_refusals};
 use recycle::contract::requests::ClaimRequest;
 use recycle::contract::verdicts::ClaimVerdict;
 use recycle::input::fields::Settings;
-use recycle::input::model::Input;
+use recycle::input::model::{Dispose, Input};
 use recycle::input::parse::parse_input;
 use recycle::plan::dry_run::Plan;
 use recycle::records::claim::{ClaimDecision, decide_claim};
@@ -85,7 +85,12 @@ impl ClaimNode {
 
     /// Decides and acts on the claim after all facts are read.
     async fn claim_in(&self, found: FetchedFacts, request: &ClaimRequest, input: &Input) -> Answered {
-        let input = &found.settle_path(input);
+        let node_group = self.fetch_node_group(&found).await?;
+        let is_better_with_surge = node_group.is_some() || found.rebalances_capacity();
+        let input = &found.settle_path(
+            &self.choose_replacement(input, request, is_better_with_surge)?,
+            is_better_with_surge,
+        );
         let me = request.context.fence();
         let decision = if request.run.is_some() {
             found.decide_queued(&me, input.urgency)?
@@ -121,7 +126,7 @@ impl ClaimNode {
         let group_state = if has_begun {
             GroupState::default()
         } else {
-            self.fetch_group_state(&found, input).await?
+            self.fetch_group_state(&found, input, node_group).await?
         };
         let hook = self.fetch_hook(&found, input).await?;
         let mut notes = match check_preflight(&found.for_preflight(input, &group_state, has_begun)) {
@@ -142,6 +147,20 @@ impl ClaimNode {
         }
         self.claim_and_queue(facts, previous, request, input, &group_state)
             .await
+    }
+
+    /// Returns the input with the default replacement of the group. Stopping and detaching need Standby.
+    fn choose_replacement(
+        &self,
+        input: &Input,
+        request: &ClaimRequest,
+        is_better_with_surge: bool,
+    ) -> Result<Input, Error> {
+        if !is_better_with_surge || input.dispose != Dispose::Terminate {
+            return Ok(input.clone());
+        }
+        let given = &request.context.execution.input;
+        Ok(parse_input(given, &self.settings.preferring_surge())?)
     }
 
     /// Completes the hook of recycle-eks, because the instance has nothing to wait for. A dry run returns the plan instead.

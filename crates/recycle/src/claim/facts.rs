@@ -7,6 +7,7 @@ use crate::cluster::balancers::Balancer;
 use crate::cluster::group::Group;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
+use crate::cluster::node_group::NodeGroup;
 use crate::cluster::refresh::Refresh;
 use crate::input::model::Input;
 
@@ -16,8 +17,8 @@ pub struct GroupState {
     /// Whether the desired capacity counts units other than instances.
     pub is_weighted: bool,
     pub refresh: Option<Refresh>,
-    /// The status of the EKS managed node group that the Node belongs to.
-    pub node_group_status: Option<String>,
+    /// The EKS managed node group that the group belongs to.
+    pub node_group: Option<NodeGroup>,
     /// The load balancers that EnterStandby would take the instance out of.
     pub balancers: Vec<Balancer>,
     /// Whether the record of another node names the instance among the members that recycle-eks has protected from scale-in.

@@ -7,6 +7,7 @@ use crate::cluster::balancers::Balancer;
 use crate::cluster::group::Group;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
+use crate::cluster::node_group::NodeGroup;
 use crate::input::model::{Dispose, Input, Replacement};
 use crate::input::urgency::Urgency;
 
@@ -21,26 +22,27 @@ pub(crate) fn check_updates(facts: &PreflightFacts<'_>, group: &Group) -> Vec<Re
             refresh.describe_effect()
         ))
     });
-    let busy = state.node_group_status.as_ref().filter(|status| is_busy(status));
-    let update = busy.map(|status| {
-        let managed = facts.node.and_then(node_group).unwrap_or(name.as_str());
+    let busy = state
+        .node_group
+        .as_ref()
+        .filter(|node_group| node_group.is_busy());
+    let update = busy.map(|NodeGroup { name, status }| {
         Obstacle::ManagedGroupUpdate.because(format!(
-            "the EKS managed node group {managed} is {status}, so EKS replaces its nodes itself; wait until it is ACTIVE"
+            "the EKS managed node group {name} is {status}, so EKS replaces its nodes itself; wait until it is ACTIVE"
         ))
     });
     refresh.into_iter().chain(update).collect()
 }
 
-/// Checks whether EKS removes nodes of a managed node group with this `NodegroupStatus` (EKS API reference).
-#[must_use]
-pub fn is_busy(node_group_status: &str) -> bool {
-    matches!(node_group_status, "UPDATING" | "DELETING")
-}
-
-/// Returns the EKS managed node group that a Node belongs to.
-#[must_use]
-pub fn node_group(node: &NodeFacts) -> Option<&str> {
-    node.labels.get("eks.amazonaws.com/nodegroup").map(String::as_str)
+/// Refuses replacement `before` in an EKS managed node group: no source says that EKS accepts members in Standby.
+pub(crate) fn check_managed(input: &Input, state: &GroupState) -> Option<Refusal> {
+    let node_group = state.node_group.as_ref();
+    let node_group = node_group.filter(|_| input.replacement == Replacement::Before)?;
+    Some(Obstacle::StandbyInManagedGroup.because(format!(
+        "{} belongs to the EKS managed node group {}, and whether EKS accepts members in Standby is unknown; set replacement \"surge\" with \
+         dispose \"terminate\", or set override [\"standby_in_managed_group\"]",
+        input.instance_id, node_group.name
+    )))
 }
 
 /// Refuses the replacements `before` and `surge` in a weighted group. One instance there is worth several units of the desired capacity,
@@ -97,11 +99,11 @@ pub(crate) fn check_begun_surge(input: &Input) -> Option<Refusal> {
 /// Writes the command that raises the maximum of the group by one.
 fn write_room(facts: &PreflightFacts<'_>, group: &Group) -> String {
     let max = group.max + 1;
-    match facts.node.and_then(node_group) {
-        Some(managed) => format!(
+    match &facts.group_state.node_group {
+        Some(node_group) => format!(
             "aws eks update-nodegroup-config --cluster-name {} --nodegroup-name {} --scaling-config maxSize={max}",
             quote(facts.input.cluster_name.as_str()),
-            quote(managed)
+            quote(&node_group.name)
         ),
         None => format!(
             "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {} --max-size {max}",

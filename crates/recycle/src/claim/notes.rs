@@ -2,7 +2,6 @@
 
 use crate::base::names::{AUTOSCALER_TAG, LIFECYCLE_HOOK, TERMINATION_HANDLER_TAG};
 use crate::claim::facts::PreflightFacts;
-use crate::claim::group_checks::node_group;
 use crate::claim::obstacle::{Refusal, name_some};
 use crate::cluster::balancers::Balancer;
 use crate::cluster::cluster_tag::{cluster_tag, tag_group};
@@ -20,12 +19,6 @@ pub(crate) fn write_notes(facts: &PreflightFacts<'_>, overridden: &[Refusal]) ->
         notes.extend(note_limits(input, group));
         notes.extend(note_balancers(input, group, &facts.group_state.balancers));
         notes.extend(note_neighbours(facts, group));
-    }
-    let is_before = input.replacement == Replacement::Before;
-    if let Some(name) = node.and_then(node_group).filter(|_| is_before) {
-        notes.push(format!(
-            "it belongs to the EKS managed node group {name}: Standby in managed groups is untested on AWS"
-        ));
     }
     let silence = node.and_then(|node| describe_silence(node, input.node_lost_after));
     notes.extend(silence.map(|silence| {

@@ -75,6 +75,8 @@ obstacles!(
     InstanceRefresh = "instance_refresh",
     /// EKS updates or deletes the managed node group.
     ManagedGroupUpdate = "managed_group_update",
+    /// Replacement `before` in an EKS managed node group.
+    StandbyInManagedGroup = "standby_in_managed_group",
     /// The desired capacity counts weights instead of instances.
     WeightedGroup = "weighted_group",
     /// Replacement `surge` needs one member more, and the group has its maximum.
@@ -107,6 +109,7 @@ impl Obstacle {
             Override::ScaleInProtection => self == Self::ScaleInProtection,
             Override::SuspendedProcess => self == Self::SuspendedProcess,
             Override::LastTarget => self == Self::LastTarget,
+            Override::StandbyInManagedGroup => self == Self::StandbyInManagedGroup,
             Override::RunningPods | Override::OwnerProtected | Override::UnhealthyBudget => false,
         }
     }

@@ -7,8 +7,8 @@ use crate::base::names::SCALE_DOWN_DISABLED_ANNOTATION;
 use crate::base::permissions::REVIEW;
 use crate::claim::facts::PreflightFacts;
 use crate::claim::group_checks::{
-    check_begun_surge, check_keeping, check_processes, check_protection, check_spot, check_stop, check_surge,
-    check_targets, check_updates, check_weights,
+    check_begun_surge, check_keeping, check_managed, check_processes, check_protection, check_spot,
+    check_stop, check_surge, check_targets, check_updates, check_weights,
 };
 use crate::claim::instance_checks::{
     advise_owner, check_lifecycle, check_tags, describe_going, describe_gone, describe_missing_node,
@@ -110,6 +110,7 @@ fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal
     refusals.extend(node.and_then(|node| check_taints(id, node)));
     if let Some(group) = group {
         refusals.extend(check_updates(facts, group));
+        refusals.extend(check_managed(input, facts.group_state));
         refusals.extend(check_weights(input, facts.group_state, group));
         refusals.extend(check_surge(facts, group));
         refusals.extend(check_stop(input, instance));
@@ -162,6 +163,7 @@ mod tests {
     use crate::claim::facts::GroupState;
     use crate::cluster::balancers::Balancer;
     use crate::cluster::group::Group;
+    use crate::cluster::node_group::NodeGroup;
     use crate::cluster::refresh::Refresh;
     use crate::input::model::Input;
     use serde_json::{Value, json};
@@ -333,6 +335,16 @@ mod tests {
                 }),
                 ..world()
             }
+        }
+
+        fn managed(status: &str) -> Self {
+            Self::while_it(GroupState {
+                node_group: Some(NodeGroup {
+                    name: "blue".to_owned(),
+                    status: status.to_owned(),
+                }),
+                ..GroupState::default()
+            })
         }
 
         fn while_it(state: GroupState) -> Self {
@@ -601,13 +613,15 @@ mod tests {
             (
                 "a managed group is updated",
                 World {
-                    state: GroupState {
-                        node_group_status: Some("UPDATING".to_owned()),
-                        ..GroupState::default()
-                    },
-                    ..World::with_labels([("eks.amazonaws.com/nodegroup", "blue")])
+                    input: input(json!({"replacement": "surge"})),
+                    ..World::managed("UPDATING")
                 },
                 "the EKS managed node group blue is UPDATING",
+            ),
+            (
+                "Standby in a managed group",
+                World::managed("ACTIVE"),
+                "i-0aaaaaaaaaaaaaaaa belongs to the EKS managed node group blue, and whether EKS accepts members in Standby is unknown",
             ),
             (
                 "instances have weights",
@@ -769,14 +783,19 @@ mod tests {
             .filter(|note| note.starts_with("the input overrides "));
         assert_eq!(overridden.count(), 3, "{notes:?}");
         let all_overrides = input(json!({"override": [
-            "scale_in_protection", "last_target", "running_pods", "suspended_process",
+            "scale_in_protection", "last_target", "standby_in_managed_group", "running_pods", "suspended_process",
         ]}))
         .overrides;
         for obstacle in Obstacle::ALL {
             let is_overridden = all_overrides
                 .iter()
                 .any(|overrides| obstacle.is_overridden_by(*overrides));
-            let names = ["scale_in_protection", "suspended_process", "last_target"];
+            let names = [
+                "scale_in_protection",
+                "suspended_process",
+                "last_target",
+                "standby_in_managed_group",
+            ];
             assert_eq!(is_overridden, names.contains(&obstacle.name()), "{obstacle:?}");
         }
     }
@@ -1116,16 +1135,19 @@ mod tests {
             ),
             (
                 "a managed group that is not updated",
-                World::while_it(GroupState {
-                    node_group_status: Some("ACTIVE".to_owned()),
-                    ..GroupState::default()
-                }),
+                World {
+                    input: input(json!({"replacement": "surge"})),
+                    ..World::managed("ACTIVE")
+                },
                 vec![],
             ),
             (
-                "a managed group",
-                World::with_labels([("eks.amazonaws.com/nodegroup", "blue")]),
-                vec!["managed node group blue: Standby in managed groups is untested on AWS"],
+                "Standby in a managed group",
+                World {
+                    input: input(json!({"override": ["standby_in_managed_group"]})),
+                    ..World::managed("ACTIVE")
+                },
+                vec!["the input overrides standby_in_managed_group"],
             ),
             (
                 "not Ready",

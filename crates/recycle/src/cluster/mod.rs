@@ -7,6 +7,7 @@ pub mod group;
 pub mod hook;
 pub mod instance;
 pub mod node;
+pub mod node_group;
 pub mod pod;
 pub mod refresh;
 pub mod silence;

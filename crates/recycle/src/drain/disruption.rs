@@ -4,12 +4,12 @@
 //! Most of these changes are only reported, because to stop half-way would not help. [`DrainValidity`] says which of them end a drain.
 
 use crate::base::ids::InstanceId;
-use crate::claim::group_checks::{is_busy, node_group};
 use crate::claim::obstacle::{Obstacle, Refusal};
 use crate::cluster::autoscaler::{Remover, describe_removal, find_remover};
 use crate::cluster::group::{Group, Member};
 use crate::cluster::instance::describe_instance;
 use crate::cluster::node::NodeFacts;
+use crate::cluster::node_group::NodeGroup;
 use crate::cluster::refresh::{Refresh, StandbyInstances};
 use crate::input::path::RecyclePath;
 use crate::records::node_record::Record;
@@ -24,8 +24,8 @@ pub struct DisruptionFacts<'a> {
     pub record: &'a Record,
     pub group: &'a Group,
     pub refresh: Option<&'a Refresh>,
-    /// The status of the EKS managed node group that the node belongs to.
-    pub node_group_status: Option<&'a str>,
+    /// The EKS managed node group that the group belongs to.
+    pub node_group: Option<&'a NodeGroup>,
 }
 
 /// Whether the drain still makes sense.
@@ -93,10 +93,9 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
             refresh.describe_effect()
         )));
     }
-    if let Some(status) = facts.node_group_status.filter(|status| is_busy(status)) {
-        let managed = node_group(facts.node).unwrap_or(name.as_str());
+    if let Some(NodeGroup { name, status }) = facts.node_group.filter(|node_group| node_group.is_busy()) {
         remarks.push(Obstacle::ManagedGroupUpdate.because(format!(
-            "the EKS managed node group {managed} is {status}, so EKS also replaces its nodes"
+            "the EKS managed node group {name} is {status}, so EKS also replaces its nodes"
         )));
     }
     let member = facts.group.member(facts.id);
@@ -167,14 +166,14 @@ fn find_removed_replacement(facts: &DisruptionFacts<'_>) -> Option<Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{NEW, OLD, OTHER, group, id, member, node, strings, taint};
+    use crate::fixtures::{NEW, OLD, OTHER, group, id, member, node, taint};
 
     struct Fixture {
         node: NodeFacts,
         record: Record,
         group: Group,
         refresh: Option<Refresh>,
-        node_group_status: Option<&'static str>,
+        node_group: Option<NodeGroup>,
     }
 
     fn fixture(state: &str) -> Fixture {
@@ -194,7 +193,7 @@ mod tests {
                 ..group()
             },
             refresh: None,
-            node_group_status: None,
+            node_group: None,
         }
     }
 
@@ -207,7 +206,7 @@ mod tests {
                 record: &self.record,
                 group: &self.group,
                 refresh: self.refresh.as_ref(),
-                node_group_status: self.node_group_status,
+                node_group: self.node_group.as_ref(),
             }
         }
 
@@ -310,8 +309,13 @@ mod tests {
         let mut busy = fixture("Standby");
         assert_eq!(busy.remarks(), Vec::<&str>::new());
         busy.refresh = Refresh::under_way("InProgress", None);
-        busy.node_group_status = Some("UPDATING");
-        busy.node.labels = strings([("eks.amazonaws.com/nodegroup", "blue")]);
+        let node_group = |status: &str| {
+            Some(NodeGroup {
+                name: "blue".to_owned(),
+                status: status.to_owned(),
+            })
+        };
+        busy.node_group = node_group("UPDATING");
         busy.node.taints = vec![taint("ToBeDeletedByClusterAutoscaler", "NoSchedule")];
         busy.group.members[0].protected_from_scale_in = true;
         busy.group.suspended = vec![
@@ -343,7 +347,7 @@ mod tests {
         );
         busy.group.protects_new_members = true;
         assert!(!busy.remarks().contains(&"scale_in_protection"));
-        busy.node_group_status = Some("ACTIVE");
+        busy.node_group = node_group("ACTIVE");
         assert!(!busy.remarks().contains(&"managed_group_update"));
     }
 

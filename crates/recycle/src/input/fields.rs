@@ -18,6 +18,19 @@ pub struct Settings {
     pub defaults: Map<String, Value>,
 }
 
+impl Settings {
+    /// Returns the same settings with the default `surge` for `replacement`, if the module sets none.
+    #[must_use]
+    pub fn preferring_surge(&self) -> Self {
+        let mut settings = self.clone();
+        let default = settings.defaults.entry(REPLACEMENT.name).or_insert(Value::Null);
+        if default.is_null() {
+            *default = Value::from("surge");
+        }
+        settings
+    }
+}
+
 /// One value of a closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
@@ -161,7 +174,8 @@ pub(crate) const REPLACEMENT: Field = setting(
         ),
     ]),
     "\"before\"",
-    "When the replacement comes",
+    "When the replacement comes. For an instance of an EKS managed node group, or of a group with Capacity Rebalancing, the default is \
+     `surge`, unless it is to be stopped or detached",
 );
 
 pub(crate) const DISPOSE: Field = setting(
@@ -288,6 +302,10 @@ pub(crate) const OVERRIDE: Field = setting(
         choice(
             "last_target",
             "recycle although the instance is the last healthy target of a target group",
+        ),
+        choice(
+            "standby_in_managed_group",
+            "put an instance of an EKS managed node group into Standby, which was never tried on AWS",
         ),
         choice("running_pods", "allow `on_drain_timeout: terminate`"),
         choice(

@@ -126,6 +126,8 @@ pub enum Override {
     ScaleInProtection,
     /// The instance is the last healthy target of a load balancer.
     LastTarget,
+    /// The group belongs to an EKS managed node group, and replacement `before` uses Standby.
+    StandbyInManagedGroup,
     /// Pods may still run when the drain's time is over.
     RunningPods,
     SuspendedProcess,
@@ -369,7 +371,7 @@ mod tests {
             ),
             (
                 json!({"override": "scale_in_protection"}),
-                "override must be a list of \"scale_in_protection\", \"last_target\", \"running_pods\", \"suspended_process\", \"owner_protected\", \"unhealthy_budget\", but is \
+                "override must be a list of \"scale_in_protection\", \"last_target\", \"standby_in_managed_group\", \"running_pods\", \"suspended_process\", \"owner_protected\", \"unhealthy_budget\", but is \
                  \"scale_in_protection\"",
             ),
             (
