@@ -26,6 +26,8 @@ FOR_OPERATORS = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/reco
 #: A lost node that was reported is not restored, so these records, taints and labels also remain on it and on its pods.
 FOR_LOST = FOR_OPERATORS | {"recycle-eks/draining", "recycle-eks/waits-until", "cordon"}
 FOR_LOST |= {"node.kubernetes.io/exclude-from-external-load-balancers"}
+#: Only the Lease says that recycle-eks has protected the instance, and not an operator. So these remain if someone deletes it.
+FOR_FORGOTTEN = {"recycle-eks:protected-for", "protection from scale-in"}
 #: Tokens of EKS, presigned addresses, secrets of AWS as the local world issues them.
 SECRETS = re.compile(r"k8s-aws-v1\.|X-Amz-Signature|X-Amz-Security-Token|\b(AKIA|ASIA|LSIA)[0-9A-Z]{16}\b")
 
@@ -51,6 +53,7 @@ def _leftovers(stage: Stage) -> Iterator[str]:
     for group in stage.groups:
         for where, what in stage.world.leftovers(group):
             is_reported = where in held or (where in standing and what in FOR_OPERATORS) or (where in lost and what in FOR_LOST)
+            is_reported |= where in stage.forgotten and what in FOR_FORGOTTEN
             # A terminated instance has lost its tags.
             if not is_reported and not (where.startswith("i-") and stage.world.state_of(where) == "terminated"):
                 yield f"{what} is left on {where}"
@@ -133,7 +136,9 @@ def _groups(stage: Stage) -> Iterator[str]:
         old = [node for node in back if _is_said_larger(stage, node)]
         new = [node for node in group.nodes if node.instance_id not in stage.members[group.name] and node.pods_at_work()]
         # If the replacement has pods, the restore keeps both, and the outcome reports the larger group.
-        allowed = [(least, wanted + more, most) for more in range(min(len(old), len(new)) + 1)]
+        # Only the Lease says that the execution has made the group larger.
+        forgotten = [node for node in back if node.instance_id in stage.forgotten and node.group is group]
+        allowed = [(least, wanted + more, most) for more in range(max(min(len(old), len(new)), len(forgotten)) + 1)]
         if group.sizes not in allowed:
             yield f"{group} has the sizes {group.sizes} and not {stage.sizes[group.name]}"
         odd = {instance: state for instance, state in states.items() if state != "InService" and instance not in left}

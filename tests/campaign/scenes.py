@@ -244,6 +244,10 @@ class Stage:
             for node in self.nodes:
                 if node.instance_id in json.dumps(parameters) and node.group.states.get(node.instance_id) == "InService":
                     self._usable_before[node.instance_id] = self._count_usable(node.group)
+        if action == "autoscaling:SetDesiredCapacity" and (function or "").endswith("standby-node"):
+            for node in self.nodes:
+                if node.group.name == parameters["AutoScalingGroupName"]:
+                    self._usable_before.setdefault(node.instance_id, self._count_usable(node.group))
         if function is not None and action.startswith(TEXTS):
             self.written.append(f"{function} {action} {json.dumps(parameters, default=str)}")
         if function is None or not function.endswith((*UNDER_A_CLAIM, *UNDER_NO_OTHERS)) or action.startswith(ELSEWHERE):
@@ -358,6 +362,22 @@ def after(stage: Stage) -> None:
     _started(stage, replacement="after")
 
 
+def surge(stage: Stage) -> None:
+    """A scheduler that has not seen the taint yet binds one more pod."""
+    node = stage.recycles(stage.group().nodes[0])
+    stage.scripted["CheckPods"] = lambda: stage.is_given_a_late_pod(node)
+    _started(stage, replacement="surge")
+
+
+def surge_managed(stage: Stage) -> None:
+    """Two nodes of an EKS managed node group wait for their pods side by side. The one that began last ends first."""
+    group = stage.group("managed", size=3, maximum=6, node_group="blue")
+    for node, until in zip(group.nodes, ("25m", "15m"), strict=False):
+        stage.recycles(node, until=until, serves=node is group.nodes[0])
+    stage.world.recycle(stage.nodes[1], label_selector="app=train", drain_timeout=3600, load_balancer_grace=60)
+    _started(stage)
+
+
 def hook(stage: Stage) -> None:
     group = stage.group("held")
     node = stage.recycles(group.nodes[0], until="2m")
@@ -436,6 +456,8 @@ SCENES = [
     Scene("before-detach", before_detach, "recycled"),
     Scene("neighbour", neighbour, "recycled"),
     Scene("after", after, "recycled"),
+    Scene("surge", surge, "recycled"),
+    Scene("surge-managed", surge_managed, "recycled"),
     Scene("hook", hook, "recycled"),
     Scene("hook-retain", hook_retain, "recycled"),
     Scene("spot", spot, "started"),

@@ -22,6 +22,8 @@ SLICE = {
     "before-detach": ("killed after", "401"),
     "neighbour": ("cut",),
     "after": ("409",),
+    "surge": ("killed after",),
+    "surge-managed": ("answer lost",),
     "hook": ("answer lost", "lost event"),
     "hook-retain": ("refused",),
     "spot": ("throttled",),

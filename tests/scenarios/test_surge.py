@@ -183,6 +183,46 @@ def test_nodes_of_a_group_are_raised_one_after_another_and_wait_for_their_pods_s
     assert nodes[2].instance_id in workers.states and world.leftovers(workers) == []
 
 
+def test_a_capacity_that_another_client_sets_between_two_raises_is_kept(world):
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    first, second, third = workers.nodes
+    surge_all(world, [first], "60m")
+    world.run("15m")
+    kept = {"InstanceIds": [second.instance_id, workers.newest.instance_id], "AutoScalingGroupName": "workers"}
+    groups = world.aws.client("autoscaling")
+    groups.set_instance_protection(**kept, ProtectedFromScaleIn=True)
+    groups.set_desired_capacity(AutoScalingGroupName="workers", DesiredCapacity=3)
+    world.run("20m")
+    groups.set_instance_protection(**kept, ProtectedFromScaleIn=False)
+    assert third.instance_id not in workers.states and in_service(workers) == 3
+
+    end = surge_all(world, [second], "40m")[0].finishes()
+    world.run("90m")
+
+    assert end.outcome == "recycled" and first.instance_id not in workers.states
+    assert workers.sizes == (1, 3, 6) and in_service(workers) == 3
+
+
+def test_no_node_is_raised_while_another_one_of_its_group_is_restored(world):
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    first, second = workers.nodes[:2]
+    first.job("endless", labels={"app": "train"})
+    surge(world, first, drain_timeout=1200)
+    world.run("20m")
+    execution = None
+    while execution is None:
+        world.wait("5s")
+        if "recycle-eks/restoring" in first.records:
+            (execution,) = surge_all(world, [second], "60m")
+
+    end = execution.finishes()
+
+    reasons = [answer["reason"] for answer in execution.answers("ClaimNode")]
+    assert any("of its nodes is being restored" in reason for reason in reasons), reasons
+    assert end.outcome == "recycled" and first.instance_id in workers.states
+    assert workers.sizes == (1, 3, 6) and in_service(workers) == 3 and world.leftovers(workers) == []
+
+
 def test_a_group_that_is_full_of_nodes_underway_has_a_queue(world):
     workers = world.group("workers", size=3, minimum=1, maximum=4)
     nodes = workers.nodes[:2]

@@ -68,6 +68,8 @@ pub(crate) async fn describe_node_group(
         .send()
         .await;
     match answer {
+        // A group that is being created, or could not be, has no nodes.
+        Ok(answer) if answer.nodegroup().is_some_and(is_in_creation) => Ok(None),
         Ok(answer) => match answer.nodegroup().and_then(read_node_group) {
             Some((status, groups)) => Ok(groups.contains(&group.as_str()).then(|| NodeGroup {
                 name: name.to_owned(),
@@ -81,6 +83,11 @@ pub(crate) async fn describe_node_group(
         Err(error) if error.as_service_error().is_some_and(is_gone) => Ok(None),
         Err(error) => Err(failed(is_unavailable(&error), error.into())),
     }
+}
+
+fn is_in_creation(found: &aws_sdk_eks::types::Nodegroup) -> bool {
+    let status = found.status();
+    status.is_some_and(|status| ["CREATING", "CREATE_FAILED"].contains(&status.as_str()))
 }
 
 /// Returns the status, and the names of the Auto Scaling groups. None if one of them is missing.

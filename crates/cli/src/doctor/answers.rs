@@ -5,6 +5,7 @@ use aws_sdk_eventbridge::types::{Rule as EventRule, RuleState};
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
 use recycle::base::duration::Duration;
 use recycle::base::names::TERMINATION_HANDLER_TAG;
+use recycle::cluster::node_group::NODE_GROUP_TAG;
 use recycle::cluster::refresh::Refresh;
 use recycle::doctor::facts::{Function, Group, Hook, Rule, Seen};
 use recycle::input::fields::FIELDS;
@@ -81,6 +82,11 @@ pub(crate) async fn find_group(scaling: &aws_sdk_autoscaling::Client, group: &Au
         suspended: suspended.collect(),
         zones: group.availability_zones().len(),
         rebalances_capacity: group.capacity_rebalance() == Some(true),
+        node_group: group
+            .tags()
+            .iter()
+            .find(|tag| tag.key() == Some(NODE_GROUP_TAG))
+            .and_then(|tag| tag.value.clone()),
         is_of_termination_handler: group
             .tags()
             .iter()

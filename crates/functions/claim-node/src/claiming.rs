@@ -143,7 +143,12 @@ impl ClaimFacts {
     fn begins_anew(&self, phase: Phase, input: &Input) -> bool {
         let member = self.group.member(&self.instance.id);
         let is_in_service = member.is_some_and(|member| member.lifecycle_state == "InService");
-        is_in_service && input.replacement == Replacement::Before && phase >= Phase::Waiting
+        let began = match input.replacement {
+            Replacement::Before => Phase::Waiting,
+            Replacement::Surge if !self.was_raised() => Phase::Standby,
+            Replacement::Surge | Replacement::After => return false,
+        };
+        is_in_service && phase >= began
     }
 
     /// Writes the claim to the Lease by compare-and-swap. Then copies it to the Node, and to the instance as tags.
@@ -160,11 +165,14 @@ impl ClaimFacts {
         Ok(())
     }
 
+    /// Whether the record says that an execution has raised the desired capacity of the group for this node.
+    fn was_raised(&self) -> bool {
+        let record = self.node.record();
+        record.is_ok_and(|record| record.raised_from.is_some())
+    }
+
     fn into_run(self, claim: &Claim, input: &Input) -> Run {
-        let was_raised = self
-            .node
-            .record()
-            .is_ok_and(|record| record.raised_from.is_some());
+        let was_raised = self.was_raised();
         let path = match find_path(input, Some(&self.lifecycle_state)) {
             // The instance takes the place that was added for its replacement away.
             RecyclePath::After if was_raised => RecyclePath::Surge,

@@ -88,11 +88,16 @@ impl ClaimNode {
         Ok(timeout.map(|timeout| HeldByHook::new(timeout, fired_at, waiting.retains)))
     }
 
-    /// Fetches the EKS managed node group of the member. None for a node that needs no decision about its replacement any more: its group
+    /// Fetches the EKS managed node group of the member. None for a node whose replacement is decided: its group or EC2 ends it, its group
     /// does not have it in service, or an earlier execution has decided.
-    pub(crate) async fn fetch_node_group(&self, found: &FetchedFacts) -> Result<Option<NodeGroup>, Error> {
+    pub(crate) async fn fetch_node_group(
+        &self,
+        found: &FetchedFacts,
+        input: &Input,
+    ) -> Result<Option<NodeGroup>, Error> {
         let membership = found.membership.as_ref();
-        let is_open = found.member_state() == Some("InService") && !found.was_raised();
+        let is_ended_by_others = input.hook.is_some() || input.interrupted_at.is_some();
+        let is_open = found.member_state() == Some("InService") && !found.was_raised() && !is_ended_by_others;
         let Some(membership) = membership.filter(|_| is_open) else {
             return Ok(None);
         };
@@ -126,14 +131,15 @@ impl ClaimNode {
             .collect();
         let mut untagged = self.instances.fetch_all(&others).await?;
         untagged.retain(|other| !has_cluster_tag(&other.tags, &input.cluster_name));
-        let added_places = match input.replacement {
-            Replacement::Surge => count_added_places(found, id, group).await?,
-            Replacement::Before | Replacement::After => 0,
+        let (added_places, restored) = match input.replacement {
+            Replacement::Surge => find_other_surges(found, id, group).await?,
+            Replacement::Before | Replacement::After => (0, None),
         };
         let is_protected_by_recycle_eks = is_protected_by_recycle_eks(found, instance, group).await?;
         Ok(GroupState {
             is_protected_by_recycle_eks,
             added_places,
+            restored,
             untagged: untagged.into_iter().map(|other| other.id).collect(),
             is_weighted: membership.is_weighted,
             refresh: self.groups.find_refresh(&group.name).await?,
@@ -143,14 +149,26 @@ impl ClaimNode {
     }
 }
 
-/// Counts the places that other executions have added to the group, or are about to add. None are seen without access to the cluster.
-async fn count_added_places(found: &FetchedFacts, id: &InstanceId, group: &Group) -> Result<u32, Error> {
+/// Counts the places that other executions have added to the group, or are about to add, and finds a node of it that is being restored.
+/// Without access to the cluster nothing is seen.
+async fn find_other_surges(
+    found: &FetchedFacts,
+    id: &InstanceId,
+    group: &Group,
+) -> Result<(u32, Option<InstanceId>), Error> {
     if found.node.is_none() {
-        return Ok(0);
+        return Ok((0, None));
     }
     let leases = kubernetes::list_group(&found.client, &group.name).await?;
     let places = find_added_places(&leases, id, group, Phase::Standby).len();
-    Ok(u32::try_from(places).unwrap_or(u32::MAX))
+    let is_restored =
+        |lease: &&Lease| lease.restoring_since().is_some() && group.member(&lease.instance).is_some();
+    let restored = leases
+        .iter()
+        .filter(|lease| lease.instance != *id)
+        .find(is_restored);
+    let restored = restored.map(|lease| lease.instance.clone());
+    Ok((u32::try_from(places).unwrap_or(u32::MAX), restored))
 }
 
 /// Checks whether the instance is protected from scale-in because another node is restored or detached.
@@ -271,10 +289,15 @@ impl FetchedFacts {
 
     /// Checks whether the holder of a claim in `phase` has touched the node, so that this execution resumes its work.
     /// In the queue nothing is touched yet, whatever happens to the member.
-    /// With replacement `before`, a member in service gets the full pre-flight: it is not in Standby yet, or was brought back.
+    /// A member in service whose replacement was not asked for yet, or that was brought back, gets the full pre-flight.
     pub(crate) fn has_begun(&self, phase: Phase, input: &Input) -> bool {
         let is_in_service = self.member_state() == Some("InService");
-        if phase <= Phase::Admitted || (is_in_service && input.replacement == Replacement::Before) {
+        let waits_for_none = match input.replacement {
+            Replacement::Before => true,
+            Replacement::Surge => !self.was_raised(),
+            Replacement::After => false,
+        };
+        if phase <= Phase::Admitted || (is_in_service && waits_for_none) {
             return false;
         }
         self.was_raised() || !is_untouched(&[phase], self.member_state())

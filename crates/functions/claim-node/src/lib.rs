@@ -85,12 +85,6 @@ impl ClaimNode {
 
     /// Decides and acts on the claim after all facts are read.
     async fn claim_in(&self, found: FetchedFacts, request: &ClaimRequest, input: &Input) -> Answered {
-        let node_group = self.fetch_node_group(&found).await?;
-        let is_better_with_surge = node_group.is_some() || found.rebalances_capacity();
-        let input = &found.settle_path(
-            &self.choose_replacement(input, request, is_better_with_surge)?,
-            is_better_with_surge,
-        );
         let me = request.context.fence();
         let decision = if request.run.is_some() {
             found.decide_queued(&me, input.urgency)?
@@ -119,6 +113,12 @@ impl ClaimNode {
         if let Some(reason) = found.find_release(input) {
             return self.release(input, reason).await;
         }
+        let node_group = self.fetch_node_group(&found, input).await?;
+        let is_better_with_surge = node_group.is_some() || found.rebalances_capacity();
+        let input = &found.settle_path(
+            &self.choose_replacement(input, request, is_better_with_surge)?,
+            is_better_with_surge,
+        );
         let has_begun = previous
             .as_ref()
             .is_some_and(|previous| found.has_begun(previous.claim.phase, input));

@@ -79,6 +79,12 @@ impl RestoreNode {
                 "is terminated, and its group removes it".to_owned()
             }
             RestoreStep::Lower { from } => {
+                // Another node of the group may have taken its place away since the group was read.
+                let group = self.groups.fetch(facts.group_name()?).await?;
+                if group.is_none_or(|group| group.desired != from) {
+                    let changed = facts.describe_state("returns to service; its group has just changed");
+                    return Ok(facts.wait(STEP_WAIT, &changed));
+                }
                 let group = self.record(facts, GroupChange::Lower(from)).await?;
                 let to = from.saturating_sub(1);
                 self.groups.set_desired_capacity(group, to).await?;
@@ -454,14 +460,23 @@ mod tests {
         assert_eq!(aws.actions(), ["CreateTags", "ExitStandby"]);
         assert!(aws.calls()[0].contains("exit%3A2"), "{}", aws.calls()[0]);
 
+        let described = "<AutoScalingGroups><member><AutoScalingGroupName>workers</AutoScalingGroupName><MinSize>1</MinSize>\
+                         <MaxSize>4</MaxSize><DesiredCapacity>3</DesiredCapacity></member></AutoScalingGroups>";
+        let read = "DescribeAutoScalingGroups";
         let aws = ScriptedAws::new()
+            .on(read, described)
             .on("CreateTags", "")
             .on("SetDesiredCapacity", "");
         take(&aws, &mut facts, RestoreStep::Lower { from: 3 })
             .await
             .unwrap();
-        assert_eq!(aws.actions(), ["CreateTags", "SetDesiredCapacity"]);
-        assert!(aws.calls()[1].contains("DesiredCapacity=2"), "{}", aws.calls()[1]);
+        assert_eq!(aws.actions(), [read, "CreateTags", "SetDesiredCapacity"]);
+        assert!(aws.calls()[2].contains("DesiredCapacity=2"), "{}", aws.calls()[2]);
+        // Another execution has lowered it meanwhile.
+        let aws = ScriptedAws::new().on(read, described);
+        let lowered = take(&aws, &mut facts, RestoreStep::Lower { from: 4 }).await;
+        assert!(lowered.unwrap().reason.contains("has just changed"));
+        assert_eq!(aws.actions(), [read]);
 
         let aws = ScriptedAws::new()
             .on("CreateTags", "")

@@ -6,7 +6,7 @@ use recycle::base::failure::Failure;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG};
 use recycle::base::poll::next_wait;
-use recycle::claim::places::find_added_places;
+use recycle::claim::places::size_without_places;
 use recycle::cluster::group::Group;
 use recycle::input::model::Override;
 use recycle::records::claim::{Claim, Phase};
@@ -72,15 +72,7 @@ impl StandbyNode {
             ..facts.claim.clone()
         };
         let own = find_own_protection(facts, group);
-        let leases = kubernetes::list_group(&facts.client, &group.name).await?;
-        let added = find_added_places(&leases, id, group, Phase::Draining).len();
-        let added = u32::try_from(added).unwrap_or(u32::MAX);
-        let begin = |record: Record| Record {
-            desired_before: None,
-            raised_from: Some(group.desired.saturating_sub(added)),
-            ..record.protecting(own)
-        };
-        record(facts, &claim, begin).await?;
+        record_size(facts, group, &claim, own).await?;
         // The log of an earlier restore no longer applies.
         let tags = [(CLAIM_TAG, claim.to_tag()), (RESTORE_LOG_TAG, String::new())];
         self.instances.tag(id, &tags).await?;
@@ -89,11 +81,34 @@ impl StandbyNode {
         }
         let (client, node) = (&facts.client, &facts.node.name);
         kubernetes::record_event(client, node, Phase::Standby, text, facts.now, &facts.me).await;
-        self.groups
-            .set_desired_capacity(&group.name, group.desired + 1)
-            .await?;
+        let mut desired = group.desired;
+        // A node of the group that is done may have taken its place away since the group was read.
+        if let Some(group) = self.groups.fetch(&group.name).await?
+            && group.desired != desired
+        {
+            desired = group.desired;
+            record_size(facts, &group, &claim, own).await?;
+        }
+        self.groups.set_desired_capacity(&group.name, desired + 1).await?;
         Ok(())
     }
+}
+
+/// Records the desired capacity without the places of other executions, and the protection that this execution sets.
+async fn record_size(
+    facts: &FetchedFacts,
+    group: &Group,
+    claim: &Claim,
+    own: &[InstanceId],
+) -> Result<(), Error> {
+    let id = &facts.run.input.instance_id;
+    let leases = kubernetes::list_group(&facts.client, &group.name).await?;
+    let begin = |record: Record| Record {
+        desired_before: None,
+        raised_from: Some(size_without_places(&leases, id, group)),
+        ..record.protecting(own)
+    };
+    record(facts, claim, begin).await
 }
 
 /// Returns the desired capacity that the group has without the place that the execution has added; None if it has added none.
@@ -135,7 +150,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{NODE, facts, no_nodes, step, stored_node};
+    use crate::fixtures::{NODE, described_group, facts, no_nodes, step, stored_node};
 
     fn kube() -> ScriptedKube {
         ScriptedKube::new()
@@ -157,6 +172,7 @@ mod tests {
             .on("CreateTags", "")
             .on("CreateTags", "")
             .on("SetInstanceProtection", "")
+            .on("DescribeAutoScalingGroups", &described_group("InService"))
             .on("SetDesiredCapacity", "");
         let answer = step(&aws).raise_capacity(surging(&kube)).await.unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (StandbyVerdict::Wait, 30));
@@ -166,6 +182,7 @@ mod tests {
                 "CreateTags",
                 "CreateTags",
                 "SetInstanceProtection",
+                "DescribeAutoScalingGroups",
                 "SetDesiredCapacity"
             ]
         );
@@ -203,15 +220,42 @@ mod tests {
         let kube = kube();
         let aws = ScriptedAws::new()
             .on("CreateTags", "")
+            .on("DescribeAutoScalingGroups", &described_group("InService"))
             .on("SetDesiredCapacity", "");
         let mut facts = surging(&kube);
         facts.group.as_mut().unwrap().members[0].protected_from_scale_in = true;
         facts.run.input.overrides.insert(Override::ScaleInProtection);
         step(&aws).raise_capacity(facts).await.unwrap();
-        assert_eq!(aws.actions(), ["CreateTags", "SetDesiredCapacity"]);
+        let actions = ["CreateTags", "DescribeAutoScalingGroups", "SetDesiredCapacity"];
+        assert_eq!(aws.actions(), actions);
         let record = kube.lease("i-0123456789abcdef0")[RECORD_ANNOTATION].clone();
         let record: Record = serde_json::from_str(record.as_str().unwrap()).unwrap();
         assert!(record.protected.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_place_that_was_given_up_since_the_group_was_read_is_not_added_again() {
+        let kube = kube().on("GET", "/api/v1/nodes?", 200, no_nodes()).on(
+            "PATCH",
+            NODE,
+            200,
+            stored_node(Phase::Standby),
+        );
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .on("CreateTags", "")
+            .on("SetInstanceProtection", "")
+            .on("DescribeAutoScalingGroups", &described_group("InService"))
+            .on("SetDesiredCapacity", "");
+        let mut facts = surging(&kube);
+        let group = facts.group.as_mut().unwrap();
+        (group.desired, group.max) = (2, 3);
+        step(&aws).raise_capacity(facts).await.unwrap();
+        let last = aws.calls().pop().unwrap();
+        assert!(last.contains("DesiredCapacity=2"), "{last}");
+        let record = kube.lease("i-0123456789abcdef0")[RECORD_ANNOTATION].clone();
+        let record: Record = serde_json::from_str(record.as_str().unwrap()).unwrap();
+        assert_eq!(record.raised_from, Some(1));
     }
 
     #[tokio::test]

@@ -25,6 +25,8 @@ pub struct GroupState {
     pub is_protected_by_recycle_eks: bool,
     /// The places that other executions with replacement `surge` have added to the group, or are about to add.
     pub added_places: u32,
+    /// Another node of the group that is being restored, which may change the desired capacity.
+    pub restored: Option<InstanceId>,
     /// Other members in service that lack the cluster's tag.
     pub untagged: Vec<InstanceId>,
 }

@@ -7,7 +7,7 @@ use crate::cluster::balancers::Balancer;
 use crate::cluster::group::Group;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
-use crate::cluster::node_group::NodeGroup;
+use crate::cluster::node_group::{NodeGroup, write_room};
 use crate::input::model::{Dispose, Input, Replacement};
 use crate::input::urgency::Urgency;
 
@@ -68,17 +68,23 @@ pub(crate) fn check_surge(facts: &PreflightFacts<'_>, group: &Group) -> Option<R
     }
     // Places that others have added become free, and the queue waits for that.
     if own_size >= group.max {
+        let node_group = facts.group_state.node_group.as_ref();
+        let node_group = node_group.map(|node_group| node_group.name.as_str());
         return Some(Obstacle::NoRoom.because(format!(
             "group {name} has its maximum of {} members, and replacement \"surge\" needs one more; make room: {}",
             group.max,
-            write_room(facts, group)
+            write_room(facts.input.cluster_name.as_str(), name.as_str(), node_group, group.max)
         )));
     }
+    let or_before = match facts.group_state.node_group {
+        Some(_) => "",
+        None => ", or set replacement \"before\"",
+    };
     let balances = !group.suspended.iter().any(|process| process == "AZRebalance");
     (group.zones > 1 && balances).then(|| {
         Obstacle::ZoneRebalance.because(format!(
             "group {name} has {} zones and may terminate another node with its pods to balance them; suspend AZRebalance: aws autoscaling \
-             suspend-processes --auto-scaling-group-name {} --scaling-processes AZRebalance",
+             suspend-processes --auto-scaling-group-name {} --scaling-processes AZRebalance{or_before}",
             group.zones,
             quote(name.as_str())
         ))
@@ -94,22 +100,6 @@ pub(crate) fn check_begun_surge(input: &Input) -> Option<Refusal> {
             input.instance_id
         ))
     })
-}
-
-/// Writes the command that raises the maximum of the group by one.
-fn write_room(facts: &PreflightFacts<'_>, group: &Group) -> String {
-    let max = group.max + 1;
-    match &facts.group_state.node_group {
-        Some(node_group) => format!(
-            "aws eks update-nodegroup-config --cluster-name {} --nodegroup-name {} --scaling-config maxSize={max}",
-            quote(facts.input.cluster_name.as_str()),
-            quote(&node_group.name)
-        ),
-        None => format!(
-            "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {} --max-size {max}",
-            quote(group.name.as_str())
-        ),
-    }
 }
 
 pub(crate) fn check_protection(input: &Input, state: &GroupState, group: &Group) -> Option<Refusal> {

@@ -6,6 +6,7 @@ use crate::claim::obstacle::{Refusal, name_some};
 use crate::cluster::balancers::Balancer;
 use crate::cluster::cluster_tag::{cluster_tag, tag_group};
 use crate::cluster::group::Group;
+use crate::cluster::node_group::explain_surge;
 use crate::cluster::silence::describe_silence;
 use crate::input::model::{Input, Replacement};
 
@@ -16,6 +17,7 @@ pub(crate) fn write_notes(facts: &PreflightFacts<'_>, overridden: &[Refusal]) ->
     let note = |refusal| format!("the input overrides {refusal}");
     let mut notes: Vec<String> = overridden.iter().map(note).collect();
     if let Some(group) = group {
+        notes.extend(note_surge(facts, group));
         notes.extend(note_limits(input, group));
         notes.extend(note_balancers(input, group, &facts.group_state.balancers));
         notes.extend(note_neighbours(facts, group));
@@ -85,6 +87,17 @@ fn note_propagation(facts: &PreflightFacts<'_>, group: &Group) -> Option<String>
             tag_group(&group.name, cluster)
         )
     })
+}
+
+/// Notes why replacement `surge` fits the group, for which it is the default.
+fn note_surge(facts: &PreflightFacts<'_>, group: &Group) -> Option<String> {
+    let node_group = facts.group_state.node_group.as_ref();
+    let why = explain_surge(
+        node_group.map(|node_group| node_group.name.as_str()),
+        group.rebalances_capacity,
+    );
+    let why = why.filter(|_| facts.input.replacement == Replacement::Surge)?;
+    Some(format!("replacement \"surge\" fits group {}: {why}", group.name))
 }
 
 /// Notes what the group's limits mean for a restore from Standby.

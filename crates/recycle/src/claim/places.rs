@@ -9,7 +9,7 @@ use crate::records::claim::{Phase, StoredClaim};
 use crate::records::lease::Lease;
 
 /// Returns the Leases of other members in service whose executions have added a place for the replacement and come to the phase `since`.
-/// From phase `draining` on the place is there. In phase `standby`, which only one execution of a group has at a time, it may be missing.
+/// In phase `standby`, which only one execution of a group has at a time, the place may not be there yet.
 /// `leases` are those with the group's label. Labels are short hashes, so two groups may share one.
 #[must_use]
 pub fn find_added_places<'a>(
@@ -34,6 +34,17 @@ pub fn find_added_places<'a>(
         .collect()
 }
 
+/// Returns the desired capacity of the group without the places that other executions have added.
+/// It is not less than what one of them has recorded: another client may have taken their places away.
+#[must_use]
+pub fn size_without_places(leases: &[Lease], me: &InstanceId, group: &Group) -> u32 {
+    let places = find_added_places(leases, me, group, Phase::Draining);
+    let sizes = places.iter().filter_map(|lease| lease.record().ok()?.raised_from);
+    let least = sizes.min().unwrap_or(0).min(group.desired);
+    let added = u32::try_from(places.len()).unwrap_or(u32::MAX);
+    group.desired.saturating_sub(added).max(least)
+}
+
 /// Returns the desired capacity that the group has at this moment if the execution of `me` has no place in it.
 /// `raised_from` is that of its record. A node that is being restored may have given its place up already, so it counts as without one.
 #[must_use]
@@ -47,8 +58,36 @@ pub fn size_without_place(raised_from: u32, leases: &[Lease], me: &InstanceId, g
 mod tests {
     use super::*;
     use crate::base::names::RESTORING_ANNOTATION;
-    use crate::fixtures::{OLD, OTHER, claimed, group, id, leases, node};
+    use crate::fixtures::{OLD, OTHER, claimed, group, id, leases, member, node};
     use crate::records::node_record::Record;
+
+    #[test]
+    fn a_raise_records_the_size_without_the_places_of_others_if_those_are_still_there() {
+        let size = |desired, raised_from: &[u32]| {
+            let mut group = Group { desired, ..group() };
+            let others = ["i-00000001", "i-00000002"];
+            let lease = |(instance, from): (&&str, &u32)| {
+                group.members.push(member(instance, "InService"));
+                Lease {
+                    instance: id(instance),
+                    ..other(Phase::Waiting, Some(*from))
+                }
+            };
+            let leases: Vec<Lease> = others.iter().zip(raised_from).map(lease).collect();
+            size_without_places(&leases, &id(OLD), &group)
+        };
+        for (name, desired, raised_from, expected) in [
+            ("alone", 3, &[][..], 3),
+            ("one place", 4, &[3], 3),
+            ("two places", 5, &[3, 3], 3),
+            ("another client has set the group back", 3, &[3], 3),
+            ("another client has taken one of two places away", 4, &[3, 3], 3),
+            ("another client has made the group smaller", 2, &[3], 2),
+            ("another client has made the group larger", 6, &[3], 5),
+        ] {
+            assert_eq!(size(desired, raised_from), expected, "{name}");
+        }
+    }
 
     /// The Lease of another node, `OTHER`, that is in this state.
     fn other(phase: Phase, raised_from: Option<u32>) -> Lease {

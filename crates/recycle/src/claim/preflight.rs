@@ -1139,7 +1139,9 @@ mod tests {
                     input: input(json!({"replacement": "surge"})),
                     ..World::managed("ACTIVE")
                 },
-                vec![],
+                vec![
+                    "replacement \"surge\" fits group workers: it belongs to the EKS managed node group blue",
+                ],
             ),
             (
                 "Standby in a managed group",

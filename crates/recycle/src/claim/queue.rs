@@ -182,13 +182,31 @@ pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupStat
     match input.replacement {
         Replacement::After if waits => find_missing_member(group, state.is_weighted)
             .or_else(|| find_missing_target(group, input, &state.balancers)),
-        Replacement::Surge if waits && group.desired >= group.max && state.added_places > 0 => Some(format!(
+        Replacement::Surge if waits => find_disturbance(group, state),
+        Replacement::After | Replacement::Before | Replacement::Surge => None,
+    }
+}
+
+/// Describes what has to end before the desired capacity may be raised.
+fn find_disturbance(group: &Group, state: &GroupState) -> Option<String> {
+    if let Some(restored) = &state.restored {
+        return Some(format!(
+            "{restored} of its nodes is being restored; with replacement \"surge\", the next node is admitted after that"
+        ));
+    }
+    if state.is_protected_by_recycle_eks {
+        return Some(
+            "another node is being restored or detached, and protects this one from scale-in; the next node is admitted after that"
+                .to_owned(),
+        );
+    }
+    (group.desired >= group.max && state.added_places > 0).then(|| {
+        format!(
             "the group has its maximum of {} members, {} of them for nodes that are underway; the next node is admitted when one of those \
              is gone",
             group.max, state.added_places
-        )),
-        Replacement::After | Replacement::Before | Replacement::Surge => None,
-    }
+        )
+    })
 }
 
 /// Describes which members the group lacks. A group that counts weights does not say how many members it wants. It therefore counts as

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::base::shell::quote;
 use crate::cluster::node::NodeFacts;
 
 /// The tag that EKS sets on the Auto Scaling group of a managed node group (AWS managed policy AWSServiceRoleForAmazonEKSNodegroup).
@@ -32,9 +33,52 @@ impl NodeGroup {
 pub fn find_node_group_names(group_tags: &BTreeMap<String, String>, node: Option<&NodeFacts>) -> Vec<String> {
     let tag = group_tags.get(NODE_GROUP_TAG);
     let label = node.and_then(|node| node.labels.get(NODE_GROUP_LABEL));
-    let mut names: Vec<String> = tag.into_iter().chain(label).cloned().collect();
+    let names = tag
+        .into_iter()
+        .chain(label)
+        .filter(|name| is_node_group_name(name));
+    let mut names: Vec<String> = names.cloned().collect();
     names.dedup();
     names
+}
+
+/// Writes the command that raises the maximum of the group by one.
+#[must_use]
+pub(crate) fn write_room(cluster: &str, group: &str, node_group: Option<&str>, max: u32) -> String {
+    let max = max.saturating_add(1);
+    match node_group {
+        Some(node_group) => format!(
+            "aws eks update-nodegroup-config --cluster-name {} --nodegroup-name {} --scaling-config maxSize={max}",
+            quote(cluster),
+            quote(node_group)
+        ),
+        None => format!(
+            "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {} --max-size {max}",
+            quote(group)
+        ),
+    }
+}
+
+/// Explains why replacement `surge` fits a group better than `before`. None if it does not.
+#[must_use]
+pub fn explain_surge(node_group: Option<&str>, rebalances_capacity: bool) -> Option<String> {
+    match node_group {
+        Some(name) => Some(format!(
+            "it belongs to the EKS managed node group {name}, and whether EKS accepts members in Standby is unknown"
+        )),
+        None if rebalances_capacity => {
+            Some("it has Capacity Rebalancing, and replaces instances at risk itself".to_owned())
+        }
+        None => None,
+    }
+}
+
+/// Checks whether EKS allows the name (CreateNodegroup, `nodegroupName`). It refuses a request with any other.
+fn is_node_group_name(name: &str) -> bool {
+    let is_allowed = |character: char| character.is_ascii_alphanumeric() || "-_".contains(character);
+    name.len() <= 63
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.chars().all(is_allowed)
 }
 
 #[cfg(test)]
@@ -55,6 +99,9 @@ mod tests {
         assert_eq!(names(tags("blue"), None), ["blue"]);
         assert_eq!(names(BTreeMap::new(), Some(labelled("green"))), ["green"]);
         assert!(names(BTreeMap::new(), Some(node("a"))).is_empty());
+        for odd in ["", "-blue", "b.lue", "blue/green", &"b".repeat(64)] {
+            assert!(names(BTreeMap::new(), Some(labelled(odd))).is_empty(), "{odd}");
+        }
     }
 
     #[test]

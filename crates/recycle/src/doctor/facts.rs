@@ -176,6 +176,8 @@ pub struct Group {
     pub zones: usize,
     /// `CapacityRebalance`.
     pub rebalances_capacity: bool,
+    /// The EKS managed node group, by the tag that EKS sets.
+    pub node_group: Option<String>,
     /// Whether the group has the tag by which aws-node-termination-handler takes it for its own.
     pub is_of_termination_handler: bool,
     /// `MaxInstanceLifetime` in seconds.

@@ -4,6 +4,7 @@ use crate::base::names::LIFECYCLE_HOOK;
 use crate::base::shell::quote;
 use crate::cluster::cluster_tag::cluster_tag;
 use crate::cluster::hook::{SHORTEST_HEARTBEAT, longest_hold};
+use crate::cluster::node_group::{explain_surge, write_room};
 use crate::cluster::refresh::Refresh;
 use crate::doctor::facts::{Group, Hook, Installation, Rule, Seen};
 use crate::doctor::finding::{APPLY, Check, Finding, Level};
@@ -31,6 +32,7 @@ fn examine_group(seen: &Installation, group: &Group) -> Vec<Finding> {
         examine_processes(group),
         examine_sizes(group).into_iter().collect(),
         examine_handler(group).into_iter().collect(),
+        examine_surge(seen, group).into_iter().collect(),
         refresh.judge_all(&group.refresh, |found| {
             found
                 .iter()
@@ -46,8 +48,11 @@ fn examine_group(seen: &Installation, group: &Group) -> Vec<Finding> {
     } else {
         ""
     };
+    let mode = why_surge(group).map_or_else(String::new, |why| {
+        format!("; its nodes are recycled with replacement surge, because {why}")
+    });
     let all_is_well =
-        format!("min {min}, desired {desired}, max {max}, with the hook {LIFECYCLE_HOOK}{keeps}");
+        format!("min {min}, desired {desired}, max {max}, with the hook {LIFECYCLE_HOOK}{keeps}{mode}");
     Check::new("group", &group.name).or_ok(odd, all_is_well)
 }
 
@@ -89,6 +94,35 @@ pub(crate) fn examine_sizes(group: &Group) -> Option<Finding> {
             max.saturating_add(1)
         ),
     ))
+}
+
+fn why_surge(group: &Group) -> Option<String> {
+    explain_surge(group.node_group.as_deref(), group.rebalances_capacity)
+}
+
+/// Checks whether a group in which replacement `surge` is the default allows it.
+fn examine_surge(seen: &Installation, group: &Group) -> Option<Finding> {
+    let why = why_surge(group)?;
+    let check = Check::new("replacement", &group.name);
+    let found = |what: &str| {
+        format!("replacement surge is the default, because {why}; executions are refused, because {what}")
+    };
+    let (_, desired, max) = group.sizes;
+    if group.zones > 1 && !group.suspended.iter().any(|process| process == "AZRebalance") {
+        let what = format!(
+            "with one member more, AZRebalance may terminate another node in its {} zones",
+            group.zones
+        );
+        let remedy = format!(
+            "aws autoscaling suspend-processes --auto-scaling-group-name {} --scaling-processes AZRebalance",
+            quote(&group.name)
+        );
+        return Some(check.warning(found(&what), remedy));
+    }
+    (desired >= max).then(|| {
+        let room = write_room(&seen.cluster, &group.name, group.node_group.as_deref(), max);
+        check.warning(found("the group has no room for one member more"), room)
+    })
 }
 
 /// Checks for aws-node-termination-handler, which completes the hook of every event that reaches its queue.

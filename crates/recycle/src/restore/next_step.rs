@@ -16,7 +16,7 @@ use crate::restore::step::{LONG_WAIT, Place, RestoreStep, Stuck, wait_for_cluste
 pub const CLUSTER_PATIENCE: u32 = 120;
 
 /// Seconds until a refused restore is attempted again.
-/// An attempt takes half an hour. In that time no other execution can claim the node, and no other node of its group is admitted.
+/// An attempt takes half an hour. In that time no other execution can claim the node.
 pub const REFUSED_PATIENCE: i64 = 6 * 3_600;
 
 #[must_use]

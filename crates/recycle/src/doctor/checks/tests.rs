@@ -94,6 +94,7 @@ fn group() -> Group {
         suspended: vec!["AZRebalance".to_owned()],
         zones: 3,
         rebalances_capacity: false,
+        node_group: None,
         is_of_termination_handler: false,
         max_lifetime: Some(86_400),
         retains: false,
@@ -484,7 +485,7 @@ fn one_fault_of_a_group_is_one_finding() {
         change(&mut hook);
         group.hooks = Seen::Found(vec![hook]);
     }
-    let cases: [(Break, (Level, &str, &str)); 17] = [
+    let cases: [(Break, (Level, &str, &str)); 19] = [
         (
             |it| it.suspended = vec!["Launch".to_owned()],
             (Level::Problem, "suspended process", "Launch is suspended"),
@@ -536,6 +537,24 @@ fn one_fault_of_a_group_is_one_finding() {
                 it.suspended.clear();
             },
             (Level::Warning, "lifecycle hook", "AZRebalance is on in 3 zones"),
+        ),
+        (
+            |it| {
+                it.node_group = Some("blue".to_owned());
+                it.suspended.clear();
+            },
+            (
+                Level::Warning,
+                "replacement",
+                "it belongs to the EKS managed node group blue",
+            ),
+        ),
+        (
+            |it| {
+                it.node_group = Some("blue".to_owned());
+                it.sizes = (1, 3, 3);
+            },
+            (Level::Warning, "replacement", "no room for one member more"),
         ),
         (
             |it| it.is_of_termination_handler = true,
