@@ -370,7 +370,7 @@ def surge(stage: Stage) -> None:
 
 
 def surge_managed(stage: Stage) -> None:
-    """Two nodes of an EKS managed node group wait for their pods side by side. The one that began last ends first."""
+    """Two nodes of an EKS managed node group wait for their pods side by side. The last node to begin ends first."""
     group = stage.group("managed", size=3, maximum=6, node_group="blue")
     for node, until in zip(group.nodes, ("25m", "15m"), strict=False):
         stage.recycles(node, until=until, serves=node is group.nodes[0])

@@ -1,35 +1,13 @@
 """docs/guide.md: each of its parts from the first command to the last, with the real command line."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
-from cli_page import BINARY
-from docs.pages import Shell, follow_page
+from docs.pages import follow_page
+from docs.watched import Watched
 from prepare import ROOT
 from world.aws.identity import ACCOUNT, PARTITION, REGION
 
 PAGE = ROOT / "docs" / "guide.md"
-
-
-class Watched(Shell):
-    """A shell in which command lines watch the world: `pace` virtual seconds between two of their updates, for one block."""
-
-    def __init__(self, cli, folder, environment):
-        super().__init__(folder, {**cli.environment(), **environment})
-        self._cli, self._pace = cli, 0.0
-        self.run(f'PATH="{BINARY.parent}:$PATH"')
-
-    def goes_at(self, seconds):
-        self._pace = seconds
-
-    def run(self, script):
-        with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(super().run, script)
-            while not running.done():
-                self._cli.lets_pass(self._pace, by_others=True)
-        self._pace = 0.0
-        return running.result()
 
 
 @pytest.fixture
