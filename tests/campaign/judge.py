@@ -26,7 +26,7 @@ FOR_OPERATORS = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/reco
 #: A lost node that was reported is not restored, so these records, taints and labels also remain on it and on its pods.
 FOR_LOST = FOR_OPERATORS | {"recycle-eks/draining", "recycle-eks/waits-until", "cordon"}
 FOR_LOST |= {"node.kubernetes.io/exclude-from-external-load-balancers"}
-#: Only the Lease says that recycle-eks has protected the instance, and not an operator. So these remain if an operator deletes it.
+#: Only the Lease says that recycle-eks has protected the instance, and not an operator. These remain if an operator deletes it.
 FOR_FORGOTTEN = {"recycle-eks:protected-for", "protection from scale-in"}
 #: Tokens of EKS, presigned addresses, secrets of AWS as the local world issues them.
 SECRETS = re.compile(r"k8s-aws-v1\.|X-Amz-Signature|X-Amz-Security-Token|\b(AKIA|ASIA|LSIA)[0-9A-Z]{16}\b")

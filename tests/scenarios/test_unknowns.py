@@ -43,7 +43,7 @@ def test_capacity_rebalancing_may_end_a_spot_node_in_standby(world):
     node = workers.nodes[0]
     node.becomes_spot()
     job = node.job("train", labels={"app": "train"})
-    world.recycle(node, label_selector="app=train")
+    world.recycle(node, label_selector="app=train", replacement="before")
     world.run("10m")
     assert workers.states[node.instance_id] == "Standby"
 

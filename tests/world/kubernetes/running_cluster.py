@@ -151,12 +151,13 @@ class RunningCluster:
         self._resets += 1
         canaries.create(self._admin(), self._resets)
         self.settle()
-        # Controllers that see the erasure of pods before that of their owner make new pods, and write Events.
-        self._let_controllers_catch_up()
+        # Controllers that see the erasure of pods before that of their owner have made new pods. The DaemonSet controller would
+        # take an erased pod that it still knows for one of the new scenario, if node and set have the same names (syncNodeUpdate
+        # in pkg/controller/daemon).
         self.state.erase(_ERASED_ON_RESET)
-        # The DaemonSet controller would take an erased pod that it still knows for one of the new scenario, if node and set have
-        # the same names (syncNodeUpdate in pkg/controller/daemon).
         self._let_controllers_catch_up()
+        # They write Events about what was erased. No controller reads Events.
+        self.state.erase(["events"])
         self.state.catch_up()
         self._settled_at = self._empty_at = self.state.followed_revision
 
@@ -200,16 +201,21 @@ class RunningCluster:
         """Returns when the controllers and the scheduler have read all changes and written what follows."""
         self.control_plane.thaw(*FROZEN_BETWEEN_SETTLES)
         try:
-            deadline = time.monotonic() + SETTLE_LIMIT
-            idle_looks = 0
-            # Work that moves from one component to another during a check could be missed.
-            while idle_looks < _IDLE_LOOKS:
-                if time.monotonic() > deadline:
-                    raise NotSettled(f"after {SETTLE_LIMIT:.0f} s the control plane is still at work")
-                time.sleep(0.002)
-                idle_looks = 0 if self.control_plane.is_at_work() else idle_looks + 1
+            self._await_idleness()
         finally:
             self.control_plane.freeze(*FROZEN_BETWEEN_SETTLES)
+        # A request that a controller sent right before it froze.
+        self._await_idleness()
+
+    def _await_idleness(self) -> None:
+        deadline = time.monotonic() + SETTLE_LIMIT
+        idle_looks = 0
+        # Work that moves from one component to another during a check could be missed.
+        while idle_looks < _IDLE_LOOKS:
+            if time.monotonic() > deadline:
+                raise NotSettled(f"after {SETTLE_LIMIT:.0f} s the control plane is still at work")
+            time.sleep(0.002)
+            idle_looks = 0 if self.control_plane.is_at_work() else idle_looks + 1
 
     def _let_kubelets_act(self) -> None:
         self.state.catch_up()
