@@ -159,6 +159,16 @@ mod tests {
             .on("POST", "/events", 201, json!({}))
     }
 
+    /// Answers to all calls of a raise, by which the group has the desired capacity 1.
+    fn raised() -> ScriptedAws {
+        ScriptedAws::new()
+            .on("CreateTags", "")
+            .on("CreateTags", "")
+            .on("SetInstanceProtection", "")
+            .on("DescribeAutoScalingGroups", &described_group("InService"))
+            .on("SetDesiredCapacity", "")
+    }
+
     fn surging(kube: &ScriptedKube) -> FetchedFacts {
         let mut facts = facts(kube);
         facts.run.path = RecyclePath::Surge;
@@ -168,12 +178,7 @@ mod tests {
     #[tokio::test]
     async fn the_old_node_is_recorded_and_protected_before_the_group_is_raised() {
         let kube = kube();
-        let aws = ScriptedAws::new()
-            .on("CreateTags", "")
-            .on("CreateTags", "")
-            .on("SetInstanceProtection", "")
-            .on("DescribeAutoScalingGroups", &described_group("InService"))
-            .on("SetDesiredCapacity", "");
+        let aws = raised();
         let answer = step(&aws).raise_capacity(surging(&kube)).await.unwrap();
         assert_eq!((answer.verdict, answer.wait_seconds), (StandbyVerdict::Wait, 30));
         assert_eq!(
@@ -241,12 +246,7 @@ mod tests {
             200,
             stored_node(Phase::Standby),
         );
-        let aws = ScriptedAws::new()
-            .on("CreateTags", "")
-            .on("CreateTags", "")
-            .on("SetInstanceProtection", "")
-            .on("DescribeAutoScalingGroups", &described_group("InService"))
-            .on("SetDesiredCapacity", "");
+        let aws = raised();
         let mut facts = surging(&kube);
         let group = facts.group.as_mut().unwrap();
         (group.desired, group.max) = (2, 3);

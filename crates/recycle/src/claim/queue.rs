@@ -191,7 +191,7 @@ pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupStat
 fn find_disturbance(group: &Group, state: &GroupState) -> Option<String> {
     if let Some(restored) = &state.restored {
         return Some(format!(
-            "{restored} of its nodes is being restored; with replacement \"surge\", the next node is admitted after that"
+            "{restored} of the group is being restored; with replacement \"surge\", the next node is admitted after that"
         ));
     }
     if state.is_protected_by_recycle_eks {
