@@ -99,6 +99,7 @@ OF_GROUP = {
     "mark": "soft",
     "recycle": {"evict": "none"},
     "ended_rotations": [],
+    "more": 0,
 }
 START = {"verdict": "start", "reason": "it may", "start": {"name": f"manual-{NODE}-12345678", "instance_id": NODE}}
 
@@ -137,6 +138,7 @@ def test_a_node_of_a_group_is_marked_started_waited_for_and_unmarked():
     assert walked.execution.output["outcome"] == "rotated"
     assert group == {
         "group": "workers", "recycled": 1, "failed": [], "left": 0, "why": [], "error": [], "reason": "1 nodes",
+        "passes": 1, "failed_nodes": 0, "more": 0,
     }  # fmt: skip
     assert walked.inputs == {f"manual-{NODE}-12345678": {"instance_id": NODE, "cluster_name": "world", "evict": "none"}}
     of_marks = [request for request in walked.script.requests if "marking" in request or "unmarking" in request]
@@ -312,8 +314,8 @@ DAY = 86_400
 
 
 class Patience:
-    """select-nodes as the real one answers at worst: every node waits for a day, and fails as often as it may be tried, each time
-    after a pause."""
+    """select-nodes as the real one answers at worst: each of the first forty nodes waits for a day, any other for minutes.
+    Each fails as often as it may be tried, each time after a pause."""
 
     def __init__(self, nodes: int, at_once: int, retries: int) -> None:
         self.nodes = [f"i-{number:017x}" for number in range(nodes)]
@@ -325,7 +327,7 @@ class Patience:
         if request["select"] == "group":
             return {**OF_GROUP, "nodes": self.nodes, "at_once": self.at_once}
         node = request["waiting_node"]
-        if node["waited"] < DAY:
+        if node["waited"] < (DAY if node["index"] < 40 else 300):
             return wait(node["waited"], max(30, node["waited"] // 2))
         if node["attempt"] > self.retries + 1:
             return ended("failed", "x" * 240)
@@ -335,9 +337,9 @@ class Patience:
         return {**START, "start": {"name": f"{node['instance_id']}-{node['attempt']}-fails"}}
 
 
-@pytest.mark.parametrize(("nodes", "retries"), [(90, 0), (43, 10)])
+@pytest.mark.parametrize(("nodes", "retries"), [(173, 0), (44, 10)])
 def test_the_worst_group_leaves_room_in_its_history_and_has_a_short_output(nodes, retries):
-    """crates/recycle/src/rotation/terms.rs has these limits of nodes."""
+    """crates/recycle/src/rotation/passes.rs has these sizes of a pass."""
     clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
     functions.update(
         {
@@ -355,3 +357,52 @@ def test_the_worst_group_leaves_room_in_its_history_and_has_a_short_output(nodes
     assert path_of(group)[-1] == "GroupRotated" and len(engine.executions_of(live)) == nodes * (retries + 1)
     assert 18_000 < len(group.events) < ROOM
     assert len(group.output_text) < 4_000 and execution.error == "RotationFailed"
+
+
+LEFT = ended("left", "the window is over")
+NEXT = ended("next_pass", "paused")
+STOPS = {**LEFT, "verdict": "stop"}
+NOTHING = {"verdict": "nothing_selected", "reason": "gone", "ended": {"end": "left", "why": "gone"}}
+FAILED = ended("failed", "DrainTimeout")
+
+
+def starting(node: str) -> dict[str, Any]:
+    return {**START, "start": {"name": f"manual-{node}-12345678", "instance_id": node}}
+
+
+@pytest.mark.parametrize(
+    ("more", "of_first", "of_second", "expected"),
+    [
+        pytest.param(1, [starting(NODE)], [starting(OTHER)], (2, 0, 0, 2), id="two_passes"),
+        pytest.param(7, [starting(NODE)], [STOPS], (1, 0, 1, 2), id="the_second_stops"),
+        pytest.param(7, [STOPS], None, (0, 0, 8, 1), id="the_first_stops"),
+        pytest.param(7, [LEFT], None, (0, 0, 8, 1), id="none_recycled"),
+        pytest.param(7, [starting(NODE)], [], (1, 0, 0, 1), id="nothing_left"),
+        pytest.param(7, [starting(NODE)], [FAILED], (1, 1, 0, 2), id="one_fails"),
+    ],
+)
+def test_a_large_group_takes_several_passes(more, of_first, of_second, expected):
+    second = [{**OF_GROUP, "nodes": [OTHER]}, *of_second] if of_second else [NOTHING] if of_second == [] else []
+    answers = [GROUPS, {**OF_GROUP, "more": more}, *of_first, *second]
+    walked = Walked(*answers, taint_node=[MARKED] * 2, restore_node=[UNMARKED] * 2)
+    text = walked.execution.output or json.loads(walked.execution.cause)
+    (group,) = text["groups"]
+    assert (group["recycled"], len(group["failed"]), group["left"], group.get("passes", 1)) == expected
+    assert walked.path.count("EachGroup") == len(walked.groups) == (1 if of_second is None else 2)
+    earlier = [request["rotation"]["earlier"] for request in walked.script.requests if request.get("select") == "group"]
+    assert [each["passes"] for each in earlier] == list(range(len(walked.groups)))
+
+
+def test_a_node_that_waits_for_long_is_left_for_the_next_pass():
+    of_both = {**OF_GROUP, "nodes": [NODE, OTHER]}
+    answers = [GROUPS, of_both, starting(NODE), NEXT, {**OF_GROUP, "nodes": [OTHER]}, starting(OTHER)]
+    walked = Walked(*answers, taint_node=[MARKED] * 2, restore_node=[UNMARKED] * 2)
+    (group,) = walked.execution.output["groups"]
+    assert (group["recycled"], group["left"], group["passes"], group["more"]) == (2, 0, 2, 0)
+
+
+def test_a_group_that_breaks_in_its_second_pass_is_reported_once():
+    broken = FunctionFailed("InternalError", "no")
+    walked = Walked(GROUPS, {**OF_GROUP, "more": 1}, starting(NODE), *[broken] * 20, taint_node=[MARKED], restore_node=[UNMARKED])
+    (group,) = json.loads(walked.execution.cause)["groups"]
+    assert walked.execution.error == "RotationFailed" and group["error"] == ["InternalError"]

@@ -7,6 +7,7 @@ Any field of an execution's input may be given as FIELD=VALUE:
     make demo ARGS="label_selector=app=web evict=none"
     make demo ARGS="--cluster budgets drain_timeout=1h"
     make demo ARGS=--rotation
+    make demo ARGS="--cluster managed"
     make demo ARGS=--keep
 """
 
@@ -27,7 +28,7 @@ from typing import Any
 
 from cli_page import BINARY
 from demo import svg
-from demo.clusters import CLUSTERS, fleet
+from demo.clusters import CLUSTERS, FLEETS
 from demo.pace import Pace
 from world.cli import Cli, command_line
 from world.deployment import variables
@@ -87,13 +88,17 @@ def main() -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    clusters = "\n".join(f"  {name:9}{cluster.description}" for name, cluster in CLUSTERS.items())
+    clusters = "\n".join(f"  {name:9}{cluster.description}" for name, cluster in {**CLUSTERS, **FLEETS}.items())
     parser = argparse.ArgumentParser(
         "make demo", description=__doc__, epilog=f"clusters:\n{clusters}", formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("fields", nargs="*", metavar="FIELD=VALUE", type=field, help="a field of the execution's input")
-    parser.add_argument("--cluster", choices=CLUSTERS, default="tidy", help="which ready-made cluster (default: tidy)")
-    parser.add_argument("--rotation", action="store_true", help="a rotation of 12 nodes in 3 groups instead")
+    parser.add_argument(
+        "--cluster", choices=[*CLUSTERS, *FLEETS], default="tidy", help="which ready-made cluster (default: tidy)"
+    )
+    parser.add_argument(
+        "--rotation", dest="cluster", action="store_const", const="groups", help="a rotation of 12 nodes: --cluster groups"
+    )
     parser.add_argument(
         "--plain", action="store_true", help="lines instead of a picture that changes, as where there is no terminal"
     )
@@ -132,7 +137,7 @@ def deploy(world: World, by_terraform: bool) -> Terraform | None:
 def show(world: World, cli: Cli, arguments: argparse.Namespace) -> int:
     """The exit code of the command line."""
     pace = Pace(world, cli)
-    shown = rotation(world, arguments) if arguments.rotation else node(world, cli, pace, arguments)
+    shown = rotation(world, arguments) if arguments.cluster in FLEETS else node(world, cli, pace, arguments)
     if arguments.picture:
         take_picture(world, cli, pace, shown, arguments.picture)
         return 0
@@ -148,10 +153,12 @@ def show(world: World, cli: Cli, arguments: argparse.Namespace) -> int:
 
 
 def rotation(world: World, arguments: argparse.Namespace) -> Show:
-    groups = fleet(world)
-    print("\nThree groups of four nodes got a new launch template. On two nodes of each runs a Job of up to 40 minutes.")
-    command = ["rotate", "--launch-template", *flags({"label_selector": "app=training", **dict(arguments.fields)})]
-    return Show("rotate-nodes", groups, command, "5m25s", "--rotation")
+    fleet = FLEETS[arguments.cluster]
+    groups = fleet.build(world)
+    print(f"\nThe fleet: {fleet.description}.")
+    command = ["rotate", fleet.selection, *flags({"label_selector": "app=training", **dict(arguments.fields)})]
+    how = "--rotation" if arguments.cluster == "groups" else f"--cluster {arguments.cluster}"
+    return Show("rotate-nodes", groups, command, "5m25s", how)
 
 
 def node(world: World, cli: Cli, pace: Pace, arguments: argparse.Namespace) -> Show:

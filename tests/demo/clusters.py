@@ -1,4 +1,4 @@
-"""The ready-made clusters: a group of three nodes with pods on the oldest, and a fleet for a rotation."""
+"""The ready-made clusters: a group of three nodes with pods on the oldest, and two fleets for a rotation."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ class Cluster:
 
     description: str
     build: Callable[[World], Group]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A cluster of twelve nodes for a rotation. `label_selector=app=training` waits for Jobs."""
+
+    description: str
+    build: Callable[[World], list[Group]]
+    selection: str
+    """The flag of `recycle-eks rotate` that selects its nodes."""
 
 
 def tidy(world: World) -> Group:
@@ -50,7 +60,7 @@ def full(world: World) -> Group:
     return workers
 
 
-def fleet(world: World) -> list[Group]:
+def groups(world: World) -> list[Group]:
     """Three groups of four nodes, all of them launched from an older template than their group has now."""
     groups = [world.group(name, size=4, minimum=3, maximum=6) for name in ("api", "batch", "web")]
     for number, group in enumerate(groups):
@@ -60,6 +70,15 @@ def fleet(world: World) -> list[Group]:
         world.budget(oldest.deployment(group.name, labels={"app": group.name}, replicas=3), min_available=2)
         group.gets_a_new_template()
     return groups
+
+
+def managed(world: World) -> list[Group]:
+    """One EKS managed node group. EKS itself replaces nodes with an older launch template, so a rotation selects others."""
+    blue = world.group("eks-blue", size=12, minimum=12, maximum=15, node_group="blue")
+    for number, node in enumerate(blue.nodes[:3]):
+        world.at(f"{20 + 10 * number}m", node.job(f"training-{number}", labels={"app": "training"}).finishes)
+    world.budget(blue.nodes[3].deployment("web", labels={"app": "web"}, replicas=3), min_available=2)
+    return [blue]
 
 
 CLUSTERS = {
@@ -73,5 +92,19 @@ CLUSTERS = {
         "a Job that needs 6 hours, a web server, and a pod without a controller, which an operator deletes after 7 hours; "
         "the group is at its maximum size",
         full,
+    ),
+}
+
+FLEETS = {
+    "groups": Fleet(
+        "three groups of four nodes got a new launch template; on two nodes of each runs a Job of up to 40 minutes",
+        groups,
+        "--launch-template",
+    ),
+    "managed": Fleet(
+        "a managed node group of twelve nodes; on three of them runs a Job of up to 40 minutes, and the maximum leaves room "
+        "for three more nodes",
+        managed,
+        "--all",
     ),
 }

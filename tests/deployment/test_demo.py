@@ -140,17 +140,17 @@ def test_a_failure_of_the_world_is_shown_and_does_not_wait_for_a_command_line_wh
         raise RuntimeError("not settled")
 
 
-def test_a_rotation_recycles_twelve_nodes(world, capfd, monkeypatch):
+def test_a_rotation_of_a_managed_node_group_recycles_twelve_nodes(world, capfd, monkeypatch):
     # No viewer needs time to read.
     monkeypatch.setattr("demo.pace.STANDS", 0.05)
     monkeypatch.setattr("demo.pace.RESTS", 0.01)
-    code = shown_in(world, "--rotation", "--plain", look_again=1)
+    code = shown_in(world, "--cluster", "managed", "--plain", look_again=1)
     printed, errors = capfd.readouterr()
     assert code == 0, printed + errors
     done = re.findall(r"^ +\d+:\d\d:\d\d  (ip-\S+|i-\w+) +done: recycled$", printed, re.MULTILINE)
     assert len(set(done)) == 12, printed
     assert "outcome          rotated" in printed
-    assert printed.count("min 3, desired 4, max 6; InService, InService, InService, InService") == 3
+    assert f"group eks-blue   min 12, desired 12, max 15; {', '.join(['InService'] * 12)}" in printed
 
 
 @pytest.mark.parametrize("argument", ["evict", "--cluster=tiny"])

@@ -130,6 +130,27 @@ def test_outdated_nodes_are_replaced_group_by_group_a_share_at_once_and_no_mark_
         assert max(sum(start <= moment < stop for start, stop in times) for moment, _ in times) == at_once
 
 
+def test_a_group_that_is_larger_than_a_pass_is_rotated_by_one_start(world):
+    """With alarms and ten retries a pass has 27 nodes. Most nodes leave the group meanwhile, so that it does not take long."""
+    workers = world.group("workers", size=29, minimum=1, maximum=40)
+    workers.gets_a_new_template()
+    world.alarm("errors", InstanceId="i-0")
+    client = world.aws.client("autoscaling")
+    old = sorted(workers.instances)
+
+    def detach():
+        for part in (old[2:14], old[14:27]):
+            client.detach_instances(AutoScalingGroupName=workers.name, InstanceIds=part, ShouldDecrementDesiredCapacity=True)
+
+    world.at("1m", detach)
+    end = world.rotate(selection=of(workers), at_once=2, retries=10, alarms=["errors"]).finishes()
+    result = only(end)
+    assert (result["passes"], result["recycled"], result["left"], result["failed"]) == (2, 4, 25, [])
+    assert result["why"] == [] and end.outcome == "rotated"
+    assert started(world) == [*old[:2], *old[27:]]
+    assert marks(world) == ([], 0)
+
+
 def test_the_nodes_come_zone_by_zone_the_oldest_first_with_the_pause_and_the_mark_of_the_input(world):
     (workers,) = outdated(world, "workers", size=4, zones=("eu-west-1a", "eu-west-1b"))
     zones = {node.instance_id: node.zone for node in workers.nodes}

@@ -63,6 +63,7 @@ use crate::restore::sweep::{choose_instances, find_cause, find_leftovers};
 use crate::rotation::admission::check_waiting_node;
 use crate::rotation::alarm::{Alarmed, read_alarm};
 use crate::rotation::outdated::Release;
+use crate::rotation::passes::PassSize;
 use crate::rotation::request::{Rotation, Selection, parse_rotation};
 use crate::rotation::start::{AlarmTrigger, AlarmTriggers, StartRequest, decide_starts};
 
@@ -623,7 +624,7 @@ proptest! {
                 let start = rotation.start(&id(OLD), "run-1");
                 prop_assert!(start.name.len() <= 80, "{}", start.name);
                 if let Some(terms) = &rotation.terms {
-                    let _ = (terms.count_at_once(members, 5), terms.most_nodes(), terms.end(began_at));
+                    let _ = (terms.count_at_once(members, 5), PassSize::of(terms), terms.end(began_at));
                 }
                 if let Selection::Alarm(alarm) = &rotation.selection {
                     match read_alarm(&rotation.event, alarm) {

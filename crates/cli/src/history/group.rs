@@ -25,6 +25,8 @@ enum NodeState {
     Failed,
     /// The node is skipped: it was not started, or its execution succeeded without recycling it.
     Left,
+    /// The node is left for the group's next pass.
+    NextPass,
 }
 
 /// The wait of a node that may not start yet.
@@ -57,6 +59,8 @@ pub(crate) struct GroupHistory {
     /// The group's nodes, in the order of their iterations.
     pub nodes: Vec<String>,
     pub has_ended: bool,
+    /// The number of selected nodes that are left for the group's next pass, which has an execution of its own.
+    more: usize,
     /// For each criterion the places, from 0, of the nodes that meet it. Empty unless the rotation is a dry run.
     criteria: BTreeMap<String, Vec<usize>>,
     /// The newest event of each iteration, with its index. The next event of the iteration names it as its previous one.
@@ -91,11 +95,12 @@ impl View for GroupHistory {
                 let ended = match end["end"].as_str() {
                     Some("recycled") => NodeState::Recycled,
                     Some("failed") => NodeState::Failed,
+                    Some("next_pass") => NodeState::NextPass,
                     Some(_) | None => NodeState::Left,
                 };
                 self.node_states.extend(node_state.map(|index| (index, ended)));
             }
-            EventKind::Ended(_) => self.has_ended = true,
+            EventKind::Ended(end) => self.learn_end(&end.output),
             EventKind::Entered(_)
             | EventKind::Scheduled(_)
             | EventKind::Failed { .. }
@@ -111,7 +116,21 @@ impl GroupHistory {
         if let Some(nodes) = answer["nodes"].as_array() {
             let nodes = nodes.iter().filter_map(Value::as_str);
             self.nodes = nodes.map(str::to_owned).collect();
+            self.more = read_more(answer);
             self.criteria = serde_json::from_value(answer["criteria"].clone()).unwrap_or_default();
+        }
+    }
+
+    /// Without a next pass, its nodes are skipped.
+    fn learn_end(&mut self, output: &Value) {
+        self.has_ended = true;
+        if read_more(output) > 0 {
+            self.more = 0;
+            return;
+        }
+        let node_states = self.node_states.values_mut();
+        for node_state in node_states.filter(|node_state| **node_state == NodeState::NextPass) {
+            *node_state = NodeState::Left;
         }
     }
 
@@ -151,13 +170,18 @@ impl GroupHistory {
 
     /// Adds this group's nodes to the counts. After the end of the group's execution no node is under way.
     pub(crate) fn count_on(&self, mut counts: Counts) -> Counts {
-        counts.nodes += self.nodes.len();
+        counts.nodes += self.nodes.len() + self.more;
+        if self.has_ended {
+            counts.left += self.more;
+        }
         for node_state in self.node_states.values() {
             match node_state {
                 NodeState::Recycled => counts.done += 1,
                 NodeState::Failed => counts.failed += 1,
                 NodeState::Left => counts.left += 1,
                 NodeState::UnderWay => counts.under_way += usize::from(!self.has_ended),
+                NodeState::NextPass if self.has_ended => counts.nodes -= 1,
+                NodeState::NextPass => {}
                 NodeState::Asks | NodeState::Waits(_) => {}
             }
         }
@@ -173,9 +197,15 @@ impl GroupHistory {
             | NodeState::UnderWay
             | NodeState::Recycled
             | NodeState::Failed
-            | NodeState::Left => None,
+            | NodeState::Left
+            | NodeState::NextPass => None,
         })
     }
+}
+
+fn read_more(value: &Value) -> usize {
+    let more = value["more"].as_u64().unwrap_or_default();
+    usize::try_from(more).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -304,6 +334,41 @@ mod tests {
         );
         events.push((0, 10, EventKind::Ended(End::default())));
         assert_eq!(history_of(events).count().under_way, 0);
+    }
+
+    #[test]
+    fn the_nodes_of_the_next_pass_count_once_or_are_skipped() {
+        let events = |end: Option<Value>| {
+            let answer = json!({"nodes": ["i-1", "i-2"], "more": 3});
+            let mut events = vec![
+                (0, 0, EventKind::Answered(answer)),
+                (1, 0, EventKind::NodeAsked(0)),
+                (1, 0, EventKind::NodeAsked(1)),
+                (2, 9, over("recycled")),
+                (3, 9, over("next_pass")),
+            ];
+            events.extend(end.map(|output| {
+                let end = End {
+                    output,
+                    ..End::default()
+                };
+                (0, 10, EventKind::Ended(end))
+            }));
+            events
+        };
+        for (end, nodes, left) in [
+            (None, 5, 0),
+            (Some(json!({"more": 4})), 1, 0),
+            (Some(json!({"more": 0})), 5, 4),
+            (Some(Value::Null), 5, 4),
+        ] {
+            let counts = history_of(events(end.clone())).count();
+            assert_eq!(
+                (counts.nodes, counts.done, counts.left),
+                (nodes, 1, left),
+                "{end:?}"
+            );
+        }
     }
 
     #[test]

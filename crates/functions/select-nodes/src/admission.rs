@@ -1,12 +1,14 @@
 //! Decides whether the next node of a group may start.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use recycle::base::ids::{ClusterName, InstanceId};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::{Members, SelectRequest};
 use recycle::rotation::admission::{
     Admission, Stop, WaitReason, WaitingNode, check_group, check_waiting_node, comes_after_others,
-    find_machine, judge_end_before, name_attempt,
+    find_machine, judge_end_before,
 };
 use recycle::rotation::attempts::{
     AttemptOutcome, check_failures, check_outcomes, find_begun, find_doubtful, find_gone, is_in_service,
@@ -20,6 +22,7 @@ use recycle::rotation::hold::{FirstNode, check_alarms, check_first_node};
 use recycle::rotation::outdated::{
     OutdatedFacts, Release, describe_launch_source, describe_source, is_outdated,
 };
+use recycle::rotation::passes::PassSize;
 use recycle::rotation::request::Selection;
 
 use crate::group::{GroupRequest, read_group_request};
@@ -41,6 +44,14 @@ impl AdmissionFacts {
             .get(..self.waiting_node.index)
             .unwrap_or_default()
     }
+
+    /// Counts the failed nodes of the group, with those of earlier passes.
+    fn count_failed(&self, outcomes: &[(&InstanceId, AttemptOutcome)]) -> usize {
+        let failed = outcomes
+            .iter()
+            .filter(|(_, outcome)| *outcome == AttemptOutcome::Failed);
+        self.group_request.part.earlier.failed_nodes + failed.count()
+    }
 }
 
 type Outcomes<'a> = Vec<(&'a InstanceId, AttemptOutcome)>;
@@ -61,6 +72,7 @@ impl SelectNodes {
             Some(admission) => admission,
             None => self.judge(&facts, &request.cluster_name).await?,
         };
+        let admission = PassSize::of(&facts.group_request.terms).limit_wait(admission, &facts.waiting_node);
         Ok(admission.answer(
             &facts.group_request.rotation,
             &facts.group_request.part,
@@ -98,7 +110,7 @@ impl SelectNodes {
             let mut doubtful = find_doubtful(facts.earlier(), &fleet, &begun);
             doubtful.extend(self.find_lost(group_request, facts.earlier(), &fleet).await?);
             outcomes = self.fetch_outcomes(facts, &fleet, doubtful).await?;
-            if let Some(admission) = check_failures(budget, count_failed(&outcomes)) {
+            if let Some(admission) = check_failures(budget, facts.count_failed(&outcomes)) {
                 return Ok(admission);
             }
         }
@@ -163,14 +175,16 @@ impl SelectNodes {
     ) -> Result<Vec<&'a InstanceId>, Error> {
         let mut lost = find_gone(earlier, fleet);
         if !lost.is_empty() {
-            let (machine, since) = (find_machine(&group_request.part), group_request.part.began_at);
-            let ended_badly = self.executions.list_ended_badly(&machine, since).await?;
-            let name = |node: &InstanceId| {
-                name_attempt(&group_request.part, group_request.rotation.trigger, node, 1)
-            };
-            lost.retain(|node| ended_badly.contains(&name(node)));
+            let failed = self.list_failed(group_request).await?;
+            lost.retain(|node| failed.contains(&group_request.name_first(node)));
         }
         Ok(lost)
+    }
+
+    /// Lists the names of the executions of `recycle-node` that ended badly since the rotation began.
+    pub(crate) async fn list_failed(&self, group_request: &GroupRequest) -> Result<BTreeSet<String>, Error> {
+        let (machine, since) = (find_machine(&group_request.part), group_request.part.began_at);
+        Ok(self.executions.list_ended_badly(&machine, since).await?)
     }
 
     /// Turns a wait into a stop if earlier nodes have waited in vain.
@@ -246,7 +260,8 @@ impl SelectNodes {
                 let mut outcomes = self.fetch_outcomes(facts, fleet, unknown).await?;
                 outcomes.extend(known);
                 let budget = facts.group_request.terms.failure_budget;
-                let admission = budget.and_then(|budget| check_failures(budget, count_failed(&outcomes)));
+                let admission =
+                    budget.and_then(|budget| check_failures(budget, facts.count_failed(&outcomes)));
                 Ok(admission
                     .or_else(|| check_outcomes(&outcomes, fleet, &facts.waiting_node, facts.members.at_once)))
             }
@@ -338,11 +353,4 @@ impl SelectNodes {
         let text = format!("the replacement {} is also outdated: {why}", member.instance);
         Ok(Some(Admission::stop_with(Stop::ReplacementStillOutdated, text)))
     }
-}
-
-fn count_failed(outcomes: &[(&InstanceId, AttemptOutcome)]) -> usize {
-    outcomes
-        .iter()
-        .filter(|(_, outcome)| *outcome == AttemptOutcome::Failed)
-        .count()
 }

@@ -7,10 +7,11 @@ use recycle::base::ids::{ExecutionArn, InstanceId};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::SelectRequest;
 use recycle::contract::verdicts::SelectVerdict;
-use recycle::rotation::admission::{Ended, Stop, find_execution};
+use recycle::rotation::admission::{Ended, Stop, find_execution, name_attempt};
 use recycle::rotation::fleet::{Template, TemplateFacts};
 use recycle::rotation::marks::{find_rotations, machine_of};
 use recycle::rotation::outdated::{OutdatedFacts, Release, describe_launch_source};
+use recycle::rotation::passes::PassSize;
 use recycle::rotation::request::{Rotation, parse_rotation};
 use recycle::rotation::selection::choose_members;
 use recycle::rotation::terms::{Part, Terms};
@@ -39,6 +40,11 @@ impl GroupRequest {
     /// Returns the execution that makes this attempt at a node.
     pub(crate) fn find_execution(&self, node: &InstanceId, attempt: u32) -> Result<ExecutionArn, Error> {
         Ok(find_execution(&self.part, self.rotation.trigger, node, attempt)?)
+    }
+
+    /// Returns the name of the execution that makes the first attempt at a node.
+    pub(crate) fn name_first(&self, node: &InstanceId) -> String {
+        name_attempt(&self.part, self.rotation.trigger, node, 1)
     }
 }
 
@@ -73,6 +79,12 @@ impl SelectNodes {
             now: request.context.now(),
         };
         let mut chosen = choose_members(selection, &fleet, &known, &part.execution);
+        if part.earlier.passes > 0 {
+            let failed = self.list_failed(&group_request).await?;
+            chosen.leave_out_earlier(&machines, part.began_at, &failed, |node| {
+                group_request.name_first(node)
+            });
+        }
         let claimed = chosen.claimed;
         if chosen.nodes.is_empty() {
             let why = format!("no node is left to recycle; executions already work on {claimed}");
@@ -85,11 +97,16 @@ impl SelectNodes {
         if let Some(other) = running.filter(|_| !terms.dry_run) {
             return Ok(answer_ended(Ended::left(format!("{other} works on it"))));
         }
-        let more = chosen.cut(terms.most_nodes());
+        let more = chosen.cut(PassSize::of(terms).nodes);
         let count = chosen.nodes.len();
         let mut reason = format!("{count} nodes; executions already work on {claimed} more");
         if more > 0 {
-            reason = format!("{reason}; {more} more are left for the next rotation");
+            let next = if terms.dry_run {
+                "a dry run leaves out"
+            } else {
+                "the next pass recycles"
+            };
+            reason = format!("{reason}; {next} {more} more");
         }
         if let Some(unreadable) = nodes.describe_unreadable() {
             reason = format!("{reason}; {unreadable}");
@@ -107,6 +124,7 @@ impl SelectNodes {
             mark: group_request.terms.mark,
             recycle: group_request.rotation.fields(),
             ended_rotations,
+            more,
         };
         Ok(Answer::new(verdict, reason).with(SelectBody::Group(Box::new(group))))
     }
@@ -181,7 +199,6 @@ fn answer_ended(ended: Ended) -> Answer<SelectVerdict> {
 mod tests {
     use recycle::base::failure::{Failure, NamedFailure as _};
     use recycle::base::poll::spread;
-    use recycle::rotation::admission::name_attempt;
     use recycle::rotation::fleet::Fleet;
     use scripted_aws::ScriptedAws;
     use serde_json::{Value, json};

@@ -290,4 +290,6 @@ pub struct GroupBody {
     pub recycle: Map<String, Value>,
     /// The rotations whose marks this rotation takes over.
     pub ended_rotations: BTreeSet<ExecutionArn>,
+    /// The number of selected nodes that are left for the next pass.
+    pub more: usize,
 }

@@ -136,7 +136,7 @@ impl WaitingNode {
 /// The end of a node that is not started, or gets no further attempt. It is part of the rotation's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ended {
-    /// `recycled`, `failed` or `left`.
+    /// `failed`, `left`, or `next_pass`.
     pub end: &'static str,
     pub why: String,
     /// The error name under which the group stops, if it stops.
@@ -177,6 +177,11 @@ impl Ended {
     /// Leaves the node for the next rotation, under an error's name.
     pub fn stopping(error: Stop, why: impl Into<String>) -> Self {
         Self::new("left", why, Some(error))
+    }
+
+    /// Leaves the node for the next pass of the same rotation ([`crate::rotation::passes`]).
+    pub fn next_pass(why: impl Into<String>) -> Self {
+        Self::new("next_pass", why, None)
     }
 
     /// Changes the end to `failed` if the last attempt failed, whatever prevents the next one.

@@ -8,6 +8,7 @@ pub mod fleet;
 pub mod hold;
 pub mod marks;
 pub mod outdated;
+pub mod passes;
 pub mod request;
 pub mod selection;
 pub mod start;

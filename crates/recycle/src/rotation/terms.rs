@@ -17,27 +17,13 @@ use crate::input::model::InvalidInput;
 
 /// The pause between the nodes of a group: at most a day.
 pub const PAUSES: DurationRange = DurationRange::new(0, 86_400);
-const MOST_RETRIES: u32 = 10;
+pub(crate) const MOST_RETRIES: u32 = 10;
 /// The maximum number of alarms. CloudWatch's own names have at most 255 characters.
 const MOST_ALARMS: usize = 10;
 const LONGEST_ALARM: usize = 255;
 /// The maximum number of nodes of a group that a rotation works on at once.
 /// Step Functions runs at most 40 iterations of an inline Map at once (developer guide, "Map state").
-const MOST_AT_ONCE: u32 = 40;
-/// The maximum number of nodes of a group that one rotation works on. Their ids travel in an answer, which has room for 8 KB.
-const MOST_NODES: usize = 90;
-/// Events that the nodes of a group may take together in the history of the group's execution.
-/// Step Functions ends the execution at 25,000 events. The rest is for the retries of Tasks, the marks, and the waits of the first nodes.
-/// These waits may last as long as a drain.
-const EVENTS: usize = 20_000;
-/// Events of one node: 23 for its iteration, one check, and one execution of `recycle-node` that ends `duplicate`.
-/// The pause before it takes 9, and each of the 20 checks in a day of waiting takes 9 (see [`crate::rotation::admission`]).
-const EVENTS_OF_A_NODE: usize = 23 + 9 + 20 * 9;
-/// Events of reading the alarms before each of the 22 checks of a node: a Task, and one more check (see [`crate::rotation::hold`]).
-const EVENTS_OF_ALARMS: usize = 22 * 12;
-/// Events of another attempt: one more execution of `recycle-node` and one more check (16), and the pause before it (9).
-const EVENTS_OF_A_RETRY: usize = 16 + 9;
-
+pub(crate) const MOST_AT_ONCE: u32 = 40;
 /// The fields of a rotation's input that are its terms.
 pub const FIELDS: [&str; 11] = [
     "at_once",
@@ -278,20 +264,6 @@ impl Terms {
         Ok(count)
     }
 
-    /// Returns the maximum number of nodes of one group that a rotation works on.
-    /// The history of the group's execution has room for the worst case of this many nodes.
-    #[must_use]
-    pub fn most_nodes(&self) -> usize {
-        let retries = usize::try_from(self.retries).unwrap_or_default();
-        let alarms = if self.alarms.is_empty() {
-            0
-        } else {
-            EVENTS_OF_ALARMS
-        };
-        let cost = EVENTS_OF_A_NODE + alarms + EVENTS_OF_A_RETRY * retries;
-        EVENTS.checked_div(cost).map_or(1, |nodes| nodes.min(MOST_NODES))
-    }
-
     /// Returns the time after which a rotation that began at `began_at` starts no new node.
     #[must_use]
     pub fn end(&self, began_at: Timestamp) -> Option<Timestamp> {
@@ -311,6 +283,18 @@ pub struct Part {
     /// Time at which the rotation began.
     pub began_at: Timestamp,
     pub input: Value,
+    /// The group's passes that have ended.
+    #[serde(default)]
+    pub earlier: EarlierPasses,
+}
+
+/// The results of a group's earlier passes ([`crate::rotation::passes`]).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct EarlierPasses {
+    /// The number of passes.
+    pub passes: u32,
+    /// The number of nodes that failed in them.
+    pub failed_nodes: usize,
 }
 
 /// A rotation's request to `taint-node`: mark these nodes.
@@ -486,18 +470,6 @@ mod tests {
         ] {
             let terms = read(json!({"start_no_new_node_after": given})).unwrap();
             assert_eq!(terms.end(at(10)), Some(at(expected)), "{given}");
-        }
-    }
-
-    #[test]
-    fn more_retries_allow_fewer_nodes() {
-        let most = |retries: u32| read(json!({"retries": retries})).unwrap().most_nodes();
-        assert_eq!((most(0), most(10)), (90, 43));
-        let with_alarms = read(json!({"alarms": ["errors"]})).unwrap();
-        assert_eq!(with_alarms.most_nodes(), 42);
-        for retries in 0..=MOST_RETRIES {
-            let cost = EVENTS_OF_A_NODE + EVENTS_OF_A_RETRY * usize::try_from(retries).unwrap();
-            assert!(most(retries) * cost <= EVENTS, "{retries}");
         }
     }
 }

@@ -36,6 +36,7 @@ use crate::records::claim::{Claim, Phase};
 use crate::records::lease::Lease;
 use crate::rotation::fleet::FleetMember;
 use crate::rotation::request::parse_rotation;
+use crate::rotation::terms::EarlierPasses;
 
 const ROTATION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-rotate-nodes:one";
 const DAY: u32 = 86_400;
@@ -59,6 +60,7 @@ fn part() -> Part {
         execution: ROTATION.parse().unwrap(),
         began_at: at(0),
         input: Value::Null,
+        earlier: EarlierPasses::default(),
     }
 }
 
