@@ -100,6 +100,7 @@ OF_GROUP = {
     "recycle": {"evict": "none"},
     "ended_rotations": [],
     "more": 0,
+    "later": [],
 }
 START = {"verdict": "start", "reason": "it may", "start": {"name": f"manual-{NODE}-12345678", "instance_id": NODE}}
 
@@ -383,7 +384,7 @@ def starting(node: str) -> dict[str, Any]:
 )
 def test_a_large_group_takes_several_passes(more, of_first, of_second, expected):
     second = [{**OF_GROUP, "nodes": [OTHER]}, *of_second] if of_second else [NOTHING] if of_second == [] else []
-    answers = [GROUPS, {**OF_GROUP, "more": more}, *of_first, *second]
+    answers = [GROUPS, {**OF_GROUP, "more": more, "later": [OTHER]}, *of_first, *second]
     walked = Walked(*answers, taint_node=[MARKED] * 2, restore_node=[UNMARKED] * 2)
     text = walked.execution.output or json.loads(walked.execution.cause)
     (group,) = text["groups"]
@@ -391,6 +392,10 @@ def test_a_large_group_takes_several_passes(more, of_first, of_second, expected)
     assert walked.path.count("EachGroup") == len(walked.groups) == (1 if of_second is None else 2)
     earlier = [request["rotation"]["earlier"] for request in walked.script.requests if request.get("select") == "group"]
     assert [each["passes"] for each in earlier] == list(range(len(walked.groups)))
+    marked, unmarked = ([r[what]["nodes"] for r in walked.script.requests if what in r] for what in ("marking", "unmarking"))
+    assert marked[0] == [NODE, OTHER]
+    # The nodes of the next pass keep their marks.
+    assert unmarked[0] == ([NODE, OTHER] if of_second is None else [NODE])
 
 
 def test_a_node_that_waits_for_long_is_left_for_the_next_pass():

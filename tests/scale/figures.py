@@ -46,6 +46,9 @@ class Figures:
 
     nodes: int
     groups: int
+    nodes_each: int
+    large: int
+    """The size of one more group; 0: no such group."""
     at_once: int
     max_parallel: int
     makespan: float

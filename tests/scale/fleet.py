@@ -36,7 +36,7 @@ MIXTURE = (SHORT_JOB, DEPLOYMENT, DEPLOYMENT, LONG_JOB, DEPLOYMENT, DEPLOYMENT)
 class Fleet:
     """Groups of nodes with their workloads, as they are before a rotation."""
 
-    def __init__(self, world: World, groups: int, size: int, mixture: Sequence[Kind] = MIXTURE) -> None:
+    def __init__(self, world: World, sizes: Sequence[int], mixture: Sequence[Kind] = MIXTURE) -> None:
         """Launches everything, then gives every launch template another version: every node is outdated."""
         self.world = world
         self.kinds: dict[str, Kind] = {}
@@ -44,7 +44,8 @@ class Fleet:
         self._jobs: dict[str, tuple[Pod, float]] = {}
         zones = [f"eu-west-1{letter}" for letter in "abc"]
         self.groups = [
-            world.group(f"fleet-{number:02}", size=size, minimum=0, maximum=size + 10, zones=zones) for number in range(groups)
+            world.group(f"fleet-{number:02}", size=size, minimum=0, maximum=size + 10, zones=zones)
+            for number, size in enumerate(sizes)
         ]
         for group in self.groups:
             for position, node in enumerate(group.nodes):

@@ -31,7 +31,7 @@ def failures_of(figures: Figures) -> list[str]:
 def sections(figures: Figures) -> list[tuple[str, list[Row]]]:
     """(heading, rows); the first row has the columns' names."""
     summary = [
-        ("nodes", f"{figures.recycled:,} of {figures.nodes:,} recycled, in {figures.groups} groups"),
+        ("nodes", f"{figures.recycled:,} of {figures.nodes:,} recycled, in {_groups(figures)}"),
         ("at once in a group", f"{figures.at_once}, {figures.max_parallel} of them replaced or emptied at a time"),
         ("makespan", duration(figures.makespan)),
         ("the least possible", duration(figures.bound)),
@@ -105,20 +105,26 @@ def _aligned(rows: Sequence[Row]) -> list[str]:
 
 def markdown(figures: Figures) -> str:
     """Returns the tables as a page."""
-    text = [_HEAD.format(nodes=figures.nodes, groups=figures.groups, each=figures.nodes // figures.groups)]
+    arguments = f"--groups {figures.groups} --nodes {figures.nodes_each} --large {figures.large}"
+    text = [_HEAD.format(nodes=figures.nodes, groups=_groups(figures), arguments=arguments)]
     for heading, rows in sections(figures):
         columns, *body = rows
         text += [f"## {heading}", "", _row(columns), f"|---|{'---:|' * (len(columns) - 1)}", *map(_row, body), ""]
     return "\n".join(text)
 
 
+def _groups(figures: Figures) -> str:
+    groups = f"{figures.groups} groups of {figures.nodes_each}"
+    return f"{groups} and one of {figures.large}" if figures.large else groups
+
+
 _HEAD = """# A fleet of {nodes:,} nodes
 
-The figures of one rotation of {nodes:,} nodes in {groups} groups on the local world: the real state machines and functions, a
+The figures of one rotation of {nodes:,} nodes in {groups} on the local world: the real state machines and functions, a
 real Kubernetes control plane, AWS emulated, time virtual. Written by
 
 ```
-make scale ARGS="--groups {groups} --nodes {each} --markdown docs/scale.md"
+make scale ARGS="{arguments} --markdown docs/scale.md"
 ```
 
 The nodes of a group run, alternating, a Job of 20 minutes, two pods of Deployments, a Job of 40 minutes, two pods of Deployments.

@@ -29,6 +29,8 @@ class Plan:
 
     groups: int
     nodes_each: int
+    large: int = 0
+    """The size of one more group; 0: no such group."""
     at_once: int = 5
     max_parallel: int = 1
     """The module's max_parallel_per_group."""
@@ -36,8 +38,13 @@ class Plan:
     """The number of nodes of each kind that are recycled alone before. The instance id spreads the first wait over half a
     minute."""
 
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of the groups."""
+        return [self.nodes_each] * self.groups + [self.large] * (self.large > 0)
 
-FULL = Plan(groups=20, nodes_each=50)
+
+FULL = Plan(groups=20, nodes_each=50, large=300)
 #: The plans of `make bench` and of `make test`.
 MEDIUM = Plan(groups=3, nodes_each=20, alone=2)
 SMALL = Plan(groups=2, nodes_each=8, alone=2)
@@ -49,12 +56,12 @@ def measure(world: World, plan: Plan, show: Show) -> Figures:
     world.reset()
     world.host.variables["recycle-eks-claim-node"] = {"MAX_PARALLEL_PER_GROUP": str(plan.max_parallel)}
     show("launching the fleet", 0, 1)
-    fleet = Fleet(world, plan.groups, plan.nodes_each)
+    fleet = Fleet(world, plan.sizes)
     show("launching the fleet", 1, 1)
     began = time.monotonic()
     with fleet.jobs_end():
         rotation = world.rotate(at_once=plan.at_once, recycle={"label_selector": SELECTOR})
-        follow(world, rotation, plan.groups * plan.nodes_each, show)
+        follow(world, rotation, sum(plan.sizes), show)
     return figures_of(world, fleet, plan, rotation, own, time.monotonic() - began)
 
 
@@ -77,7 +84,7 @@ def own_times(world: World, nodes: int, show: Show) -> dict[str, OwnTimes]:
     for number, kind in enumerate(KINDS):
         show("recycling each kind alone", number, len(KINDS))
         world.reset()
-        fleet = Fleet(world, groups=1, size=nodes, mixture=[kind])
+        fleet = Fleet(world, [nodes], mixture=[kind])
         with fleet.jobs_end():
             found[kind.name] = mean([_alone(world, node) for node in fleet.nodes])
     show("recycling each kind alone", len(KINDS), len(KINDS))
@@ -135,7 +142,9 @@ def figures_of(
     nodes = len(fleet.kinds)
     return Figures(
         nodes=nodes,
-        groups=len(fleet.groups),
+        groups=plan.groups,
+        nodes_each=plan.nodes_each,
+        large=plan.large,
         at_once=plan.at_once,
         max_parallel=plan.max_parallel,
         makespan=world.engine.execution(rotation.arn).stop - world.engine.execution(rotation.arn).start,

@@ -23,6 +23,7 @@ def marks(node) -> list[str]:
     return [key for key in {**node.annotations, **node.labels} if key in OURS]
 
 
+@pytest.mark.any_replacement
 @pytest.mark.reading("exit_standby_trims", "terminate_from_standby_launches_extra", "standby_counts_for_zone_balance")
 def test_neither_the_old_node_nor_its_replacement_is_removed_during_the_work(world, workers):
     need_the_others(workers)
@@ -134,6 +135,7 @@ def test_the_earlier_annotation_comes_back_and_a_value_that_another_client_chang
         assert [marks(other) for other in others] == [[]] * (len(node.group.nodes) - 1), name
 
 
+@pytest.mark.any_replacement
 def test_a_removed_replacement_that_never_registered_is_named_and_the_node_is_restored(world):
     patient, default = [world.group(name, size=3, minimum=1, maximum=6) for name in ("patient", "default")]
     jobs = {}
@@ -194,6 +196,7 @@ def test_the_sweep_removes_the_marks_of_a_stopped_execution(world, workers):
     assert [marks(other) for other in workers.nodes] == [[]] * len(workers.nodes)
 
 
+@pytest.mark.any_replacement
 def test_a_function_killed_around_any_write_of_a_mark_leaves_none(world):
     """The first four writes of two functions on Nodes, whichever carry the marks. `make campaign` tries both moments of each."""
     kills = [

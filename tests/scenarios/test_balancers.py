@@ -139,6 +139,7 @@ def test_other_attachments_count_the_groups_own_members(world):
         assert end.error == "PreflightRefused" and end.cause.startswith("last_target: ") and "front" in end.cause, (kind, end)
 
 
+@pytest.mark.any_replacement
 def test_a_grace_that_is_shorter_than_the_draining_cuts_connections(world):
     """Without the grace the model of load balancers reports a connection that was cut off. The default grace is as long as the
     default delay of a target group."""
@@ -151,6 +152,7 @@ def test_a_grace_that_is_shorter_than_the_draining_cuts_connections(world):
     assert nodes.cut_off == [node.instance_id]
 
 
+@pytest.mark.any_replacement
 def test_a_restored_node_is_a_target_again(world):
     workers = group(world)
     node = workers.nodes[0]

@@ -46,6 +46,7 @@ def test_the_next_execution_resumes_a_stopped_one(world):
     assert sorted(each["AutoScalingGroupName"] for each in entered) == list(stopped_at)
 
 
+@pytest.mark.any_replacement
 def test_a_redriven_execution_touches_nothing(world, node):
     node.job("train", labels={"app": "train"})
     execution = world.recycle(node, label_selector="app=train")
@@ -60,6 +61,7 @@ def test_a_redriven_execution_touches_nothing(world, node):
     assert len(world.writes()) == calls
 
 
+@pytest.mark.any_replacement
 def test_a_refusal_and_a_dry_run_write_nothing(world, node):
     node.group.protect(node)
     other = world.group("others", size=2, minimum=1, maximum=3).nodes[0]

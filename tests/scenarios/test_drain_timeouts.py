@@ -24,6 +24,7 @@ def is_restored(node):
 # -- evict: in time for each grace period
 
 
+@pytest.mark.any_replacement
 def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_before_the_deadline(world, node):
     node.job("long", labels={"app": "train"}, grace=HOUR, exits_after=HOUR)
     node.job("short", labels={"app": "train"}, grace=30, exits_after=30)
@@ -51,6 +52,7 @@ def test_each_pod_is_evicted_in_time_for_its_own_grace_period_and_the_node_goes_
     assert execution.entered("DetachTerminate")[0] <= deadline
 
 
+@pytest.mark.any_replacement
 def test_a_node_with_pods_left_at_the_deadline_is_restored(world, node):
     web = node.deployment("web", labels={"app": "train"})
     world.budget(web, min_available=1)
@@ -77,6 +79,7 @@ def test_a_node_with_pods_left_at_the_deadline_is_restored(world, node):
     assert set(asked_at(world)) == {"web", "train"} and kept.phase == "Running" and is_restored(patient)
 
 
+@pytest.mark.any_replacement
 def test_a_deadline_that_an_operator_moved_is_kept_with_the_grace_periods(world):
     #: The operator's annotation, and the hour of the deadline, by the name of the group and its pod.
     rows = {"now": ("now", None), "earlier": ("2027-01-01T01:00:00Z", 1), "later": ("2027-01-01T04:00:00Z", 4)}
@@ -98,6 +101,7 @@ def test_a_deadline_that_an_operator_moved_is_kept_with_the_grace_periods(world)
         assert executions[name].entered("DetachTerminate")[0] <= deadline, rows[name]
 
 
+@pytest.mark.any_replacement
 def test_the_plan_and_the_history_name_a_grace_period_that_takes_all_of_the_time(world, node):
     node.job("train", labels={"app": "train"}, grace=3 * HOUR, exits_after=600)
     fields = {"label_selector": "app=train", "on_drain_timeout": "evict", "drain_timeout": 2 * HOUR}
@@ -152,6 +156,7 @@ def test_the_node_goes_at_the_deadline_and_the_pods_that_ran_are_named(world):
         assert "3 pods still ran on it when its drain timed out" in event["message"], dispose
 
 
+@pytest.mark.any_replacement
 def test_without_override_no_pod_is_ended_and_a_node_whose_pods_end_in_time_is_disposed_of_as_usual(world, node):
     train = node.job("train", labels={"app": "train"})
     world.at("10m", train.finishes)
@@ -185,6 +190,7 @@ INPUTS = {
 }
 
 
+@pytest.mark.any_replacement
 @pytest.mark.reading("terminate_from_standby_launches_extra", "enter_standby_at_max_launches", "standby_counts_for_zone_balance")
 def test_the_end_is_the_same_under_either_reading_of_awss_documentation(world):
     executions = {}

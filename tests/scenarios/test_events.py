@@ -36,6 +36,7 @@ def delivered(world):
     world.aws.client("sns").delete_topic(TopicArn=topic)
 
 
+@pytest.mark.any_replacement
 def test_the_events_of_a_node_come_before_and_after_its_drain_and_after_its_disposal(world, workers, node, job, delivered):
     web = node.deployment("web", replicas=2)
     world.at("3h", job.finishes)

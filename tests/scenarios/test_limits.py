@@ -4,6 +4,8 @@ import itertools
 import json
 import re
 
+import pytest
+
 from prepare import ROOT
 
 TASKS = ["ClaimNode", "StandbyNode", "TaintNode", "CheckPods", "EvictPods", "DetachTerminate", "RestoreNode"]
@@ -17,6 +19,7 @@ NOTIFICATIONS = 33
 CHECK, NOTIFICATION, REST = 14, 7, 200
 
 
+@pytest.mark.any_replacement
 def test_the_history_has_room_for_30_days_of_evictions_at_every_check_and_a_restore(world):
     workers = world.group("workers", size=2, minimum=2, maximum=4)
     node = workers.nodes[0]
@@ -45,6 +48,7 @@ def test_the_history_has_room_for_30_days_of_evictions_at_every_check_and_a_rest
     assert CHECK * CHECKS + NOTIFICATION * NOTIFICATIONS + REST < ROOM
 
 
+@pytest.mark.any_replacement
 def test_every_answer_stays_below_8_kb_with_200_pods_of_the_longest_names(world):
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     awaited = [node.bare_pod(f"{'w' * 243}{number:010}", restart_policy="Never") for number in range(100)]

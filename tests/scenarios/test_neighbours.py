@@ -16,6 +16,7 @@ def remedy(tool: str) -> list[str]:
     return re.findall(r"`([^`]+)`", row)
 
 
+@pytest.mark.any_replacement
 @pytest.mark.parametrize("excludes", [False, True], ids=["its default policy", "the documented policy"])
 def test_descheduler_evicts_awaited_pods_of_a_controller_unless_it_excludes_three_taints(world, node, job, excludes):
     bare = node.bare_pod("bare", annotations=WAITS, restart_policy="Never")

@@ -16,6 +16,7 @@ def node(world):
     return world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
 
 
+@pytest.mark.any_replacement
 def test_an_email_is_text_and_a_filter_finds_severity_event_group_and_cluster(world, node):
     execution = world.recycle(node)
     end = execution.finishes()
@@ -42,6 +43,7 @@ def test_an_email_is_text_and_a_filter_finds_severity_event_group_and_cluster(wo
         assert "\n" not in sent.message and json.loads(sent.message)["schema"] == 1
 
 
+@pytest.mark.any_replacement
 def test_a_blocked_drain_is_reported_once_after_five_minutes(world, node):
     """The daily reminders are in the table of `crates/recycle/src/notify/notification.rs`."""
     web = node.deployment("web", replicas=1)
@@ -101,6 +103,7 @@ def test_a_node_that_is_not_recycled_is_reported_with_its_error_and_what_to_do(w
     assert set(sent) == set(world.all_notifications[0])
 
 
+@pytest.mark.any_replacement
 def test_a_topic_that_refuses_neither_fails_nor_holds_up_a_node(world, node):
     nodes = [node, world.group("others", size=2, minimum=1, maximum=3).nodes[0]]
     for each, (code, status) in zip(nodes, (("AuthorizationError", 403), ("InternalError", 500)), strict=True):
@@ -115,6 +118,7 @@ def test_a_topic_that_refuses_neither_fails_nor_holds_up_a_node(world, node):
         world.faults.clear()
 
 
+@pytest.mark.any_replacement
 def test_metrics_are_in_the_functions_logs_by_cluster_and_outcome(world, node):
     world.recycle(node).finishes()
     world.recycle({"instance_id": "nonsense"}).finishes()

@@ -1,5 +1,7 @@
 """Operators interfere while an execution works on their node. The execution never undoes their changes."""
 
+import pytest
+
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
@@ -77,6 +79,7 @@ def test_after_a_deleted_lease_the_node_stays_in_standby_with_its_pods_until_an_
     assert any("Standby" in text for text in world.notifications)
 
 
+@pytest.mark.any_replacement
 def test_a_node_that_an_operator_terminates_in_the_drain_is_lost_and_leaves_no_marks(world, node, job):
     execution = world.recycle(node, label_selector="app=train")
     world.at("20m", lambda: node.group.terminate(node))
@@ -93,6 +96,7 @@ def test_a_node_that_an_operator_terminates_in_the_drain_is_lost_and_leaves_no_m
         assert not [key for key in world.instance(other.instance_id).tags if key.startswith("recycle-eks:")]
 
 
+@pytest.mark.any_replacement
 def test_an_earlier_label_is_not_removed(world, node):
     node.kubernetes.label(**{EXCLUDE: "its-owner"})
     world.faults.refuse(
@@ -141,6 +145,7 @@ def test_protection_counts_for_a_node_that_a_dead_execution_had_only_claimed(wor
     assert "scale_in_protection" in end.cause
 
 
+@pytest.mark.any_replacement
 def test_the_failure_of_a_drain_names_what_ended_or_blocked_it(world, node):
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)

@@ -33,6 +33,7 @@ RUNNING = {"running": {"startedAt": "2027-01-01T00:00:00Z"}}
 ENDED = {"terminated": {"exitCode": 0, "startedAt": "2027-01-01T00:00:00Z", "finishedAt": "2027-01-01T00:00:00Z"}}
 
 
+@pytest.mark.any_replacement
 def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_event(world, node):
     train = node.job("train", labels={"app": "train"})
     node.deployment("endless", labels={"app": "train"})
@@ -77,6 +78,7 @@ def test_every_class_is_counted_and_named_in_the_answer_the_annotation_and_an_ev
     assert train.phase == "Running"
 
 
+@pytest.mark.any_replacement
 def test_a_debug_container_keeps_no_pod_and_an_annotation_gives_it_time(world, node):
     web = node.deployment("web").pods()[0]
     kept = node.deployment("kept").pods()[0]
@@ -97,6 +99,7 @@ def test_a_debug_container_keeps_no_pod_and_an_annotation_gives_it_time(world, n
     assert not web.exists and not kept.exists
 
 
+@pytest.mark.any_replacement
 def test_a_pod_that_never_began_is_evicted_or_waited_for_like_any_other(world, node):
     web = node.deployment("web", starts_after=40 * HOUR).pods()[0]
     train = node.job("train", labels={"app": "train"}, starts_after=600)
@@ -109,6 +112,7 @@ def test_a_pod_that_never_began_is_evicted_or_waited_for_like_any_other(world, n
     assert world.asked_to_go() == ["web"]
 
 
+@pytest.mark.any_replacement
 def test_a_job_that_finishes_within_hours_of_termination_grace_is_a_normal_drain(world, node):
     work = node.job("work", grace=5 * HOUR, exits_after=5 * HOUR - 60, annotations={"recycle-eks/drain": "evict"})
     node.deployment("web", replicas=2)
@@ -126,6 +130,7 @@ def test_a_job_that_finishes_within_hours_of_termination_grace_is_a_normal_drain
     assert sorted(world.asked_to_go()) == ["web", "web", "work"]
 
 
+@pytest.mark.any_replacement
 def test_a_pod_five_minutes_late_is_stuck_and_a_pod_with_grace_left_is_not(world, node):
     stuck = node.deployment("stuck", grace=600, stuck=True).pods()[0]
     slow = node.deployment("slow", grace=1800, exits_after=1770).pods()[0]
@@ -151,6 +156,7 @@ def test_a_pod_five_minutes_late_is_stuck_and_a_pod_with_grace_left_is_not(world
     assert not other.unschedulable
 
 
+@pytest.mark.any_replacement
 def test_a_full_budget_is_reported_after_five_minutes_with_its_pods_and_the_api_servers_words(world, node):
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
@@ -180,6 +186,7 @@ def test_a_full_budget_is_reported_after_five_minutes_with_its_pods_and_the_api_
     assert len(events(world, node, "RecycleBlocked")) == 1
 
 
+@pytest.mark.any_replacement
 def test_a_budget_of_broken_pods_is_named_until_it_is_corrected(world, node):
     """Its pods are not Ready, so the budget (by default `IfHealthyBudget`) is never met, and no pod may go."""
     broken = node.deployment("broken", replicas=2)
@@ -198,6 +205,7 @@ def test_a_budget_of_broken_pods_is_named_until_it_is_corrected(world, node):
     assert execution.finishes().outcome == "recycled"
 
 
+@pytest.mark.any_replacement
 def test_three_refusals_are_distinguished_and_none_delays_the_other_pods(world, node):
     full = node.deployment("full")
     world.budget(full, min_available=1)
@@ -236,6 +244,7 @@ def test_three_refusals_are_distinguished_and_none_delays_the_other_pods(world, 
     assert len(events(world, node, "RecycleBlocked")) == 2
 
 
+@pytest.mark.any_replacement
 def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
     workers = world.group("workers", size=1, minimum=1, maximum=2)
     node = workers.nodes[0]
@@ -270,6 +279,7 @@ def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
     assert sum(len(team.running_pods()) for team in teams) == 110
 
 
+@pytest.mark.any_replacement
 def test_ten_budgets_that_allow_one_eviction_at_a_time_allow_all_and_hold(world):
     workers = world.group("workers", size=1, minimum=1, maximum=2)
     node = workers.nodes[0]
@@ -334,6 +344,7 @@ def test_the_dry_run_the_check_the_eviction_and_the_disposal_class_the_pods_of_a
     assert classes(disposal) == classes(execution.answers("CheckPods")[looks])
 
 
+@pytest.mark.any_replacement
 def test_a_pod_that_its_owner_protects_holds_its_node_until_the_annotation_goes_or_the_input_overrides_it(world):
     waits, overridden, ends = (world.group(name, size=2, minimum=1, maximum=4).nodes[0] for name in ("one", "two", "three"))
     protect = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
@@ -354,6 +365,7 @@ def test_a_pod_that_its_owner_protects_holds_its_node_until_the_annotation_goes_
     assert not web.exists and not api.exists
 
 
+@pytest.mark.any_replacement
 def test_critical_pods_leave_after_the_others_and_a_daemon_sets_pod_last(world, node):
     train = node.job("train", labels={"app": "train"})
     web = node.deployment("web", grace=300, exits_after=240).pods()[0]
@@ -370,6 +382,7 @@ def test_critical_pods_leave_after_the_others_and_a_daemon_sets_pod_last(world, 
     assert 40 * 60 <= asked["logs"] < end.at and not (web.exists or dns.exists)
 
 
+@pytest.mark.any_replacement
 @pytest.mark.long
 def test_ways_past_pods_that_cannot_move_are_off_until_the_input_asks_and_are_named_in_the_outcome(world):
     names = ("off", "bare", "stuck", "looping")
@@ -406,6 +419,7 @@ def test_ways_past_pods_that_cannot_move_are_off_until_the_input_asks_and_are_na
     assert deleted.parameters["name"] == crashes.name and ends[2].at < HOUR
 
 
+@pytest.mark.any_replacement
 def test_refusals_by_a_policy_and_by_a_namespace_that_is_deleted_are_blockers_of_their_own(world, node):
     world.kubernetes.must("POST", "/api/v1/namespaces", {"metadata": {"name": "leaving"}})
     kept = node.deployment("kept", namespace="leaving", finalizers=["example.com/never"])

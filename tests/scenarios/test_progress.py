@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 
+import pytest
+
 from prepare import LAMBDAS
 from world.kubernetes import kube_binaries
 
@@ -14,6 +16,7 @@ def decisions(world, function):
     return [line for line in lines if "verdict" in line or "error" in line]
 
 
+@pytest.mark.any_replacement
 def test_every_function_writes_a_line_for_each_decision(world, node):
     train = node.job("train", labels={"app": "train"})
     node.deployment("web", replicas=2)
@@ -44,6 +47,7 @@ def test_every_function_writes_a_line_for_each_decision(world, node):
     assert {line["phase"] for line in decisions(world, "detach-terminate")} == {"disposing"}
 
 
+@pytest.mark.any_replacement
 def test_describe_node_shows_awaited_pods_and_blockers_with_their_times(world, node):
     node.job("train", labels={"app": "train"})
     web = node.deployment("web", replicas=2)

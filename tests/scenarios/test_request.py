@@ -3,6 +3,8 @@
 import itertools
 import json
 
+import pytest
+
 from world.base.faults import sample
 
 REQUEST = "recycle-eks/request"
@@ -62,6 +64,7 @@ def is_refused(world, node):
     return message
 
 
+@pytest.mark.any_replacement
 def test_a_refused_request_is_reported_and_not_started_again(world, workers):
     node = workers.nodes[0]
     node.kubernetes.add_taint("team", value="blue")
@@ -100,6 +103,7 @@ def test_a_module_whose_defaults_make_no_sense_says_so_on_the_node_and_so_does_a
     assert "evict" in is_refused(world, node)
 
 
+@pytest.mark.any_replacement
 def test_if_a_dry_run_is_the_default_the_plan_is_the_answer(world, workers):
     node = workers.nodes[0]
     world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps({"dry_run": True})}
@@ -116,6 +120,7 @@ def test_if_a_dry_run_is_the_default_the_plan_is_the_answer(world, workers):
     assert world.writes() == [] and node.has_taint(REQUEST), "a dry run that no taint has started writes nothing"
 
 
+@pytest.mark.any_replacement
 def test_a_request_for_a_node_that_is_being_recycled_is_answered_by_its_execution(world):
     """By a replacement, and by a restore before the node is tainted or after it."""
     rows = {

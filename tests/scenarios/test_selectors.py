@@ -1,5 +1,7 @@
 """Which pods are waited for: selector, namespaces, the annotation, and an operator who moves the deadline."""
 
+import pytest
+
 MINUTE = 60
 
 TRAIN = {"app": "train", "tier": "train"}
@@ -88,6 +90,7 @@ def test_the_selector_the_namespaces_and_the_annotation_decide_which_pods_are_wa
     assert ends["an-empty-selector-waits-for-no-pod-by-label"].at < 10 * MINUTE
 
 
+@pytest.mark.any_replacement
 def test_an_operator_moves_the_deadline_of_a_running_drain_or_ends_it_now(world):
     moved, ended = node_of(world, "moved"), node_of(world, "ended")
     job = moved.job("long", labels={"app": "train"})

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 #: Everything that is there when a scenario begins.
 THERE = "2027-01-01T00:00:01Z"
 
@@ -15,6 +17,7 @@ def began(world):
     return [json.loads(world.engine.execution(each.arn).input_text)["instance_id"] for each in world.executions()]
 
 
+@pytest.mark.any_replacement
 def test_scribd_one_node_by_its_three_fields_and_the_instance_is_stopped(world):
     """scribd/terraform-aws-recycle-eks: an execution with `instance_id`, `cluster_name` and `label_selector` waits for the
     labelled pods and stops the instance. The same input is taken unchanged; that it is stopped is a field of its own."""

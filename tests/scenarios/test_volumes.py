@@ -99,6 +99,7 @@ def test_a_zone_that_never_gets_a_node_ends_the_drain_and_the_node_is_restored(w
     assert not [key for key in {**setup.node.annotations, **setup.node.labels} if key.startswith("recycle-eks/")]
 
 
+@pytest.mark.any_replacement
 def test_the_next_node_is_admitted_while_a_node_only_holds_pods(world):
     workers = world.group("workers", size=2, minimum=1, maximum=4, zones=[HERE, THERE])
     # Else the group would see to the old one's zone by itself, at the cost of the other.
@@ -130,6 +131,7 @@ def test_a_node_in_the_zone_that_takes_no_pods_is_no_place(world):
     assert [pod.node_name for pod in setup.database.running_pods()] == [other.name]
 
 
+@pytest.mark.any_replacement
 def test_a_pod_on_a_local_disk_is_held_until_an_operator_annotates_it_and_an_unbound_claim_holds_none(world):
     node = world.group("workers", size=1, minimum=1, maximum=3).nodes[0]
     cache = node.stateful_set("cache", volume_claims=[world.kubernetes.local_volume("disk", node.kubernetes)])
@@ -166,6 +168,7 @@ def test_volumes_that_cannot_be_read_now_are_waited_for(world):
     assert execution.finishes().outcome == "recycled"
 
 
+@pytest.mark.any_replacement
 def test_without_claims_no_volume_is_asked_for(world):
     node = world.group("workers", size=2, minimum=1, maximum=3).nodes[0]
     node.deployment("web", replicas=2, uses_empty_dir=True)

@@ -3,6 +3,9 @@
 
 A scenario with the mark `reading` depends on switches of `Unknowns`, and runs with their defaults. With the option `--readings`
 only these scenarios run: with the defaults, and then with each named switch reversed.
+
+A scenario with the mark `any_replacement` holds for every `replacement`, and runs with the default. With the option
+`--replacement MODE` only these scenarios run, with that mode.
 """
 
 import gc
@@ -23,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--readings", action="store_true", help="only the tests marked `reading`, under each value of their switches"
     )
+    parser.addoption("--replacement", help="only the tests marked `any_replacement`, with this `replacement`")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -51,9 +55,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     its own ends that world, and it would have to start again. Long tests come first in each kind, so that none still runs when
     all others are done and their processes idle."""
     if config.getoption("--readings"):
-        config.hook.pytest_deselected(items=[item for item in items if not switches_of(item)])
-        items[:] = [item for item in items if switches_of(item)]
+        _keep(config, items, switches_of)
+    if config.getoption("--replacement"):
+        _keep(config, items, lambda item: item.get_closest_marker("any_replacement"))
     items.sort(key=lambda item: (_uses_deployed_world(item), item.get_closest_marker("long") is None))
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], is_meant: Callable[[pytest.Item], object]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if not is_meant(item)])
+    items[:] = [item for item in items if is_meant(item)]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -118,9 +128,11 @@ def reading(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture
-def world(deployed_world: World, reading: str | None) -> World:
+def world(deployed_world: World, reading: str | None, pytestconfig: pytest.Config) -> World:
     """The world at the beginning of a scenario: recycle-eks is deployed, nothing else is there."""
     deployed_world.reset()
+    replacement = pytestconfig.getoption("--replacement")
+    deployed_world.usual_fields = {"replacement": replacement} if replacement else {}
     if reading is not None:
         setattr(deployed_world.unknowns, reading, not getattr(deployed_world.unknowns, reading))
     return deployed_world

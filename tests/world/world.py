@@ -61,6 +61,8 @@ class World:
         self._say = say
         self.clock = Clock()
         self.faults = Plan(self.clock.elapsed)
+        #: Fields of the input with which `recycle` starts a node, unless its caller gives others. A reset keeps them.
+        self.usual_fields: dict[str, Any] = {}
         self.aws = Aws(self.clock, self.faults)
         self.ec2 = Ec2(self.aws, self.clock, self._emit)
         self.autoscaling = AutoScaling(self.aws, self.ec2, self.clock, self._emit)
@@ -367,14 +369,17 @@ class World:
 
     def recycle(self, what: Node | Mapping[str, Any] | Any, **fields: Any) -> Execution:
         """Starts an execution through the alias `live`: for a node with further fields of the input, or with any input at all."""
-        given = {"instance_id": what.instance_id, "cluster_name": CLUSTER, **fields} if isinstance(what, Node) else what
+        if isinstance(what, Node):
+            what = {"instance_id": what.instance_id, "cluster_name": CLUSTER, **self.usual_fields, **fields}
         started = self.aws.client("stepfunctions").start_execution(
-            stateMachineArn=self.deployment.outputs["state_machine_alias_arn"], input=json.dumps(given)
+            stateMachineArn=self.deployment.outputs["state_machine_alias_arn"], input=json.dumps(what)
         )
         return Execution(self.engine, started["executionArn"])
 
     def rotate(self, selection: Mapping[str, Any] | None = None, **fields: Any) -> Execution:
         """Starts a rotation by hand; without a selection of what the groups would launch otherwise now."""
+        if self.usual_fields:
+            fields["recycle"] = {**self.usual_fields, **fields.get("recycle", {})}
         given = {"trigger": "manual", "selection": selection or {"outdated": {"launch_template": True}}, **fields}
         started = self.aws.client("stepfunctions").start_execution(
             stateMachineArn=self.deployment.outputs["rotate_state_machine_arn"], input=json.dumps(given)

@@ -11,7 +11,7 @@ use recycle::rotation::admission::{Ended, Stop, find_execution, name_attempt};
 use recycle::rotation::fleet::{Template, TemplateFacts};
 use recycle::rotation::marks::{find_rotations, machine_of};
 use recycle::rotation::outdated::{OutdatedFacts, Release, describe_launch_source};
-use recycle::rotation::passes::PassSize;
+use recycle::rotation::passes::{MOST_LATER, PassSize};
 use recycle::rotation::request::{Rotation, parse_rotation};
 use recycle::rotation::selection::choose_members;
 use recycle::rotation::terms::{Part, Terms};
@@ -97,7 +97,9 @@ impl SelectNodes {
         if let Some(other) = running.filter(|_| !terms.dry_run) {
             return Ok(answer_ended(Ended::left(format!("{other} works on it"))));
         }
-        let more = chosen.cut(PassSize::of(terms).nodes);
+        let mut later = chosen.cut(PassSize::of(terms).nodes);
+        let more = later.len();
+        later.truncate(MOST_LATER);
         let count = chosen.nodes.len();
         let mut reason = format!("{count} nodes; executions already work on {claimed} more");
         if more > 0 {
@@ -125,6 +127,7 @@ impl SelectNodes {
             recycle: group_request.rotation.fields(),
             ended_rotations,
             more,
+            later,
         };
         Ok(Answer::new(verdict, reason).with(SelectBody::Group(Box::new(group))))
     }

@@ -292,4 +292,6 @@ pub struct GroupBody {
     pub ended_rotations: BTreeSet<ExecutionArn>,
     /// The number of selected nodes that are left for the next pass.
     pub more: usize,
+    /// The first of them, which are marked already.
+    pub later: Vec<InstanceId>,
 }

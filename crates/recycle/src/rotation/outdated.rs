@@ -292,14 +292,13 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Keeps the first `most` nodes, and returns how many it removed.
-    pub fn cut(&mut self, most: usize) -> usize {
-        let more = self.nodes.len().saturating_sub(most);
-        self.nodes.truncate(most);
+    /// Keeps the first `most` nodes, and returns those that it removed.
+    pub fn cut(&mut self, most: usize) -> Vec<InstanceId> {
+        let removed = self.nodes.split_off(most.min(self.nodes.len()));
         for places in self.criteria.values_mut() {
             places.retain(|place| *place < most);
         }
-        more
+        removed
     }
 }
 
