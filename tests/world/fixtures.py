@@ -128,10 +128,10 @@ def reading(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture
-def world(deployed_world: World, reading: str | None, pytestconfig: pytest.Config) -> World:
+def world(deployed_world: World, reading: str | None, request: pytest.FixtureRequest) -> World:
     """The world at the beginning of a scenario: recycle-eks is deployed, nothing else is there."""
     deployed_world.reset()
-    replacement = pytestconfig.getoption("--replacement")
+    replacement = request.config.getoption("--replacement")
     deployed_world.usual_fields = {"replacement": replacement} if replacement else {}
     if reading is not None:
         setattr(deployed_world.unknowns, reading, not getattr(deployed_world.unknowns, reading))

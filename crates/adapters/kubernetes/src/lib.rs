@@ -40,7 +40,7 @@ pub use node_change::NodeChange;
 use nodes::list_labelled;
 pub use nodes::{
     amend_node, change_node, check_claim, find_node, find_node_and_lease, get_node, guess_node,
-    is_another_ready, list_claimed_nodes, list_nodes, list_replacements, read_release,
+    is_another_ready, list_all_replacements, list_claimed_nodes, list_nodes, list_replacements, read_release,
 };
 pub use notices::{notify_pods, remove_notices};
 pub use permissions::{missing_permissions, server_version};

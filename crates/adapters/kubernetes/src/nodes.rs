@@ -242,6 +242,11 @@ pub async fn list_replacements(client: &kube::Client, of: &[InstanceId]) -> Resu
     list_labelled(client, &selector, "that are replacements").await
 }
 
+/// Lists the Nodes that replace any node of the cluster.
+pub async fn list_all_replacements(client: &kube::Client) -> Result<Vec<NodeFacts>, Error> {
+    list_labelled(client, REPLACES_LABEL, "that are replacements").await
+}
+
 /// Reads the control plane's version. None if the API server's text is not a version.
 pub async fn read_release(client: &kube::Client) -> Result<Option<Release>, Error> {
     Ok(Release::read(&server_version(client).await?))

@@ -50,7 +50,7 @@ impl AdmissionFacts {
         let failed = outcomes
             .iter()
             .filter(|(_, outcome)| *outcome == AttemptOutcome::Failed);
-        self.group_request.part.earlier.failed_nodes + failed.count()
+        self.group_request.part.earlier.failed_executions + failed.count()
     }
 }
 
@@ -120,9 +120,12 @@ impl SelectNodes {
         if let Some(admission) = admission {
             return Ok(admission);
         }
-        if group_request.terms.wait_for_pending_pods && has_evicted(&begun) {
+        let replacements = self
+            .add_earlier(&client, group_request, &fleet, replacements)
+            .await?;
+        if group_request.terms.wait_for_pending_pods && has_evicted(&replacements) {
             let pending = kubernetes::list_pending_pods(&client).await?;
-            let displaced = find_displaced(&begun, &pending, group_request.part.began_at);
+            let displaced = find_displaced(&replacements, &pending, group_request.part.began_at);
             if let Some(admission) = check_displaced(&displaced, waiting_node) {
                 return self.give_up(facts, &fleet, admission).await;
             }
@@ -131,6 +134,35 @@ impl SelectNodes {
             Some(admission) => self.give_up(facts, &fleet, admission).await,
             None => Ok(Admission::Start),
         }
+    }
+
+    /// Adds the replacements of earlier passes: members that replace a node and were launched since the rotation began.
+    async fn add_earlier(
+        &self,
+        client: &kube::Client,
+        group_request: &GroupRequest,
+        fleet: &Fleet,
+        replacements: Vec<NodeFacts>,
+    ) -> Result<Vec<NodeFacts>, Error> {
+        if group_request.part.earlier.passes == 0 || !group_request.terms.wait_for_pending_pods {
+            return Ok(replacements);
+        }
+        let mut found = kubernetes::list_all_replacements(client).await?;
+        found.retain(|node| {
+            let mut members = fleet.members.iter();
+            members.any(|member| node.instance.as_ref() == Some(&member.instance))
+        });
+        let ids: Vec<InstanceId> = found.iter().filter_map(|node| node.instance.clone()).collect();
+        let machines = self.instances.fetch_machines(&ids).await?;
+        let began_at = group_request.part.began_at;
+        let is_new = |node: &NodeFacts| {
+            let mut machines = machines.iter();
+            machines.any(|machine| {
+                node.instance.as_ref() == Some(&machine.instance.id) && machine.launched_at >= began_at
+            })
+        };
+        found.retain(is_new);
+        Ok(found)
     }
 
     /// Moves `waiting_node` on to the next free execution name of the node. Executions with its names exist, for example, after a redrive
@@ -187,7 +219,7 @@ impl SelectNodes {
         Ok(self.executions.list_ended_badly(&machine, since).await?)
     }
 
-    /// Turns a wait into a stop if earlier nodes have waited in vain.
+    /// Turns a wait into a stop, or into the end of the pass, if earlier nodes have waited in vain.
     /// Otherwise a group would take a day, or an hour, for each of its nodes, and keep other rotations out all that time.
     async fn give_up(
         &self,
@@ -213,7 +245,8 @@ impl SelectNodes {
             not_begun += usize::from(status.is_none());
         }
         if is_one_left(not_begun, at_once) {
-            return Ok(Admission::stop(reason));
+            let size = PassSize::of(&facts.group_request.terms);
+            return Ok(size.give_up(&facts.waiting_node, reason));
         }
         Ok(admission)
     }

@@ -88,7 +88,13 @@ impl SelectNodes {
         let claimed = chosen.claimed;
         if chosen.nodes.is_empty() {
             let why = format!("no node is left to recycle; executions already work on {claimed}");
-            return Ok(answer_ended(Ended::left(why)));
+            let is_done = part.earlier.passes > 0 && claimed == 0;
+            let ended = if is_done {
+                Ended::nothing_left(why)
+            } else {
+                Ended::left(why)
+            };
+            return Ok(answer_ended(ended));
         }
         if let Some(why) = self.find_newer(&ids, &known, &templates).await? {
             return Ok(answer_ended(Ended::stopping(Stop::KubeletTooNew, why)));
@@ -281,6 +287,31 @@ mod tests {
             (SelectVerdict::Wait, seconds)
         );
         assert_eq!(aws.calls().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_node_behind_one_that_gave_up_is_left_for_the_next_pass() {
+        const OTHER: &str = "i-0bbbbbbbbbbbbbbbb";
+        let member = format!(
+            "<member><InstanceId>{OTHER}</InstanceId><LifecycleState>InService</LifecycleState>\
+             <ProtectedFromScaleIn>false</ProtectedFromScaleIn></member></Instances>"
+        );
+        let aws = ScriptedAws::new()
+            .on(
+                "DescribeAutoScalingGroups",
+                &group("recycle-eks:paused").replace("</Instances>", &member),
+            )
+            .refuses("DescribeExecution", 400, "ExecutionDoesNotExist", "no");
+        let mut asked = request(&json!({}), &json!({"instance_id": OTHER, "index": 41}));
+        let gone = (0..40).map(|number| format!("i-{number:017x}"));
+        let nodes = gone.chain([NODE.to_owned(), OTHER.to_owned()]);
+        asked.members.as_mut().unwrap().nodes = nodes.map(|id| id.parse().unwrap()).collect();
+        let function = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5);
+        let answer = function.handle(asked).await.unwrap();
+        let SelectBody::Ended(ended) = answer.body else {
+            panic!("{answer:?}")
+        };
+        assert_eq!((answer.verdict, ended.end), (SelectVerdict::Skip, "next_pass"));
     }
 
     #[tokio::test]

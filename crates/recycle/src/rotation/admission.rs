@@ -136,7 +136,7 @@ impl WaitingNode {
 /// The end of a node that is not started, or gets no further attempt. It is part of the rotation's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ended {
-    /// `failed`, `left`, or `next_pass`.
+    /// `failed`, `left`, `next_pass`, or `none` for a group of which nothing is left.
     pub end: &'static str,
     pub why: String,
     /// The error name under which the group stops, if it stops.
@@ -177,6 +177,11 @@ impl Ended {
     /// Leaves the node for the next rotation, under an error's name.
     pub fn stopping(error: Stop, why: impl Into<String>) -> Self {
         Self::new("left", why, Some(error))
+    }
+
+    /// Ends a later pass of a group, because no node is left to recycle.
+    pub fn nothing_left(why: impl Into<String>) -> Self {
+        Self::new("none", why, None)
     }
 
     /// Leaves the node for the next pass of the same rotation ([`crate::rotation::passes`]).

@@ -76,10 +76,10 @@ pub fn check_kubelet(replacement: &NodeFacts, control_plane: Option<Release>) ->
 
 /// Returns the Pending pods that were created since the rotation began and whose controllers had pods evicted by this rotation.
 #[must_use]
-pub fn find_displaced(begun: &[Begun], pending: &[PodFacts], began_at: Timestamp) -> Vec<String> {
-    let evicted: BTreeSet<&str> = begun
+pub fn find_displaced(replacements: &[NodeFacts], pending: &[PodFacts], began_at: Timestamp) -> Vec<String> {
+    let evicted: BTreeSet<&str> = replacements
         .iter()
-        .filter_map(|one| one.replacement.as_ref()?.annotations.get(EVICTED_ANNOTATION))
+        .filter_map(|node| node.annotations.get(EVICTED_ANNOTATION))
         .flat_map(|hashes| hashes.split(' '))
         .collect();
     let is_displaced = |pod: &&PodFacts| {
@@ -91,8 +91,8 @@ pub fn find_displaced(begun: &[Begun], pending: &[PodFacts], began_at: Timestamp
 }
 
 #[must_use]
-pub fn has_evicted(begun: &[Begun]) -> bool {
-    let mut replacements = begun.iter().filter_map(|one| one.replacement.as_ref());
+pub fn has_evicted(replacements: &[NodeFacts]) -> bool {
+    let mut replacements = replacements.iter();
     replacements.any(|node| node.annotations.contains_key(EVICTED_ANNOTATION))
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use crate::base::ids::InstanceId;
-use crate::rotation::admission::{Admission, Ended, WaitingNode};
+use crate::rotation::admission::{Admission, Ended, WaitReason, WaitingNode};
 use crate::rotation::fleet::Machine;
 use crate::rotation::outdated::Chosen;
 use crate::rotation::terms::{MOST_AT_ONCE, Terms};
@@ -29,13 +29,17 @@ const EVENTS_OF_ALARMS: usize = 12;
 const OTHER_CHECKS: usize = 2;
 /// Events of another attempt: one more execution of `recycle-node` and one more check (16), and the pause before it (9).
 const EVENTS_OF_A_RETRY: usize = 16 + 9;
-/// Seconds that a node waits, after the first nodes of its pass, before it is left for the next pass.
+/// Seconds that a node waits in all for each attempt, after the first nodes of its pass, before it is left for the next pass.
 const BRIEF: u32 = 300;
+/// Waits before another attempt. Each is half as long as all before it, so [`BRIEF`] seconds more are no more than two.
+const WAITS_OF_A_RETRY: usize = 2;
 /// Waits in [`BRIEF`] seconds.
 const BRIEF_WAITS: usize = 6;
 /// Nodes at the beginning of a pass that may wait for a day. At least those that ask from the beginning, which wait for the group's
 /// first replacement.
 const FIRST_NODES: usize = MOST_AT_ONCE as usize;
+/// Nodes of a dry run. Its answer also has the criteria of each node, and room for 8 KB.
+const OF_A_DRY_RUN: usize = 90;
 /// Nodes of later passes that are marked in advance, so that evicted pods do not prefer them. Their ids, of 22 bytes each, travel once to
 /// `taint-node` and once to `restore-node`, in a state of at most 256 KB.
 pub const MOST_LATER: usize = 2_000;
@@ -56,17 +60,31 @@ impl PassSize {
         let (of_first, of_other) = (cost(terms, WAITS_OF_A_DAY), cost(terms, BRIEF_WAITS));
         let first = FIRST_NODES.min(EVENTS / of_first);
         let others = EVENTS.saturating_sub(first * of_first) / of_other;
+        let most = if terms.dry_run { OF_A_DRY_RUN } else { usize::MAX };
         Self {
             first,
-            nodes: first + others,
+            nodes: most.min(first + others),
         }
     }
 
+    /// Leaves a node that would wait like those before it, and all nodes after it: for the next pass, or after the first nodes' day for the
+    /// next rotation.
+    #[must_use]
+    pub fn give_up(self, waiting_node: &WaitingNode, reason: &str) -> Admission {
+        if waiting_node.index < self.first {
+            return Admission::stop(reason);
+        }
+        Admission::Skip(Ended::next_pass(reason))
+    }
+
     /// Turns the wait of a node into its end in this pass, if the history has no room for more of its checks.
+    /// A node whose execution runs already is followed to its end.
     #[must_use]
     pub fn limit_wait(self, admission: Admission, waiting_node: &WaitingNode) -> Admission {
-        let is_over = waiting_node.index >= self.first && waiting_node.waited >= BRIEF;
+        let is_over = waiting_node.index >= self.first
+            && waiting_node.waited >= BRIEF.saturating_mul(waiting_node.attempt);
         match admission {
+            Admission::Wait(WaitReason::Execution, _) => admission,
             Admission::Wait(_, reason) | Admission::Await(reason) if is_over => {
                 Admission::Skip(Ended::next_pass(reason))
             }
@@ -84,10 +102,11 @@ impl PassSize {
 /// Returns the events of a node with this many waits.
 fn cost(terms: &Terms, waits: usize) -> usize {
     let retries = usize::try_from(terms.retries).unwrap_or_default();
+    let waits = waits + WAITS_OF_A_RETRY * retries;
     let alarms = if terms.alarms.is_empty() {
         0
     } else {
-        EVENTS_OF_ALARMS * (waits + OTHER_CHECKS)
+        EVENTS_OF_ALARMS * (waits + OTHER_CHECKS + retries)
     };
     EVENTS_OF_A_NODE + EVENTS_OF_A_WAIT * waits + alarms + EVENTS_OF_A_RETRY * retries
 }
@@ -118,7 +137,6 @@ mod tests {
     use super::*;
     use crate::cluster::instance::Instance;
     use crate::fixtures::{NEW, OLD, OTHER, at, id, instance};
-    use crate::rotation::admission::WaitReason;
     use crate::rotation::terms::{MOST_RETRIES, read_terms};
 
     fn terms(fields: Value) -> Terms {
@@ -133,9 +151,9 @@ mod tests {
         let named = json!(["errors"]);
         for (given, nodes) in [
             (json!({}), 173),
-            (json!({"retries": 10}), 44),
+            (json!({"retries": 10}), 31),
             (json!({"alarms": named}), 45),
-            (json!({"alarms": named, "retries": 10}), 27),
+            (json!({"alarms": named, "retries": 10}), 16),
         ] {
             assert_eq!(PassSize::of(&terms(given.clone())).nodes, nodes, "{given}");
         }
@@ -152,16 +170,20 @@ mod tests {
     fn only_the_first_nodes_of_a_pass_wait_for_longer_than_minutes() {
         let size = PassSize::of(&terms(json!({})));
         let wait = || Admission::Wait(WaitReason::Paused, "paused".to_owned());
+        let runs = || Admission::Wait(WaitReason::Execution, "runs".to_owned());
         let next = Admission::Skip(Ended::next_pass("paused"));
-        for (index, waited, admission, expected) in [
-            (39, 86_000, wait(), wait()),
-            (40, 299, wait(), wait()),
-            (40, 300, wait(), next.clone()),
-            (40, 300, Admission::Await("paused".to_owned()), next),
-            (40, 300, Admission::Start, Admission::Start),
-            (40, 300, Admission::Pause(600, "p"), Admission::Pause(600, "p")),
-            (40, 300, Admission::DescribeAlarms, Admission::DescribeAlarms),
-            (40, 300, Admission::stop("over"), Admission::stop("over")),
+        for (index, waited, attempt, admission, expected) in [
+            (39, 86_000, 1, wait(), wait()),
+            (40, 299, 1, wait(), wait()),
+            (40, 300, 1, wait(), next.clone()),
+            (40, 599, 2, wait(), wait()),
+            (40, 600, 2, wait(), next.clone()),
+            (40, 300, 1, runs(), runs()),
+            (40, 300, 1, Admission::Await("paused".to_owned()), next),
+            (40, 300, 1, Admission::Start, Admission::Start),
+            (40, 300, 1, Admission::Pause(600, "p"), Admission::Pause(600, "p")),
+            (40, 300, 1, Admission::DescribeAlarms, Admission::DescribeAlarms),
+            (40, 300, 1, Admission::stop("over"), Admission::stop("over")),
         ] {
             let waiting_node = WaitingNode {
                 instance_id: id(OLD),
@@ -170,14 +192,17 @@ mod tests {
                 waited,
                 waits_for: None,
                 waited_for_it: 0,
-                attempt: 1,
+                attempt,
                 status: None,
                 error: None,
                 exists: false,
                 alarms: None,
             };
             let limited = size.limit_wait(admission, &waiting_node);
-            assert_eq!(limited, expected, "{index} {waited}");
+            assert_eq!(limited, expected, "{index} {waited} {attempt}");
+            let gives_up = size.give_up(&waiting_node, "paused");
+            let is_stopped = matches!(gives_up, Admission::Stop(_));
+            assert_eq!(is_stopped, index < 40, "{index}");
         }
     }
 

@@ -293,8 +293,8 @@ pub struct Part {
 pub struct EarlierPasses {
     /// The number of passes.
     pub passes: u32,
-    /// The number of nodes that failed in them.
-    pub failed_nodes: usize,
+    /// The number of nodes in them whose last execution failed.
+    pub failed_executions: usize,
 }
 
 /// A rotation's request to `taint-node`: mark these nodes.

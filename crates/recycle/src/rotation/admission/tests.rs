@@ -765,15 +765,8 @@ fn a_node_waits_for_an_hour_for_pods_that_this_rotation_evicted() {
         }
     };
     let hash = crate::base::ids::short_hash("ours");
-    let begun = find_begun(
-        &[id(NEW)],
-        &[],
-        &[replacement(NEW, Some(&hash))],
-        &part().execution,
-    );
-    assert!(
-        has_evicted(&begun) && !has_evicted(&find_begun(&[id(NEW)], &[in_work(NEW)], &[], &part().execution))
-    );
+    let replacements = [replacement(NEW, Some(&hash))];
+    assert!(has_evicted(&replacements) && !has_evicted(&[replacement(NEW, None)]));
     let leaving = PodFacts {
         deletion_at: Some(at(200)),
         ..of("leaves", "ours", 150)
@@ -784,7 +777,7 @@ fn a_node_waits_for_an_hour_for_pods_that_this_rotation_evicted() {
         leaving,
         of("ours", "ours", 100),
     ];
-    let displaced = find_displaced(&begun, &pending, at(100));
+    let displaced = find_displaced(&replacements, &pending, at(100));
     assert_eq!(displaced, ["default/ours"]);
     for (waited, expected) in [
         (0, "wait: 1 pods"),
