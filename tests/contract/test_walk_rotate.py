@@ -338,9 +338,10 @@ class Patience:
         return {**START, "start": {"name": f"{node['instance_id']}-{node['attempt']}-fails"}}
 
 
-@pytest.mark.parametrize(("nodes", "retries"), [(173, 0), (31, 10)])
-def test_the_worst_group_leaves_room_in_its_history_and_has_a_short_output(nodes, retries):
-    """crates/recycle/src/rotation/passes.rs has these sizes of a pass."""
+@pytest.mark.parametrize(("nodes", "retries", "least"), [(173, 0, 18_000), (31, 10, 13_000)])
+def test_the_worst_group_leaves_room_in_its_history_and_has_a_short_output(nodes, retries, least):
+    """crates/recycle/src/rotation/passes.rs has these sizes of a pass. They also allow for waits between attempts, which are not
+    played."""
     clock, machines, functions = Clock(), InMemoryMachines(), PythonFunctions()
     functions.update(
         {
@@ -356,7 +357,7 @@ def test_the_worst_group_leaves_room_in_its_history_and_has_a_short_output(nodes
     clock.run(until=lambda: execution.status != "RUNNING", limit=400 * DAY)
     (group,) = [each for each in engine.executions.values() if each.map_run_arn]
     assert path_of(group)[-1] == "GroupRotated" and len(engine.executions_of(live)) == nodes * (retries + 1)
-    assert 13_000 < len(group.events) < ROOM
+    assert least < len(group.events) < ROOM
     assert len(group.output_text) < 4_000 and execution.error == "RotationFailed"
 
 
