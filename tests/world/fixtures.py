@@ -9,6 +9,7 @@ A scenario with the mark `any_replacement` holds for every `replacement`, and ru
 """
 
 import gc
+import os
 import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -48,6 +49,16 @@ def pytest_configure() -> None:
     """Makes a session clean up as after Ctrl-C when it is terminated or its terminal is closed."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    _take_less_processor_time()
+
+
+def _take_less_processor_time() -> None:
+    """Together an eighth of the time of a session with several worlds side by side."""
+    gc.set_threshold(50_000, 50, 100)
+    # The processes of a world wait for each other all the time, and to wake one up on another core takes longer.
+    worker, cores = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), sorted(os.sched_getaffinity(0))
+    if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) >= len(cores):
+        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import collections
 import types
+from urllib.parse import parse_qsl
 
+import boto3
 import moto.core.serialize
 import pytest
 import xmltodict
+from botocore.loaders import JSONFileLoader
 from moto.core.model import Shape
 from moto.core.serialize import AttributePickerContext, QuerySerializer, XFormedAttributePicker
 from moto.core.utils import get_service_model
 
-from world.aws import moto_speed
+from world.aws import model_files, moto_speed
 
 DOCUMENT = {
     "DescribeAnswer": {
@@ -72,3 +75,23 @@ def test_a_value_is_the_one_that_moto_finds(value):
             for _ in range(2):
                 found = serializer.get_value(value, key, shape)
                 assert found == moto_speed._moto_get_value(serializer, value, key, shape)
+
+
+def test_a_model_is_read_once_and_stays_as_botocore_reads_it():
+    def loaded() -> dict:
+        return boto3.Session()._session.get_component("data_loader").load_data("autoscaling/2011-01-01/service-2")
+
+    model = loaded()
+    assert loaded() is model
+    boto3.client("autoscaling", region_name="eu-central-1", aws_access_key_id="AKIA", aws_secret_access_key="secret")
+    [path] = [path for path, kept in model_files._files.items() if kept is model]
+    assert model_files._read(JSONFileLoader(), path) == model
+
+
+@pytest.mark.parametrize(
+    ("body", "is_form"),
+    [("Action=Describe&Name=", True), ('{"a": "b=c&d=e"}', True), ("{" + "x" * 1_000_000, False), ("a=" + "x" * 1_000_000, True)],
+    ids=["form", "small JSON", "large JSON", "large form"],
+)
+def test_a_form_is_searched_in_all_but_large_json(body, is_form):
+    assert moto_speed._parse_qsl(body, keep_blank_values=True) == (parse_qsl(body, keep_blank_values=True) if is_form else [])
