@@ -334,7 +334,7 @@ def scenario(arguments: list[str]) -> int:
 
 def readings(arguments: list[str]) -> int:
     """Runs the scenarios that depend on switches of the local world, under each value of each switch that their marks name."""
-    return Run([python_tests("Readings", "not timed yet", "scenarios", "--readings", *arguments)]).result()
+    return Run([python_tests("Readings", "4 minutes", "scenarios", "--readings", *arguments)]).result()
 
 
 def versions(arguments: list[str]) -> int:
