@@ -3,18 +3,15 @@
 use std::collections::BTreeMap;
 
 use ec2::groups::Membership;
-use recycle::base::ids::{Fence, InstanceId};
-use recycle::base::names::{CLAIM_ANNOTATION, NAMESPACE, PROTECTED_FOR_TAG};
+use recycle::base::ids::Fence;
+use recycle::base::names::{CLAIM_ANNOTATION, NAMESPACE};
 use recycle::claim::facts::{GroupState, PreflightFacts};
 use recycle::claim::obstacle::Obstacle;
-use recycle::claim::places::find_added_places;
 use recycle::claim::preflight::TRIES_OF_AN_ENDPOINT;
-use recycle::cluster::cluster_tag::has_cluster_tag;
 use recycle::cluster::group::Group;
 use recycle::cluster::hook::{HeldByHook, PROCEEDING, WAITING, check_retain, find_release, is_held};
 use recycle::cluster::instance::Instance;
 use recycle::cluster::node::NodeFacts;
-use recycle::cluster::node_group::{NodeGroup, find_node_group_names};
 use recycle::contract::requests::ClaimRequest;
 use recycle::input::model::{Input, Replacement, TO_EC2};
 use recycle::input::urgency::Urgency;
@@ -22,18 +19,17 @@ use recycle::records::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim};
 use recycle::records::lease::Lease;
 use recycle::restore::manual_commands::is_untouched;
 
-use crate::balancers::fetch_balancers;
 use crate::{ClaimNode, Error};
 
 /// Facts before pre-flight; None for each that was not found.
 pub(crate) struct FetchedFacts {
-    client: kube::Client,
+    pub(crate) client: kube::Client,
     /// The cluster's endpoint, if the cluster has never answered.
     unreachable: Option<String>,
     missing_permissions: Vec<String>,
-    instance: Option<Instance>,
-    membership: Option<Membership>,
-    node: Option<NodeFacts>,
+    pub(crate) instance: Option<Instance>,
+    pub(crate) membership: Option<Membership>,
+    pub(crate) node: Option<NodeFacts>,
     lease: Option<Lease>,
 }
 
@@ -87,109 +83,6 @@ impl ClaimNode {
         let fired_at = input.hook.as_ref().and_then(|hook| hook.fired_at);
         Ok(timeout.map(|timeout| HeldByHook::new(timeout, fired_at, waiting.retains)))
     }
-
-    /// Fetches the EKS managed node group of the member. None for a node whose replacement is decided: its group or EC2 ends it, its group
-    /// does not have it in service, or an earlier execution has decided.
-    pub(crate) async fn fetch_node_group(
-        &self,
-        found: &FetchedFacts,
-        input: &Input,
-    ) -> Result<Option<NodeGroup>, Error> {
-        let membership = found.membership.as_ref();
-        let is_ended_by_others = input.hook.is_some() || input.interrupted_at.is_some();
-        let is_open = found.member_state() == Some("InService") && !found.was_raised() && !is_ended_by_others;
-        let Some(membership) = membership.filter(|_| is_open) else {
-            return Ok(None);
-        };
-        for name in find_node_group_names(&membership.tags, found.node.as_ref()) {
-            let group = &membership.group.name;
-            if let Some(managed) = self.access.describe_node_group(&name, group).await? {
-                return Ok(Some(managed));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Fetches the other facts about the group that may forbid a start. Makes no call if there is no group, or if the instance is gone.
-    pub(crate) async fn fetch_group_state(
-        &self,
-        found: &FetchedFacts,
-        input: &Input,
-        node_group: Option<NodeGroup>,
-    ) -> Result<GroupState, Error> {
-        let instance = found.instance.as_ref();
-        let there = instance.filter(|instance| !instance.is_gone());
-        let (Some(instance), Some(membership)) = (there, &found.membership) else {
-            return Ok(GroupState::default());
-        };
-        let (id, group) = (&instance.id, &membership.group);
-        let others: Vec<InstanceId> = group
-            .members
-            .iter()
-            .filter(|member| member.lifecycle_state == "InService" && member.instance != *id)
-            .map(|member| member.instance.clone())
-            .collect();
-        let mut untagged = self.instances.fetch_all(&others).await?;
-        untagged.retain(|other| !has_cluster_tag(&other.tags, &input.cluster_name));
-        let (added_places, restored) = match input.replacement {
-            Replacement::Surge => find_other_surges(found, id, group).await?,
-            Replacement::Before | Replacement::After => (0, None),
-        };
-        let is_protected_by_recycle_eks = is_protected_by_recycle_eks(found, instance, group).await?;
-        Ok(GroupState {
-            is_protected_by_recycle_eks,
-            added_places,
-            restored,
-            untagged: untagged.into_iter().map(|other| other.id).collect(),
-            is_weighted: membership.is_weighted,
-            refresh: self.groups.find_refresh(&group.name).await?,
-            node_group,
-            balancers: fetch_balancers(&self.config, &membership.attachments, group, id).await?,
-        })
-    }
-}
-
-/// Counts the places that other executions have added to the group, or are about to add, and finds a node of it that is being restored.
-/// Without access to the cluster nothing is seen.
-async fn find_other_surges(
-    found: &FetchedFacts,
-    id: &InstanceId,
-    group: &Group,
-) -> Result<(u32, Option<InstanceId>), Error> {
-    if found.node.is_none() {
-        return Ok((0, None));
-    }
-    let leases = kubernetes::list_group(&found.client, &group.name).await?;
-    let places = find_added_places(&leases, id, group, Phase::Standby).len();
-    let is_restored =
-        |lease: &&Lease| lease.restoring_since().is_some() && group.member(&lease.instance).is_some();
-    let restored = leases
-        .iter()
-        .filter(|lease| lease.instance != *id)
-        .find(is_restored);
-    let restored = restored.map(|lease| lease.instance.clone());
-    Ok((u32::try_from(places).unwrap_or(u32::MAX), restored))
-}
-
-/// Checks whether the instance is protected from scale-in because another node is restored or detached.
-/// Its tag names that node. The tag is not enough, because other principals can write it: the record of that node must name the instance.
-async fn is_protected_by_recycle_eks(
-    found: &FetchedFacts,
-    instance: &Instance,
-    group: &Group,
-) -> Result<bool, Error> {
-    let member = group.member(&instance.id);
-    let is_protected = member.is_some_and(|member| member.protected_from_scale_in);
-    let cause = instance
-        .tags
-        .get(PROTECTED_FOR_TAG)
-        .and_then(|id| id.parse().ok());
-    let Some(cause) = cause.filter(|_| is_protected && found.node.is_some()) else {
-        return Ok(false);
-    };
-    let lease = kubernetes::get_lease(&found.client, &cause).await?;
-    let record = lease.and_then(|lease| lease.record().ok());
-    Ok(record.is_some_and(|record| record.protected.contains(&instance.id)))
 }
 
 /// Reads the permissions in the cluster and the instance's Node.
@@ -282,7 +175,7 @@ impl FetchedFacts {
     }
 
     /// Whether the record says that an execution has raised the desired capacity of the group for this node.
-    fn was_raised(&self) -> bool {
+    pub(crate) fn was_raised(&self) -> bool {
         let record = self.lease.as_ref().and_then(|lease| lease.record().ok());
         record.is_some_and(|record| record.raised_from.is_some())
     }
@@ -304,7 +197,7 @@ impl FetchedFacts {
     }
 
     /// Returns the state of the group's member; None for an instance in a warm pool, which is not listed as a member.
-    fn member_state(&self) -> Option<&str> {
+    pub(crate) fn member_state(&self) -> Option<&str> {
         let group = &self.membership.as_ref()?.group;
         let member = group.member(&self.instance.as_ref()?.id)?;
         Some(member.lifecycle_state.as_str())

@@ -10,6 +10,7 @@ mod error;
 mod facts;
 #[cfg(test)]
 mod fixtures;
+mod group_state;
 #[cfg(test)]
 mod laws;
 mod outage;
