@@ -1,6 +1,10 @@
 """Operators interfere while an execution works on their node. The execution never undoes their changes."""
 
+import time
+
 import pytest
+
+from world.base.faults import INVOKE
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
@@ -169,3 +173,28 @@ def test_the_failure_of_a_drain_names_what_ended_or_blocked_it(world, node):
     assert "more than one PodDisruptionBudget" in ends[1].cause
     assert not other.exists
     assert "ended the drain at" in ends[2].cause and "recycle-eks/drain-until" not in third.annotations
+
+
+def test_a_node_that_comes_back_while_the_cluster_does_not_answer_is_not_disposed_of(world):
+    workers = world.group("workers", size=2, minimum=1, maximum=3)
+    node = workers.nodes[0]
+
+    def comes_back():
+        # Longer than a reading of AWS counts as fresh. AWS is read at the same time as the Node.
+        time.sleep(6)
+        exit_standby(world, node)
+
+    calls = []
+
+    def arm(action, function, parameters):
+        if action == INVOKE and function == "recycle-eks-detach-terminate":
+            calls.append(action)
+            # The second call terminates the instance.
+            if len(calls) == 2:
+                world.kubernetes.proxy.just_before("kubernetes:GET nodes", comes_back)
+
+    world.faults.witnesses.append(arm)
+    end = world.recycle(node).finishes()
+    assert end.status == "FAILED" and "which recycle-eks did not do: it is not disposed of" in end.cause, end
+    assert not world.calls("autoscaling:TerminateInstanceInAutoScalingGroup")
+    assert workers.states[node.instance_id] == "InService"

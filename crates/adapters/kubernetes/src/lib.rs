@@ -26,12 +26,12 @@ mod shallow;
 mod survey;
 mod volumes;
 
-pub use access::open;
+pub use access::{open, open_beside};
 pub use budgets::list_budgets;
 pub use devices::{add_drivers, list_drivers};
 pub use error::Error;
 pub use events::{Occasion, record_event};
-pub use find::{find_node, find_node_and_lease, guess_node};
+pub use find::{Wanted, find_node, find_node_and_lease, find_nodes};
 pub use keep::{keep_new_member, keep_old_node, let_go, let_go_of_all};
 pub use leases::{
     claim_without_node, end_lease, find_size_without_place, forget_without_node, get_lease, list_group,
@@ -41,7 +41,8 @@ pub use marks::{mark_nodes, unmark_nodes};
 pub use node_change::NodeChange;
 use nodes::list_labelled;
 pub use nodes::{
-    amend_node, change_node, check_claim, get_node, is_another_ready, list_all_replacements, list_claimed_nodes, list_nodes, list_replacements, read_release,
+    amend_node, change_node, check_claim, get_node, is_another_ready, list_all_replacements,
+    list_claimed_nodes, list_nodes, list_replacements, read_release,
 };
 pub use notices::{notify_pods, remove_notices};
 pub use permissions::{missing_permissions, server_version};

@@ -11,8 +11,8 @@ use crate::call::{Call, send};
 /// The group that the API server adds to each client with a valid token.
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// The number of questions at the same time. Each needs a connection of its own.
-const AT_ONCE: usize = 4;
+/// The number of questions at the same time, so that two rounds are enough. Each needs a connection of its own.
+const AT_ONCE: usize = 9;
 
 /// Lists the permissions that the groups of the functions lack, in one text for each group.
 /// A function that may not ask learns only that.

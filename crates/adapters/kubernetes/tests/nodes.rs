@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+use std::sync::LazyLock;
+
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
 use recycle::base::ids::{Fence, InstanceId, NodeName};
 use recycle::cluster::node::{NodeFacts, Taint};
@@ -11,8 +13,8 @@ use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
 use kubernetes::{
-    Error, NodeChange, amend_node, change_node, check_claim, find_node, get_node, guess_node, list_nodes,
-    tainted_since,
+    Error, NodeChange, Wanted, amend_node, change_node, check_claim, find_node, find_nodes, get_node,
+    list_nodes, tainted_since,
 };
 
 const INSTANCE: &str = "i-0123456789abcdef0";
@@ -454,11 +456,57 @@ async fn a_node_is_guessed_without_reading_the_cluster() {
     let kube = ScriptedKube::new()
         .refuses("GET", "/nodes/i-0123456789abcdef0", 404, "NotFound", "not found")
         .on("GET", "/nodes/ip-10-0-0-1", 200, node_of("ip-10-0-0-1", &mine));
-    let guessed = guess_node(&kube.client(), &instance(), Some("ip-10-0-0-1"))
+    let guessed = find_nodes(&kube.client(), &[wanted(Some("ip-10-0-0-1"), false)])
         .await
         .unwrap();
-    assert_eq!(guessed.unwrap().name.as_str(), "ip-10-0-0-1");
-    assert_eq!(guess_node(&kube.client(), &instance(), None).await.unwrap(), None);
+    assert_eq!(guessed[0].as_ref().unwrap().name.as_str(), "ip-10-0-0-1");
+    let guessed = find_nodes(&kube.client(), &[wanted(None, false)]).await.unwrap();
+    assert_eq!(guessed, [None]);
+}
+
+fn wanted(hint: Option<&str>, in_list: bool) -> Wanted<'_> {
+    static INSTANCE_ID: LazyLock<InstanceId> = LazyLock::new(instance);
+    Wanted {
+        instance: &INSTANCE_ID,
+        hint,
+        in_list,
+    }
+}
+
+#[tokio::test]
+async fn all_nodes_are_listed_once_for_all_that_are_missing() {
+    let mine = format!("aws:///eu-west-1a/{INSTANCE}");
+    let not_found =
+        |kube: ScriptedKube| kube.refuses("GET", "/nodes/i-0123456789abcdef0", 404, "NotFound", "not found");
+    let kube = (0..3).fold(ScriptedKube::new(), |kube, _| not_found(kube));
+    let kube = kube.on("GET", "/nodes?", 200, page(&[node_of("other", &mine)], ""));
+    let wanted = [wanted(None, true), wanted(None, false), wanted(None, true)];
+    let found = find_nodes(&kube.client(), &wanted).await.unwrap();
+    let names = found
+        .iter()
+        .map(|node| node.as_ref().map(|node| node.name.as_str()));
+    assert_eq!(names.collect::<Vec<_>>(), [Some("other"), None, Some("other")]);
+    let lists = kube
+        .calls()
+        .into_iter()
+        .filter(|call| call.path.contains("/nodes?"));
+    assert_eq!(lists.count(), 1);
+}
+
+#[tokio::test]
+async fn a_missing_node_that_the_list_has_unreadable_is_an_error() {
+    let mine = format!("aws:///eu-west-1a/{INSTANCE}");
+    let unreadable = json!({"metadata": {"name": "other"}, "spec": {"providerID": mine}});
+    let kube = ScriptedKube::new()
+        .refuses("GET", "/nodes/i-0123456789abcdef0", 404, "NotFound", "not found")
+        .on("GET", "/nodes?", 200, page(&[unreadable], ""));
+    let error = find_nodes(&kube.client(), &[wanted(None, true)])
+        .await
+        .unwrap_err();
+    assert!(
+        with_causes(&error).contains("metadata.resourceVersion"),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

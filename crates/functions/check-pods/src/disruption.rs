@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use autoscaling::groups::Groups;
 use aws_config::SdkConfig;
 use eks_auth::Access;
+use futures::future::join;
 use recycle::base::failure::with_causes;
 use recycle::base::ids::GroupName;
 use recycle::claim::obstacle::Refusal;
+use recycle::cluster::group::Group;
 use recycle::cluster::hook::{HeldByHook, WAITING};
 use recycle::cluster::node::NodeFacts;
 use recycle::cluster::node_group::{NodeGroup, find_node_group_names};
@@ -20,6 +22,7 @@ use recycle::drain::disruption::{
     DisruptionFacts, DrainValidity, find_remarks, is_ended_by_refresh, judge_drain_validity,
 };
 use recycle::input::path::RecyclePath;
+use recycle::records::node_record::Record;
 
 /// The time limit for the reads together, and for the cancellation. If AWS hangs, it must not use up the function's time.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -68,16 +71,27 @@ impl Outside {
     }
 }
 
-/// The judgement about the node's group at one check: whether the drain goes on, and remarks.
+/// The node's group at one check: as AWS answered, or why it did not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct OutsideFacts {
-    /// Whether the drain still makes sense.
-    pub(crate) validity: DrainValidity,
-    /// Whether the instance waits in its group for a lifecycle hook.
-    /// None if the group could not be read, is gone, or was not read because there is no Node.
-    pub(crate) is_waiting: Option<bool>,
+pub(crate) struct GroupReading {
+    /// None if the group is gone.
+    pub(crate) answer: Result<Option<FoundGroup>, String>,
+    /// The rest of [`PATIENCE`], for the managed node group.
+    left: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FoundGroup {
+    pub(crate) group: Group,
+    /// The instance refresh that is under way.
+    pub(crate) refresh: Option<Refresh>,
     /// The hook of recycle-eks, if it holds the member and the execution does not know that: its event was lost, or is still on its way.
     pub(crate) hook: Option<HeldByHook>,
+}
+
+/// The acts of other tools that concern the node.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Disruptions {
     /// Whether an instance refresh would terminate the member in Standby with its pods.
     pub(crate) is_ended_by_refresh: bool,
     /// Remarks for operators.
@@ -86,49 +100,21 @@ pub(crate) struct OutsideFacts {
     pub(crate) aws_error: Option<String>,
 }
 
-impl OutsideFacts {
-    /// Returns the facts of a check at which nothing came up.
-    pub(crate) fn quiet() -> Self {
-        Self {
-            validity: DrainValidity::Goes,
-            is_waiting: None,
-            hook: None,
-            is_ended_by_refresh: false,
-            remarks: Vec::new(),
-            aws_error: None,
-        }
-    }
-
-    fn failed(why: String) -> Self {
-        Self {
-            aws_error: Some(why),
-            ..Self::quiet()
-        }
-    }
+/// Reads the group of the node, its instance refresh, and a hook that the execution does not know. It needs no Node, so the Node can be
+/// read at the same time. Never fails: an error is part of the reading.
+pub(crate) async fn read_group(outside: &Outside, run: &Run) -> GroupReading {
+    read_within(PATIENCE, outside, run).await
 }
 
-/// Reads the facts about the node's group. Never fails: an error becomes `aws_error`.
-pub(crate) async fn fetch_outside_facts(
-    outside: &Outside,
-    node: Option<&NodeFacts>,
-    run: &Run,
-) -> OutsideFacts {
-    fetch_within(PATIENCE, outside, node, run).await
-}
-
-async fn fetch_within(
-    limit: Duration,
-    outside: &Outside,
-    node: Option<&NodeFacts>,
-    run: &Run,
-) -> OutsideFacts {
-    let Some(node) = node else {
-        return OutsideFacts::quiet();
+async fn read_within(limit: Duration, outside: &Outside, run: &Run) -> GroupReading {
+    let start = Instant::now();
+    let answer = match tokio::time::timeout(limit, find_group(outside.groups(), run)).await {
+        Ok(answer) => answer.map_err(|error| with_causes(&error)),
+        Err(_) => Err(describe_silence(limit)),
     };
-    match tokio::time::timeout(limit, fetch_from_aws(outside, node, run)).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) => OutsideFacts::failed(with_causes(error.as_ref())),
-        Err(_) => OutsideFacts::failed(describe_silence(limit)),
+    GroupReading {
+        answer,
+        left: limit.saturating_sub(start.elapsed()),
     }
 }
 
@@ -136,62 +122,27 @@ fn describe_silence(limit: Duration) -> String {
     format!("AWS did not answer in {} seconds", limit.as_secs())
 }
 
-async fn fetch_from_aws(
-    outside: &Outside,
-    node: &NodeFacts,
-    run: &Run,
-) -> Result<OutsideFacts, Box<dyn std::error::Error + Send + Sync>> {
-    let Some(group) = outside.groups().fetch(&run.group).await? else {
-        return Ok(OutsideFacts {
-            validity: DrainValidity::TakenAway(format!("its group {} is gone", run.group)),
-            ..OutsideFacts::quiet()
-        });
+async fn find_group(groups: &Groups, run: &Run) -> Result<Option<FoundGroup>, autoscaling::Error> {
+    let refresh = async {
+        match run.path {
+            // No remark is about it: whatever replaces the member, its group terminates it already.
+            RecyclePath::Hook => Ok(None),
+            RecyclePath::Before | RecyclePath::After | RecyclePath::Surge => {
+                groups.find_refresh(&run.group).await
+            }
+        }
     };
-    let (refresh, managed) = if run.path == RecyclePath::Hook {
-        // No remark is about them: whatever replaces the member, its group terminates it already.
-        (None, None)
-    } else {
-        fetch_updates(outside, node, &group.name).await?
-    };
-    let member = group.member(&run.input.instance_id);
-    let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
+    let (group, refresh) = join(groups.fetch(&run.group), refresh).await;
+    let Some(group) = group? else { return Ok(None) };
     let hook = match run.hook {
-        None if is_waiting => find_hook(outside.groups(), run).await?,
+        None if is_waiting(&group, run) => find_hook(groups, run).await?,
         Some(_) | None => None,
     };
-    let facts = DisruptionFacts {
-        id: &run.input.instance_id,
-        path: run.path,
-        node,
-        // A record that was edited by hand fails the step elsewhere, with its own error name.
-        record: &node.record().unwrap_or_default(),
-        group: &group,
-        refresh: refresh.as_ref(),
-        node_group: managed.as_ref(),
-    };
-    Ok(OutsideFacts {
-        validity: judge_drain_validity(&facts),
-        is_waiting: Some(is_waiting),
+    Ok(Some(FoundGroup {
+        group,
+        refresh: refresh?,
         hook,
-        is_ended_by_refresh: is_ended_by_refresh(&facts),
-        remarks: find_remarks(&facts),
-        aws_error: None,
-    })
-}
-
-/// Returns the instance refresh that is under way, and the managed node group.
-async fn fetch_updates(
-    outside: &Outside,
-    node: &NodeFacts,
-    group: &GroupName,
-) -> Result<(Option<Refresh>, Option<NodeGroup>), Box<dyn std::error::Error + Send + Sync>> {
-    let refresh = outside.groups().find_refresh(group).await?;
-    let names = find_node_group_names(&BTreeMap::new(), Some(node));
-    let managed = match names.first() {
-        Some(name) => outside.access.describe_node_group(name, group).await?,
-        None => None,
-    };
-    Ok((refresh, managed))
+    }))
 }
 
 async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, autoscaling::Error> {
@@ -200,6 +151,116 @@ async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, aut
     };
     let membership = groups.find_membership(&run.input.instance_id).await?;
     Ok(membership.map(|membership| HeldByHook::new(timeout, None, membership.retains)))
+}
+
+/// Checks whether the instance waits in its group for a lifecycle hook.
+fn is_waiting(group: &Group, run: &Run) -> bool {
+    let member = group.member(&run.input.instance_id);
+    member.is_some_and(|member| member.lifecycle_state == WAITING)
+}
+
+impl GroupReading {
+    #[cfg(test)]
+    pub(crate) fn of(found: FoundGroup) -> Self {
+        Self {
+            answer: Ok(Some(found)),
+            left: PATIENCE,
+        }
+    }
+
+    /// Notes in the run the hook of recycle-eks, and whether it holds the instance now.
+    pub(crate) fn note_hook(&self, run: &mut Run) {
+        let Ok(Some(found)) = &self.answer else { return };
+        if let Some(hook) = &found.hook {
+            run.hook = Some(hook.clone());
+            run.path = RecyclePath::Hook;
+        }
+        let is_waiting = is_waiting(&found.group, run);
+        if let Some(hook) = &mut run.hook {
+            hook.see(is_waiting);
+        }
+    }
+
+    /// Decides whether the drain still makes sense. Without an answer of AWS it does.
+    pub(crate) fn judge_validity(&self, node: &NodeFacts, run: &Run) -> DrainValidity {
+        match &self.answer {
+            Ok(Some(found)) => judge_drain_validity(&found.facts(node, &find_record(node), None, run)),
+            Ok(None) => DrainValidity::TakenAway(format!("its group {} is gone", run.group)),
+            Err(_) => DrainValidity::Goes,
+        }
+    }
+
+    /// Finds the acts of other tools that concern the node. Reads its managed node group for that.
+    pub(crate) async fn find_disruptions(
+        &self,
+        outside: &Outside,
+        node: &NodeFacts,
+        run: &Run,
+    ) -> Disruptions {
+        let found = match &self.answer {
+            Ok(Some(found)) => found,
+            Ok(None) => return Disruptions::default(),
+            Err(why) => {
+                return Disruptions {
+                    aws_error: Some(why.clone()),
+                    ..Disruptions::default()
+                };
+            }
+        };
+        let (node_group, aws_error) = match self.find_node_group(outside, node, run).await {
+            Ok(node_group) => (node_group, None),
+            Err(why) => (None, Some(why)),
+        };
+        let record = find_record(node);
+        let facts = found.facts(node, &record, node_group.as_ref(), run);
+        Disruptions {
+            is_ended_by_refresh: is_ended_by_refresh(&facts),
+            remarks: find_remarks(&facts),
+            aws_error,
+        }
+    }
+
+    async fn find_node_group(
+        &self,
+        outside: &Outside,
+        node: &NodeFacts,
+        run: &Run,
+    ) -> Result<Option<NodeGroup>, String> {
+        let names = find_node_group_names(&BTreeMap::new(), Some(node));
+        // No remark is about it on the hook path.
+        let name = names.first().filter(|_| run.path != RecyclePath::Hook);
+        let Some(name) = name else { return Ok(None) };
+        let asked = outside.access.describe_node_group(name, &run.group);
+        match tokio::time::timeout(self.left, asked).await {
+            Ok(found) => found.map_err(|error| with_causes(&error)),
+            Err(_) => Err(describe_silence(self.left)),
+        }
+    }
+}
+
+/// Returns the record of the node. A record that was edited by hand fails the step elsewhere, with its own error name.
+fn find_record(node: &NodeFacts) -> Record {
+    node.record().unwrap_or_default()
+}
+
+impl FoundGroup {
+    fn facts<'a>(
+        &'a self,
+        node: &'a NodeFacts,
+        record: &'a Record,
+        node_group: Option<&'a NodeGroup>,
+        run: &'a Run,
+    ) -> DisruptionFacts<'a> {
+        DisruptionFacts {
+            id: &run.input.instance_id,
+            path: run.path,
+            node,
+            record,
+            group: &self.group,
+            refresh: self.refresh.as_ref(),
+            node_group,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -235,17 +296,18 @@ mod tests {
         )
     }
 
-    async fn fetch(aws: &ScriptedAws, labels: serde_json::Value) -> OutsideFacts {
-        fetch_outside_facts(
-            &Outside::new(
-                &aws.config(),
-                Access::new(&aws.config(), &run().input.cluster_name),
-                false,
-            ),
-            Some(&node(labels).await),
-            &run(),
-        )
-        .await
+    fn outside(aws: &ScriptedAws) -> Outside {
+        let access = Access::new(&aws.config(), &run().input.cluster_name);
+        Outside::new(&aws.config(), access, false)
+    }
+
+    /// Reads the group, and judges the node with the labels by it.
+    async fn judge(aws: &ScriptedAws, labels: serde_json::Value) -> (Run, DrainValidity, Disruptions) {
+        let (outside, mut run, node) = (outside(aws), run(), node(labels).await);
+        let group = read_group(&outside, &run).await;
+        group.note_hook(&mut run);
+        let disruptions = group.find_disruptions(&outside, &node, &run).await;
+        (run.clone(), group.judge_validity(&node, &run), disruptions)
     }
 
     #[tokio::test]
@@ -253,11 +315,11 @@ mod tests {
         let aws = ScriptedAws::new()
             .on("DescribeAutoScalingGroups", &described("Standby"))
             .on("DescribeInstanceRefreshes", NO_REFRESH);
-        let in_standby = OutsideFacts {
-            is_waiting: Some(false),
-            ..OutsideFacts::quiet()
-        };
-        assert_eq!(fetch(&aws, json!({})).await, in_standby);
+        let (_, validity, disruptions) = judge(&aws, json!({})).await;
+        assert_eq!(
+            (validity, disruptions),
+            (DrainValidity::Goes, Disruptions::default())
+        );
 
         let refreshes = "<InstanceRefreshes><member><Status>Successful</Status></member>\
                          <member><Status>InProgress</Status></member></InstanceRefreshes>";
@@ -268,8 +330,8 @@ mod tests {
                 "DescribeNodegroup",
                 &json!({"nodegroup": {"status": "UPDATING", "resources": {"autoScalingGroups": [{"name": "workers"}]}}}).to_string(),
             );
-        let found = fetch(&aws, json!({"eks.amazonaws.com/nodegroup": "blue"})).await;
-        assert!(matches!(found.validity, DrainValidity::TakenAway(_)), "{found:?}");
+        let (_, validity, found) = judge(&aws, json!({"eks.amazonaws.com/nodegroup": "blue"})).await;
+        assert!(matches!(validity, DrainValidity::TakenAway(_)), "{validity:?}");
         let names: Vec<&str> = found
             .remarks
             .iter()
@@ -322,15 +384,15 @@ mod tests {
     #[tokio::test]
     async fn on_the_hook_path_only_the_group_is_read() {
         let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", &described("Terminating:Wait"));
-        let access = Access::new(&aws.config(), &run().input.cluster_name);
         let run = Run {
             path: RecyclePath::Hook,
             hook: Some(HeldByHook::new(3600, None, true)),
             ..run()
         };
         let node = node(json!({"eks.amazonaws.com/nodegroup": "blue"})).await;
-        let found = fetch_outside_facts(&Outside::new(&aws.config(), access, false), Some(&node), &run).await;
-        assert_eq!((found.is_waiting, found.aws_error), (Some(true), None));
+        let group = read_group(&outside(&aws), &run).await;
+        let disruptions = group.find_disruptions(&outside(&aws), &node, &run).await;
+        assert_eq!(disruptions, Disruptions::default());
         assert_eq!(aws.actions(), ["DescribeAutoScalingGroups"]);
     }
 
@@ -343,8 +405,8 @@ mod tests {
                 .on("DescribeAutoScalingGroups", &described("Standby"))
                 .breaks_on("DescribeInstanceRefreshes"),
         ] {
-            let found = fetch(&aws, json!({})).await;
-            assert_eq!((&found.validity, found.remarks.len()), (&DrainValidity::Goes, 0));
+            let (_, validity, found) = judge(&aws, json!({})).await;
+            assert_eq!((&validity, found.remarks.len()), (&DrainValidity::Goes, 0));
             assert!(
                 found
                     .aws_error
@@ -353,45 +415,59 @@ mod tests {
             );
         }
         let aws = ScriptedAws::new().hangs_on("DescribeAutoScalingGroups");
-        let (outside, node) = (
-            Outside::new(
-                &aws.config(),
-                Access::new(&aws.config(), &run().input.cluster_name),
-                false,
-            ),
-            node(json!({})).await,
-        );
-        let found = fetch_within(Duration::from_millis(20), &outside, Some(&node), &run()).await;
+        let found = read_within(Duration::from_millis(20), &outside(&aws), &run()).await;
         assert_eq!(
-            found.aws_error.as_deref(),
-            Some("AWS did not answer in 0 seconds")
+            found.answer.as_ref().unwrap_err(),
+            "AWS did not answer in 0 seconds"
         );
+        assert_eq!(found.left, Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn without_its_managed_node_group_the_remarks_of_the_group_remain() {
+        let labels = json!({"eks.amazonaws.com/nodegroup": "blue"});
+        let group = described("Standby").replace(">false<", ">true<");
+        let aws = ScriptedAws::new()
+            .on("DescribeAutoScalingGroups", &group)
+            .on("DescribeInstanceRefreshes", NO_REFRESH)
+            .breaks_on("DescribeNodegroup");
+        let (_, _, found) = judge(&aws, labels).await;
+        assert_eq!(found.remarks.len(), 1);
+        assert!(found.aws_error.unwrap().contains("node group"));
+    }
+
+    #[tokio::test]
+    async fn a_hook_that_the_execution_does_not_know_is_noted() {
+        let hooks = "<LifecycleHooks><member><LifecycleHookName>recycle-eks</LifecycleHookName>\
+                     <LifecycleTransition>autoscaling:EC2_INSTANCE_TERMINATING</LifecycleTransition>\
+                     <HeartbeatTimeout>3600</HeartbeatTimeout></member></LifecycleHooks>";
+        let member = "<AutoScalingInstances><member><AutoScalingGroupName>workers</AutoScalingGroupName>\
+                      <LifecycleState>Terminating:Wait</LifecycleState></member></AutoScalingInstances>";
+        let aws = ScriptedAws::new()
+            .on("DescribeAutoScalingGroups", &described("Terminating:Wait"))
+            .on("DescribeInstanceRefreshes", NO_REFRESH)
+            .on("DescribeLifecycleHooks", hooks)
+            .on("DescribeAutoScalingInstances", member)
+            .on("DescribeAutoScalingGroups", &described("Terminating:Wait"));
+        let (run, validity, _) = judge(&aws, json!({})).await;
+        assert_eq!((run.path, validity), (RecyclePath::Hook, DrainValidity::Goes));
+        assert!(run.hook.is_some());
     }
 
     #[tokio::test]
     async fn a_node_without_its_group_is_taken_away() {
-        let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", "<AutoScalingGroups/>");
-        let found = fetch(&aws, json!({})).await;
+        let aws = ScriptedAws::new()
+            .on("DescribeAutoScalingGroups", "<AutoScalingGroups/>")
+            .refuses(
+                "DescribeInstanceRefreshes",
+                400,
+                "ValidationError",
+                "no such group",
+            );
+        let (_, validity, _) = judge(&aws, json!({})).await;
         assert_eq!(
-            found.validity,
+            validity,
             DrainValidity::TakenAway("its group workers is gone".to_owned())
         );
-    }
-
-    #[tokio::test]
-    async fn without_a_node_there_is_no_call() {
-        let aws = ScriptedAws::new();
-        let found = fetch_outside_facts(
-            &Outside::new(
-                &aws.config(),
-                Access::new(&aws.config(), &run().input.cluster_name),
-                false,
-            ),
-            None,
-            &run(),
-        )
-        .await;
-        assert_eq!(found, OutsideFacts::quiet());
-        assert!(aws.calls().is_empty());
     }
 }

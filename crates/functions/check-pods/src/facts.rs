@@ -1,9 +1,11 @@
 //! The facts of one check: the pods by class, the deadline, and the remarks for operators.
 
+use futures::future::join_all;
 use jiff::Timestamp;
-use kubernetes::{NodeSurvey, Occasion, read_progress, record_event, write_progress};
-use recycle::base::ids::Fence;
+use kubernetes::{NodeSurvey, Occasion, read_progress, record_event};
+use recycle::base::ids::{Fence, NodeName};
 use recycle::base::names::DRAINING_TAINT;
+use recycle::claim::obstacle::Refusal;
 use recycle::cluster::node::{NodeFacts, is_draining_taint};
 use recycle::cluster::pod::PodFacts;
 use recycle::drain::blocked::{describe_blockers, describe_update};
@@ -12,8 +14,7 @@ use recycle::drain::survey::PodSurvey;
 use recycle::drain::terms::Terms;
 use recycle::records::progress::Progress;
 
-use crate::Error;
-use crate::disruption::OutsideFacts;
+use crate::disruption::Disruptions;
 
 /// The remark for a node that would count as lost if any other node were Ready.
 pub(crate) const ALL_SILENT: &str =
@@ -31,6 +32,10 @@ pub(crate) struct CheckFacts<'a> {
     pub(crate) progress: Progress,
     /// The progress of the last check.
     before: Option<Progress>,
+    /// Whether an instance refresh would terminate the member in Standby with its pods.
+    pub(crate) is_ended_by_refresh: bool,
+    /// The acts of other tools that concern the node.
+    disruptions: Vec<Refusal>,
     /// Remarks for the reason, one sentence each.
     remarks: Vec<String>,
 }
@@ -43,7 +48,7 @@ impl<'a> CheckFacts<'a> {
         survey: NodeSurvey<'a>,
         emptied_at: Option<Timestamp>,
         silence: Option<String>,
-        outside_facts: &OutsideFacts,
+        disruptions: Disruptions,
     ) -> Self {
         let terms = survey.terms.emptied_at(emptied_at);
         let (listed, survey, remark) = (survey.listed, survey.pods, survey.remark);
@@ -56,9 +61,9 @@ impl<'a> CheckFacts<'a> {
         let is_tainted = node.taints.iter().any(is_draining_taint);
         let taint_gone =
             (!is_tainted).then(|| format!("an operator or another tool removed the taint {DRAINING_TAINT}"));
-        let aws_error = outside_facts.aws_error.as_ref();
-        let unread = aws_error.map(|why| format!("cannot read the state of its Auto Scaling group: {why}"));
-        let outside: Vec<String> = outside_facts.remarks.iter().map(ToString::to_string).collect();
+        let unread = disruptions.aws_error;
+        let unread = unread.map(|why| format!("cannot read the state of its Auto Scaling group: {why}"));
+        let outside: Vec<String> = disruptions.remarks.iter().map(ToString::to_string).collect();
         let remarks = [update, remark, taint_gone, silence, unread]
             .into_iter()
             .flatten();
@@ -68,6 +73,8 @@ impl<'a> CheckFacts<'a> {
                 ..build_progress(&survey, blocked, &terms)
             },
             listed,
+            is_ended_by_refresh: disruptions.is_ended_by_refresh,
+            disruptions: disruptions.remarks,
             remarks: held.chain(remarks).chain(outside).collect(),
             survey,
             terms,
@@ -90,19 +97,22 @@ impl<'a> CheckFacts<'a> {
         reasons.collect::<Vec<_>>().join("; ")
     }
 
-    /// Writes the progress, and an Event if there are pods of a class that had none.
-    pub(crate) async fn write_progress_and_event(
-        &self,
-        client: &kube::Client,
-        node: &NodeFacts,
-        me: &Fence,
-    ) -> Result<(), Error> {
-        if self.progress.has_update(self.before.as_ref()) {
-            let classes: Vec<&str> = self.progress.names.keys().map(String::as_str).collect();
-            let (classes, now) = (classes.join(" "), self.terms.now);
-            let message = summarize_pods(&self.survey, &self.terms);
-            record_event(client, &node.name, Occasion::Pods(&classes), &message, now, me).await;
-        }
-        Ok(write_progress(client, node, &self.progress).await?)
+    /// Writes an Event if there are pods of a class that had none, and one for each remark that is not in the progress yet.
+    pub(crate) async fn record_events(&self, client: &kube::Client, node: &NodeName, me: &Fence) {
+        let classes: Vec<&str> = self.progress.names.keys().map(String::as_str).collect();
+        let classes = classes.join(" ");
+        let message = summarize_pods(&self.survey, &self.terms);
+        let pods = self.progress.has_update(self.before.as_ref());
+        let pods = pods.then_some((Occasion::Pods(&classes), message.as_str()));
+        let written = self.before.iter().flat_map(|progress| &progress.disruptions);
+        let written: Vec<&String> = written.collect();
+        let texts = self.disruptions.iter().zip(&self.progress.disruptions);
+        let new = texts.filter(|(_, text)| !written.contains(text));
+        let new = new.map(|(remark, text)| (Occasion::Disturbed(remark.obstacle.name()), text.as_str()));
+        join_all(
+            new.chain(pods)
+                .map(|(occasion, message)| record_event(client, node, occasion, message, self.terms.now, me)),
+        )
+        .await;
     }
 }

@@ -49,20 +49,21 @@ fn check_by(node: &Value, pods: &Value, group: &str) -> (Option<CheckVerdict>, V
         .on("PATCH", "/nodes/a", 200, whole_node())
         .on("PATCH", "/nodes/a", 200, whole_node());
     let checked = block_on(async {
-        let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
+        let StepRequest { context, mut run } = request("2027-01-01T07:00:00Z");
         let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id).await?;
         let aws = config(group);
         let outside = Outside::new(&aws, Access::new(&aws, &run.input.cluster_name), false);
-        let outside_facts = fetch_outside_facts(&outside, node.as_ref(), &run).await;
-        check(&kube.client(), node, &context, run, 1, &outside, &outside_facts).await
+        let group = read_group(&outside, &run).await;
+        group.note_hook(&mut run);
+        check(&kube.client(), node, &context, run, 1, &outside, &group).await
     });
     if let Err(error) = &checked {
         let _ = error.failure();
     }
-    let claims = kube
-        .writes()
-        .into_iter()
-        .filter(|write| write.contains("recycle-eks/claim"));
+    let claims = kube.calls().into_iter().filter_map(|call| {
+        let claim = call.body["metadata"]["annotations"].get("recycle-eks/claim")?;
+        Some(format!("{} {} {claim}", call.method, call.path))
+    });
     (checked.ok().map(|answer| answer.verdict), claims.collect())
 }
 

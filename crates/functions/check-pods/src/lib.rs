@@ -14,10 +14,11 @@ mod outage;
 use std::collections::BTreeMap;
 
 use eks_auth::Access;
+use futures::future::join;
 use jiff::Timestamp;
 use kubernetes::{
-    NodeChange, NodeSurvey, Occasion, amend_node, check_claim, is_another_ready, notify_pods, open,
-    read_progress, record_event,
+    NodeChange, NodeSurvey, amend_node, check_claim, is_another_ready, notify_pods, open_beside,
+    record_event, write_progress,
 };
 use recycle::answer::envelope::Answer;
 use recycle::base::poll::spread;
@@ -31,15 +32,13 @@ use recycle::contract::verdicts::CheckVerdict;
 use recycle::drain::disruption::DrainValidity;
 use recycle::drain::lost::{Lost, find_loss, find_patience, note_holders};
 use recycle::drain::progress::{describe_waiting, only_waits};
-use recycle::drain::survey::PodSurvey;
 use recycle::drain::verdict::{DrainVerdict, judge_drain};
-use recycle::input::path::RecyclePath;
 use recycle::notify::blockage::{list_blocks, report_refresh, update_blockage};
 use recycle::notify::metrics::Metric;
 use recycle::records::blocker::count_all;
 use recycle::records::claim::{Claim, Phase};
 
-use crate::disruption::{OutsideFacts, fetch_outside_facts};
+use crate::disruption::{GroupReading, read_group};
 use crate::facts::{ALL_SILENT, CheckFacts};
 
 pub use config::read_cancels_refreshes;
@@ -62,26 +61,12 @@ pub async fn check_pods(
     let polls = run.drain.polls;
     run.drain.polls = run.drain.polls.saturating_add(1);
     run.drain.draining_since.get_or_insert(context.now());
-    let checked = match open(access, &run).await {
-        Ok((client, node)) => {
-            let outside_facts = fetch_outside_facts(outside, node.as_ref(), &run).await;
-            if let Some(hook) = &outside_facts.hook {
-                run.hook = Some(hook.clone());
-                run.path = RecyclePath::Hook;
+    let checked = match open_beside(access, &run, async || read_group(outside, &run).await).await {
+        Ok((client, node, group)) => {
+            if node.is_some() {
+                group.note_hook(&mut run);
             }
-            if let (Some(hook), Some(is_waiting)) = (&mut run.hook, outside_facts.is_waiting) {
-                hook.see(is_waiting);
-            }
-            check(
-                &client,
-                node,
-                &context,
-                run.clone(),
-                polls,
-                outside,
-                &outside_facts,
-            )
-            .await
+            check(&client, node, &context, run.clone(), polls, outside, &group).await
         }
         Err(error) => Err(error.into()),
     };
@@ -107,7 +92,7 @@ async fn check(
     mut run: Run,
     polls: u32,
     outside: &Outside,
-    outside_facts: &OutsideFacts,
+    group: &GroupReading,
 ) -> Answered {
     let (me, now) = (context.fence(), context.now());
     let given = run.clone();
@@ -120,10 +105,15 @@ async fn check(
         return Ok(lose(run, Lost::of_gone_node(now)));
     };
     let claim = check_claim(&node, &me, run.input.urgency)?;
-    if let DrainValidity::TakenAway(text) = &outside_facts.validity {
-        return Err(Error::TakenAway(text.clone()));
+    if let DrainValidity::TakenAway(text) = group.judge_validity(&node, &given) {
+        return Err(Error::TakenAway(text));
     }
-    let survey = NodeSurvey::fetch::<Error>(client, &node.name, Some(&node), (&given).into(), now).await?;
+    let (survey, disruptions) = join(
+        NodeSurvey::fetch::<Error>(client, &node.name, Some(&node), (&given).into(), now),
+        group.find_disruptions(outside, &node, &given),
+    )
+    .await;
+    let survey = survey?;
     run.drain.holders = note_holders(&survey.pods, None, now);
     let patience = find_patience(run.input.node_lost_after, &survey.pods.holding());
     let loss = find_loss(Some(&node), patience, now).filter(|_| !survey.pods.is_clear());
@@ -135,30 +125,30 @@ async fn check(
     let survey = survey.hold_back(client, &node).await?;
     let only_late = survey.pods.is_clear() && !survey.pods.tolerates_taint.is_empty();
     run.drain.emptied_at = only_late.then(|| run.drain.emptied_at.unwrap_or(now));
-    let facts = CheckFacts::new(&node, survey, run.drain.emptied_at, silence, outside_facts);
+    let facts = CheckFacts::new(&node, survey, run.drain.emptied_at, silence, disruptions);
     let has_asked_last = run.drain.last_eviction.is_some();
     let verdict = judge_drain(&facts.survey, &facts.terms, polls, has_asked_last);
-    let node = if claim.phase == Phase::Draining && only_waits(&facts.survey) {
-        begin_to_wait(client, node, context, &run, &facts.survey).await?
+    // The next check takes a remark in the progress for one that has its Event, so the Events come first.
+    facts.record_events(client, &node.name, &me).await;
+    let (listed, survey, terms) = (&facts.listed, &facts.survey, &facts.terms);
+    let notices = notify_pods(client, &node.name, listed, survey, terms, &me);
+    if claim.phase == Phase::Draining && only_waits(survey) {
+        begin_to_wait(client, &node, context, &run, &facts).await?;
+        let text = describe_waiting(survey);
+        join(
+            notices,
+            record_event(client, &node.name, Phase::Waiting, &text, now, &me),
+        )
+        .await;
     } else {
-        node
-    };
-    warn_once(client, &node, outside_facts, context).await;
-    facts.write_progress_and_event(client, &node, &me).await?;
-    notify_pods(
-        client,
-        &node.name,
-        &facts.listed,
-        &facts.survey,
-        &facts.terms,
-        &me,
-    )
-    .await;
+        let (written, ()) = join(write_progress(client, &node, &facts.progress), notices).await;
+        written?;
+    }
 
     let (deadline, reason) = (facts.terms.deadline, facts.reason());
     let blocks = list_blocks(&facts.survey, &facts.progress);
     let holds = matches!(verdict, DrainVerdict::Wait(_) | DrainVerdict::Evict(_));
-    let refresh = if outside_facts.is_ended_by_refresh && holds {
+    let refresh = if facts.is_ended_by_refresh && holds {
         let cancellation = outside.cancel_refresh(&run.group).await;
         report_refresh(&mut run, &cancellation, &me.execution, now, deadline.at)
     } else {
@@ -210,40 +200,28 @@ fn lose(mut run: Run, lost: Lost) -> Answer<CheckVerdict> {
     Answer::new(CheckVerdict::Lost, reason).carrying(run)
 }
 
-/// Writes one Event for each remark that is not in the progress yet.
-async fn warn_once(client: &kube::Client, node: &NodeFacts, outside_facts: &OutsideFacts, context: &Context) {
-    let (me, now) = (context.fence(), context.now());
-    let written = read_progress(node).map_or_else(Vec::new, |progress| progress.disruptions);
-    for remark in &outside_facts.remarks {
-        let text = remark.to_string();
-        if !written.contains(&text) {
-            let occasion = Occasion::Disturbed(remark.obstacle.name());
-            record_event(client, &node.name, occasion, &text, now, &me).await;
-        }
-    }
-}
-
-/// Sets the phase Waiting, because no pod is being moved now: another node of the group may then be admitted. The phase stays, even if pods
-/// can be evicted later. They cannot be foreseen, and are not worth a second admission.
+/// Sets the phase Waiting, because no pod is being moved now: another node of the group may then be admitted. The same request writes the
+/// progress. The phase stays, even if pods can be evicted later. They cannot be foreseen, and are not worth a second admission.
 async fn begin_to_wait(
     client: &kube::Client,
-    node: NodeFacts,
+    node: &NodeFacts,
     context: &Context,
     run: &Run,
-    survey: &PodSurvey,
-) -> Result<NodeFacts, Error> {
-    let (phase, me, now) = (Phase::Waiting, context.fence(), context.now());
-    let node = amend_node(client, node, |node| {
+    facts: &CheckFacts<'_>,
+) -> Result<(), Error> {
+    let (phase, me) = (Phase::Waiting, context.fence());
+    amend_node(client, node.clone(), |node| {
         let claim = check_claim(node, &me, run.input.urgency)?;
+        let change = NodeChange::new().progress(&facts.progress)?;
         if claim.phase >= phase {
-            return Ok(None);
+            // An attempt has written the claim, but not the progress.
+            let is_written = node.progress().as_ref() == Some(&facts.progress);
+            return Ok((!is_written).then_some(change));
         }
-        Ok::<_, Error>(Some(NodeChange::new().claim(&Claim { phase, ..claim })?))
+        Ok::<_, Error>(Some(change.claim(&Claim { phase, ..claim })?))
     })
-    .await?;
-    let message = describe_waiting(survey);
-    record_event(client, &node.name, phase, &message, now, &me).await;
-    Ok(node)
+    .await
+    .map(|_| ())
 }
 
 #[cfg(test)]

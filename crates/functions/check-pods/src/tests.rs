@@ -2,13 +2,15 @@
 
 use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::base::poll::POLL_BUDGET;
-use recycle::claim::obstacle::Obstacle;
+use recycle::cluster::group::{Group, Member};
 use recycle::cluster::hook::HeldByHook;
+use recycle::cluster::refresh::{Refresh, StandbyInstances};
 use recycle::records::progress::Progress;
 use scripted_kube::{Call, ScriptedKube};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::disruption::FoundGroup;
 
 const INSTANCE: &str = "i-0123456789abcdef0";
 const EXECUTION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one";
@@ -115,31 +117,58 @@ fn outside() -> Outside {
     Outside::new(&aws, Access::new(&aws, &"world".parse().unwrap()), false)
 }
 
+/// Returns the reading of a group whose member is in a state.
+fn reading(state: &str, refresh: Option<Refresh>) -> GroupReading {
+    let member = Member {
+        instance: INSTANCE.parse().unwrap(),
+        lifecycle_state: state.to_owned(),
+        protected_from_scale_in: false,
+    };
+    let group = Group {
+        name: "workers".parse().unwrap(),
+        min: 1,
+        desired: 1,
+        max: 2,
+        members: vec![member],
+        suspended: Vec::new(),
+        protects_new_members: false,
+        zones: 1,
+        rebalances_capacity: false,
+    };
+    GroupReading::of(FoundGroup {
+        group,
+        refresh,
+        hook: None,
+    })
+}
+
+fn refresh(standby: StandbyInstances) -> Refresh {
+    Refresh {
+        status: "InProgress".to_owned(),
+        standby,
+    }
+}
+
+fn quiet() -> GroupReading {
+    reading("Standby", None)
+}
+
 /// Reads the Node of the run, and checks it.
 async fn check_once(
     kube: &ScriptedKube,
     context: &Context,
     run: Run,
     polls: u32,
-    outside_facts: &OutsideFacts,
+    group: &GroupReading,
 ) -> Answered {
     let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id).await;
     let node = node.unwrap();
-    check(
-        &kube.client(),
-        node,
-        context,
-        run,
-        polls,
-        &outside(),
-        outside_facts,
-    )
-    .await
+    check(&kube.client(), node, context, run, polls, &outside(), group).await
 }
 
 async fn run_at(kube: &ScriptedKube, now: &str, polls: u32) -> Result<Answer<CheckVerdict>, Error> {
     let StepRequest { context, run } = request(now);
-    check_once(kube, &context, run, polls, &OutsideFacts::quiet()).await
+    check_once(kube, &context, run, polls, &quiet()).await
 }
 
 async fn run(kube: &ScriptedKube) -> Result<Answer<CheckVerdict>, Error> {
@@ -265,7 +294,7 @@ async fn a_pod_is_late_only_if_it_came_after_the_first_check_and_tolerates_the_t
     let StepRequest { context, mut run } = request("2027-01-01T07:05:00Z");
     let kube = kube(node(&[]), &[after]);
     run.drain.emptied_at = emptied_at;
-    let answer = check_once(&kube, &context, run, 1, &OutsideFacts::quiet()).await;
+    let answer = check_once(&kube, &context, run, 1, &quiet()).await;
     assert_eq!(answer.unwrap().verdict, CheckVerdict::Dispose);
 }
 
@@ -377,7 +406,7 @@ async fn run_out_of_time(
     let StepRequest { context, mut run } = request(now);
     run.input.on_drain_timeout = serde_json::from_value(json!(on_drain_timeout)).unwrap();
     run.drain.last_eviction = last_eviction.map(|moment| moment.parse().unwrap());
-    check_once(&kube, &context, run, 9, &OutsideFacts::quiet()).await
+    check_once(&kube, &context, run, 9, &quiet()).await
 }
 
 #[tokio::test]
@@ -439,7 +468,7 @@ async fn a_time_out_names_the_blockers() {
     let blocked = kube(node(&[("recycle-eks/progress", &progress)]), &[evictable()]);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.drain.last_eviction = Some("2027-01-02T06:00:00Z".parse().unwrap());
-    let error = check_once(&blocked, &context, run, 10, &OutsideFacts::quiet())
+    let error = check_once(&blocked, &context, run, 10, &quiet())
         .await
         .unwrap_err();
     assert!(
@@ -550,9 +579,7 @@ async fn after_the_deadline_one_last_eviction_is_requested() {
     let kube = kube(node(&[]), &[awaited(), evictable()]);
     let StepRequest { context, mut run } = request("2027-01-02T06:00:30Z");
     run.drain.last_eviction = Some(over.parse().unwrap());
-    let error = check_once(&kube, &context, run, 10, &OutsideFacts::quiet())
-        .await
-        .unwrap_err();
+    let error = check_once(&kube, &context, run, 10, &quiet()).await.unwrap_err();
     assert_eq!(error.failure(), Failure::DrainTimedOut);
     assert!(error.to_string().contains("jobs/train"), "{error}");
     assert!(written(&kube).is_some(), "the last state is also written");
@@ -663,7 +690,7 @@ async fn a_node_that_is_gone_or_replaced_is_lost_with_the_pods_of_the_last_check
             Some(node) => kube.on("GET", "/nodes/a", 200, node),
         };
         let kube = kube.on("GET", "/pods?", 200, list(&pods));
-        let answer = check_once(&kube, &context, run.clone(), 0, &OutsideFacts::quiet())
+        let answer = check_once(&kube, &context, run.clone(), 0, &quiet())
             .await
             .unwrap();
         assert_eq!(answer.verdict, CheckVerdict::Lost);
@@ -767,12 +794,8 @@ async fn a_blockage_is_notified_after_five_minutes_and_again_only_after_a_day() 
 
 #[tokio::test]
 async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
-    let refresh = Obstacle::InstanceRefresh.because("an instance refresh runs");
-    let text = refresh.to_string();
-    let outside_facts = OutsideFacts {
-        remarks: vec![refresh],
-        ..OutsideFacts::quiet()
-    };
+    let group = reading("Standby", Some(refresh(StandbyInstances::Ignore)));
+    let text = "instance_refresh: an instance refresh of group workers is InProgress; it leaves members in Standby alone (StandbyInstances)";
     let written_before =
         json!({"summary": "", "since": SINCE, "until": SINCE, "disruptions": [text]}).to_string();
     for (annotations, expected) in [
@@ -781,9 +804,9 @@ async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
     ] {
         let kube = kube(node(&annotations), &[awaited()]).on("POST", "/events", 201, json!({}));
         let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
-        let answer = check_once(&kube, &context, run, 1, &outside_facts).await.unwrap();
-        assert!(answer.reason.ends_with(&text), "{}", answer.reason);
-        assert_eq!(written(&kube).unwrap().disruptions, std::slice::from_ref(&text));
+        let answer = check_once(&kube, &context, run, 1, &group).await.unwrap();
+        assert!(answer.reason.ends_with(text), "{}", answer.reason);
+        assert_eq!(written(&kube).unwrap().disruptions, [text]);
         let events = events(&kube);
         let disturbed = events
             .iter()
@@ -794,10 +817,7 @@ async fn a_remark_from_outside_is_in_answer_and_progress_and_gets_one_event() {
 
 #[tokio::test]
 async fn a_refresh_that_ends_members_in_standby_is_reported_at_once_and_then_daily() {
-    let outside_facts = OutsideFacts {
-        is_ended_by_refresh: true,
-        ..OutsideFacts::quiet()
-    };
+    let group = reading("Standby", Some(refresh(StandbyInstances::Terminate)));
     let mut run = request("2027-01-01T07:00:00Z").run;
     run.input.drain_timeout = 3 * 86_400;
     for (now, is_reported) in [
@@ -808,7 +828,7 @@ async fn a_refresh_that_ends_members_in_standby_is_reported_at_once_and_then_dai
     ] {
         let kube = kube(node(&[]), &[awaited()]);
         let context = request(now).context;
-        let answer = check_once(&kube, &context, run, 1, &outside_facts).await.unwrap();
+        let answer = check_once(&kube, &context, run, 1, &group).await.unwrap();
         run = answer.run.unwrap();
         let notification = answer
             .notification
@@ -830,10 +850,7 @@ async fn a_refresh_that_ends_members_in_standby_is_reported_at_once_and_then_dai
 
 #[tokio::test]
 async fn a_refresh_is_cancelled_only_while_pods_hold_a_node_with_the_own_claim() {
-    let outside_facts = OutsideFacts {
-        is_ended_by_refresh: true,
-        ..OutsideFacts::quiet()
-    };
+    let group = reading("Standby", Some(refresh(StandbyInstances::Terminate)));
     let theirs = claim("waiting").replace(":one#0", ":two#0");
     for (name, stored, pods, is_cancelled) in [
         ("pods hold the node", node(&[]), vec![awaited()], true),
@@ -854,7 +871,7 @@ async fn a_refresh_is_cancelled_only_while_pods_hold_a_node_with_the_own_claim()
         let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id)
             .await
             .unwrap();
-        let answer = check(&kube.client(), node, &context, run, 1, &outside, &outside_facts).await;
+        let answer = check(&kube.client(), node, &context, run, 1, &outside, &group).await;
         assert_eq!(aws.actions().contains(&call.to_owned()), is_cancelled, "{name}");
         let notification = answer.ok().and_then(|answer| answer.notification);
         let sent = notification.map(|sent| serde_json::to_value(sent).unwrap()["severity"].clone());
@@ -866,11 +883,7 @@ async fn a_refresh_is_cancelled_only_while_pods_hold_a_node_with_the_own_claim()
 async fn a_node_that_was_put_to_use_again_is_not_drained_any_more() {
     let kube = kube(node(&[]), &[awaited()]);
     let StepRequest { context, run } = request("2027-01-01T07:00:00Z");
-    let outside_facts = OutsideFacts {
-        validity: DrainValidity::TakenAway("node a is InService, which recycle-eks did not do".to_owned()),
-        ..OutsideFacts::quiet()
-    };
-    let error = check_once(&kube, &context, run, 1, &outside_facts)
+    let error = check_once(&kube, &context, run, 1, &reading("InService", None))
         .await
         .unwrap_err();
     assert_eq!(error.failure(), Failure::ServiceRefused);
@@ -917,9 +930,26 @@ async fn the_first_wait_on_the_hook_path_is_spread() {
         let kube = kube(node(&[]), &[awaited()]).on("POST", "/events", 201, json!({}));
         let StepRequest { context, mut run } = request("2027-01-01T06:00:00Z");
         run.hook = Some(HeldByHook::new(3_600, None, true));
-        let answer = check_once(&kube, &context, run, polls, &OutsideFacts::quiet())
-            .await
-            .unwrap();
+        let answer = check_once(&kube, &context, run, polls, &quiet()).await.unwrap();
         assert_eq!(answer.wait_seconds, 30 + more, "{polls}");
     }
+}
+
+#[tokio::test]
+async fn an_execution_that_has_lost_its_claim_notifies_no_pod() {
+    let mine = node(&[("recycle-eks/claim", &claim("draining"))]);
+    let theirs = node(&[(
+        "recycle-eks/claim",
+        &claim("draining").replace(":one#0", ":two#0"),
+    )]);
+    let kube = ScriptedKube::new()
+        .on("GET", "/nodes/a", 200, mine)
+        .on("GET", "/pods?", 200, list(&[awaited()]))
+        .on("POST", "/events", 201, json!({}))
+        .refuses("PATCH", "/nodes/a", 409, "Conflict", "changed")
+        .on("GET", "/nodes/a", 200, theirs);
+    let error = run(&kube).await.unwrap_err();
+    assert!(matches!(error, Error::ClaimLost(_)), "{error:?}");
+    let is_notice = |call: &Call| call.method == "PATCH" && call.path.contains("/pods/");
+    assert!(!kube.calls().iter().any(is_notice));
 }

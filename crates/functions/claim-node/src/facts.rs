@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ec2::groups::Membership;
+use futures::future::try_join;
 use recycle::base::ids::Fence;
 use recycle::base::names::{CLAIM_ANNOTATION, NAMESPACE};
 use recycle::claim::facts::{GroupState, PreflightFacts};
@@ -46,15 +47,19 @@ pub(crate) struct ClaimFacts {
 }
 
 impl ClaimNode {
+    /// Asks AWS and the cluster at the same time. Only the Node is looked up after that, under the name that EC2 knows.
     pub(crate) async fn fetch_facts(
         &self,
         input: &Input,
         request: &ClaimRequest,
     ) -> Result<FetchedFacts, Error> {
-        let (instance, membership) = self.fetch_from_aws(input).await?;
-        let endpoint = self.access.describe_cluster().await?.endpoint;
-        let client = self.access.connect().await?;
-        fetch_from_cluster(endpoint, client, instance, membership, input, request).await
+        let cluster = async {
+            let endpoint = self.access.describe_cluster().await?.endpoint;
+            let client = self.access.connect().await?;
+            Ok::<_, Error>(ask_cluster(endpoint, client, request).await)
+        };
+        let ((instance, membership), cluster) = try_join(self.fetch_from_aws(input), cluster).await?;
+        find_node(cluster, instance, membership, input, request).await
     }
 
     /// Fetches the instance from EC2 and its membership from Auto Scaling.
@@ -63,10 +68,7 @@ impl ClaimNode {
         input: &Input,
     ) -> Result<(Option<Instance>, Option<Membership>), Error> {
         let id = &input.instance_id;
-        Ok((
-            self.instances.fetch(id).await?,
-            self.groups.find_membership(id).await?,
-        ))
+        Ok(try_join(self.instances.fetch(id), self.groups.find_membership(id)).await?)
     }
 
     /// Returns the hook of recycle-eks if the group has it and the member waits for a hook.
@@ -85,21 +87,41 @@ impl ClaimNode {
     }
 }
 
-/// Reads the permissions in the cluster and the instance's Node.
-/// An execution that waits in the queue has asked about the permissions before: fifty nodes in a queue would ask 23 times a second.
-pub(crate) async fn fetch_from_cluster(
+/// The cluster's answers that do not depend on the instance.
+pub(crate) struct ClusterAnswer {
     endpoint: String,
     client: kube::Client,
+    missing_permissions: Result<Vec<String>, kubernetes::Error>,
+}
+
+/// Asks the cluster about the permissions.
+/// An execution that waits in the queue has asked about them before: fifty nodes in a queue would ask 23 times a second.
+pub(crate) async fn ask_cluster(
+    endpoint: String,
+    client: kube::Client,
+    request: &ClaimRequest,
+) -> ClusterAnswer {
+    let missing_permissions = if request.run.is_none() {
+        kubernetes::missing_permissions(&client).await
+    } else {
+        Ok(Vec::new())
+    };
+    ClusterAnswer {
+        endpoint,
+        client,
+        missing_permissions,
+    }
+}
+
+/// Finds the instance's Node, unless the cluster cannot be read.
+pub(crate) async fn find_node(
+    cluster: ClusterAnswer,
     instance: Option<Instance>,
     membership: Option<Membership>,
     input: &Input,
     request: &ClaimRequest,
 ) -> Result<FetchedFacts, Error> {
-    let answer = if request.run.is_none() {
-        kubernetes::missing_permissions(&client).await
-    } else {
-        Ok(Vec::new())
-    };
+    let (client, answer) = (cluster.client, cluster.missing_permissions);
     let is_claimed = instance.as_ref().and_then(Instance::claim).is_some();
     let is_unreachable =
         matches!(answer, Err(kubernetes::Error::Unreachable { .. })) && never_answered(request, is_claimed);
@@ -114,7 +136,7 @@ pub(crate) async fn fetch_from_cluster(
     };
     Ok(FetchedFacts {
         client,
-        unreachable: is_unreachable.then_some(endpoint),
+        unreachable: is_unreachable.then_some(cluster.endpoint),
         missing_permissions,
         instance,
         membership,

@@ -1,5 +1,7 @@
 //! Fetches the facts about the group that may forbid a start.
 
+use futures::TryFutureExt as _;
+use futures::future::try_join5;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::PROTECTED_FOR_TAG;
 use recycle::claim::facts::GroupState;
@@ -58,22 +60,31 @@ impl ClaimNode {
             .filter(|member| member.lifecycle_state == "InService" && member.instance != *id)
             .map(|member| member.instance.clone())
             .collect();
-        let mut untagged = self.instances.fetch_all(&others).await?;
-        untagged.retain(|other| !has_cluster_tag(&other.tags, &input.cluster_name));
-        let (added_places, restored) = match input.replacement {
-            Replacement::Surge => find_other_surges(found, id, group).await?,
-            Replacement::Before | Replacement::After => (0, None),
+        let surges = async {
+            match input.replacement {
+                Replacement::Surge => find_other_surges(found, id, group).await,
+                Replacement::Before | Replacement::After => Ok((0, None)),
+            }
         };
-        let is_protected_by_recycle_eks = is_protected_by_recycle_eks(found, instance, group).await?;
+        let (mut others, (added_places, restored), is_protected_by_recycle_eks, refresh, balancers) =
+            try_join5(
+                self.instances.fetch_all(&others).map_err(Error::from),
+                surges,
+                is_protected_by_recycle_eks(found, instance, group),
+                self.groups.find_refresh(&group.name).map_err(Error::from),
+                fetch_balancers(&self.config, &membership.attachments, group, id).map_err(Error::from),
+            )
+            .await?;
+        others.retain(|other| !has_cluster_tag(&other.tags, &input.cluster_name));
         Ok(GroupState {
             is_protected_by_recycle_eks,
             added_places,
             restored,
-            untagged: untagged.into_iter().map(|other| other.id).collect(),
+            untagged: others.into_iter().map(|other| other.id).collect(),
             is_weighted: membership.is_weighted,
-            refresh: self.groups.find_refresh(&group.name).await?,
+            refresh,
             node_group,
-            balancers: fetch_balancers(&self.config, &membership.attachments, group, id).await?,
+            balancers,
         })
     }
 }

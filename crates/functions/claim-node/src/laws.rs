@@ -10,7 +10,7 @@ use scripted_kube::ScriptedKube;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::facts::fetch_from_cluster;
+use crate::facts::{ask_cluster, find_node};
 use crate::fixtures::{LIST, NODE, claim, id, list, node, request, settings};
 
 /// Answers about the Node, its managed node group, the instance, the member, the group, its refreshes, and the health of targets.
@@ -91,7 +91,8 @@ fn claim_by([found, node_group, instance, member, group, refreshes, health]: &An
         request.context.execution.input = given;
         let (instance, membership) = step.fetch_from_aws(&input).await?;
         let client = kube.client();
-        let found = fetch_from_cluster(String::new(), client, instance, membership, &input, &request).await?;
+        let cluster = ask_cluster(String::new(), client, &request).await;
+        let found = find_node(cluster, instance, membership, &input, &request).await?;
         step.claim_in(found, &request, &input).await
     });
     if let Err(error) = claimed {

@@ -1,5 +1,6 @@
 //! Fetches the facts of one invocation, and checks that this execution holds the claim.
 
+use futures::future::join;
 use jiff::Timestamp;
 use kubernetes::{NodeChange, NodeSurvey, Occasion};
 use recycle::answer::envelope::Answer;
@@ -46,11 +47,23 @@ pub(crate) struct FetchedFacts {
     pub(crate) now: Timestamp,
 }
 
+/// The instance, as EC2 answered, and its group, as Auto Scaling answered.
+pub(crate) type AwsAnswer = (
+    Result<Option<Instance>, ec2::Error>,
+    Result<Option<Group>, ec2::Error>,
+);
+
 impl DetachTerminate {
+    pub(crate) async fn ask_aws(&self, run: &Run) -> AwsAnswer {
+        let instance = self.instances.fetch(&run.input.instance_id);
+        join(instance, self.groups.fetch(&run.group)).await
+    }
+
     pub(crate) async fn fetch(
         &self,
         client: kube::Client,
         node: Option<NodeFacts>,
+        (instance, group): AwsAnswer,
         request: StepRequest,
     ) -> Result<FetchedFacts, Error> {
         let StepRequest { context, run } = request;
@@ -68,7 +81,7 @@ impl DetachTerminate {
             Some(node) => node.lease.clone(),
             None => kubernetes::get_lease(&client, id).await?,
         };
-        let instance = self.instances.fetch(id).await?;
+        let instance = instance?;
         let claim = find_own_claim(lease.as_ref(), instance.as_ref(), &run, &me)?;
         if let (None, Some(node)) = (&instance, &node) {
             // EC2 is eventually consistent, so one such answer must not end a member with its pods, or release volumes that it uses.
@@ -79,7 +92,7 @@ impl DetachTerminate {
             );
             return Err(Error::Ended(Failure::ServiceUnavailable, text));
         }
-        let group = self.groups.fetch(&run.group).await?;
+        let group = group?;
         let member = group.as_ref().and_then(|group| group.member(id));
         let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
         let waits_for_recycle_eks_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();

@@ -88,7 +88,8 @@ fn dispose_run(aws: ScriptedAws, [node, pods, _, group]: &Answers, mut run: Run)
         run.disposing_since = "2027-01-01T19:00:00Z".parse().ok();
         let node = kubernetes::get_node(&kube.client(), &run.node, &run.input.instance_id).await?;
         let step = DetachTerminate::new(&aws.config(), &"world".parse().unwrap());
-        step.take_step_in(kube.client(), node, StepRequest { context, run })
+        let found = step.ask_aws(&run).await;
+        step.take_step_in(kube.client(), node, found, StepRequest { context, run })
             .await
     });
     if let Err(error) = disposed {

@@ -29,6 +29,8 @@ use recycle::contract::verdicts::DisposeVerdict;
 use recycle::disposal::next_step::{DisposalStep, next_disposal_step};
 use recycle::drain::survey::PodSurvey;
 
+use crate::facts::AwsAnswer;
+
 pub use error::Error;
 
 /// Seconds until the next call if there is nothing to wait for.
@@ -66,18 +68,20 @@ impl DetachTerminate {
     }
 
     async fn take_step(&self, request: StepRequest) -> Answered {
-        let (client, node) = kubernetes::open(&self.access, &request.run).await?;
-        self.take_step_in(client, node, request).await
+        let ask = async || self.ask_aws(&request.run).await;
+        let (client, node, found) = kubernetes::open_beside(&self.access, &request.run, ask).await?;
+        self.take_step_in(client, node, found, request).await
     }
 
-    /// Takes the next step with the Node that was read.
+    /// Takes the next step with the Node and the answers of AWS.
     async fn take_step_in(
         &self,
         client: kube::Client,
         node: Option<NodeFacts>,
+        found: AwsAnswer,
         request: StepRequest,
     ) -> Answered {
-        let mut facts = self.fetch(client, node, request).await?;
+        let mut facts = self.fetch(client, node, found, request).await?;
         if facts.has_recovered() {
             return facts.hand_back("has recovered").await;
         }

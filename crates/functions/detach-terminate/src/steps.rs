@@ -1,6 +1,7 @@
 //! The steps of the disposal. Each step is recorded before the call that it makes.
 
 use ec2::protection;
+use futures::future::join;
 use kubernetes::{NodeChange, Occasion};
 use recycle::answer::envelope::Answer;
 use recycle::base::failure::{Failure, NamedFailure as _, with_causes};
@@ -289,20 +290,31 @@ impl DetachTerminate {
                 Ok::<_, Error>(Some(change.claim(&claim)?))
             })
             .await?;
-            let state = match facts.run.drain.ended_pods {
-                None => "is drained and leaves",
-                Some(_) => "leaves",
-            };
-            facts
-                .record_event(Phase::Disposing, &facts.describe_with_pods(state))
-                .await;
         }
+        let event = async {
+            if facts.node.is_some() {
+                let state = match facts.run.drain.ended_pods {
+                    None => "is drained and leaves",
+                    Some(_) => "leaves",
+                };
+                let text = facts.describe_with_pods(state);
+                facts.record_event(Phase::Disposing, &text).await;
+            }
+        };
         let tag = claim.to_tag();
         let is_untagged = |instance: &&Instance| instance.tags.get(CLAIM_TAG) != Some(&tag);
-        if let Some(instance) = facts.instance.as_ref().filter(is_untagged) {
-            self.instances.tag(&instance.id, &[(CLAIM_TAG, tag)]).await?;
-        }
-        Ok(())
+        let tagging = async {
+            match facts.instance.as_ref().filter(is_untagged) {
+                Some(instance) => {
+                    self.instances
+                        .tag(&instance.id, &[(CLAIM_TAG, tag.clone())])
+                        .await
+                }
+                None => Ok(()),
+            }
+        };
+        let ((), tagged) = join(event, tagging).await;
+        Ok(tagged?)
     }
 
     async fn is_leaving(&self, facts: &FetchedFacts) -> Result<bool, Error> {

@@ -9,6 +9,7 @@ mod laws;
 mod requests;
 
 use eks_auth::Access;
+use futures::future::join;
 use kubernetes::{
     NodeChange, NodeSurvey, Occasion, amend_node, check_claim, list_replacements, open, read_progress,
     record_event, write_progress,
@@ -61,9 +62,14 @@ async fn evict(
     let now = context.now();
     check_claim(&node, &context.fence(), run.input.urgency)?;
     let drain = run.clone();
-    let survey = NodeSurvey::of_node::<Error>(client, &node, (&drain).into(), now).await?;
+    let (survey, replacement) = join(
+        NodeSurvey::of_node::<Error>(client, &node, (&drain).into(), now),
+        find_replacement(client, &drain),
+    )
+    .await;
+    let survey = survey?;
     let leaving = survey.pods.to_evict();
-    note(client, run, &leaving).await?;
+    note(client, run, replacement, &leaving).await?;
     let requests = requests::send_all(client, leaving, &survey.terms).await;
     let before = read_progress(&node).map_or_else(Vec::new, |progress| progress.blocked);
     let blockers = find_blockers(&requests.refusals, &before, now);
@@ -75,7 +81,12 @@ async fn evict(
 /// Notes the controllers of these pods before their eviction is requested, because a rotation looks for them later.
 /// The notes go to the replacement's Node, or into the run if the replacement comes afterwards (the `after` path).
 /// On the hook path nothing is noted, because that replacement belongs to no rotation.
-async fn note(client: &kube::Client, run: &mut Run, pods: &[PodFacts]) -> Result<(), Error> {
+async fn note(
+    client: &kube::Client,
+    run: &mut Run,
+    replacement: Result<Option<NodeFacts>, Error>,
+    pods: &[PodFacts],
+) -> Result<(), Error> {
     if note_evicted(None, pods, MOST).is_none() {
         return Ok(());
     }
@@ -87,14 +98,23 @@ async fn note(client: &kube::Client, run: &mut Run, pods: &[PodFacts]) -> Result
             }
         }
         RecyclePath::Before | RecyclePath::Surge => {
-            let ids = std::slice::from_ref(&run.input.instance_id);
-            let replacements = list_replacements(client, ids).await?;
-            if let Some(node) = replacements.into_iter().next() {
+            if let Some(node) = replacement? {
                 note_on(client, node, pods).await?;
             }
         }
     }
     Ok(())
+}
+
+/// Finds the Node of a replacement that came before the evictions.
+async fn find_replacement(client: &kube::Client, run: &Run) -> Result<Option<NodeFacts>, Error> {
+    match run.path {
+        RecyclePath::Hook | RecyclePath::After => Ok(None),
+        RecyclePath::Before | RecyclePath::Surge => {
+            let ids = std::slice::from_ref(&run.input.instance_id);
+            Ok(list_replacements(client, ids).await?.into_iter().next())
+        }
+    }
 }
 
 async fn note_on(client: &kube::Client, replacement: NodeFacts, pods: &[PodFacts]) -> Result<(), Error> {

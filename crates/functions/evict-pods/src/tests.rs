@@ -222,13 +222,13 @@ async fn a_pod_whose_volume_has_no_other_node_is_not_evicted() {
             200,
             json!({"metadata": {"name": "local"}, "spec": {"nodeAffinity": affinity}}),
         )
+        .on("GET", "labelSelector=recycle-eks", 200, replacements(&[]))
         .on(
             "GET",
             "/nodes?",
             200,
             json!({"metadata": {}, "items": [node(&[])]}),
         )
-        .on("GET", "/nodes?", 200, replacements(&[]))
         .on("POST", "/pods/web/eviction", 201, success());
     let answer = run(&kube).await.unwrap();
     assert_eq!(evicted(&kube), ["web"]);

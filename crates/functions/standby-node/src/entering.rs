@@ -1,5 +1,6 @@
 //! Calls EnterStandby, after recording it on the Node and the instance.
 
+use futures::future::{join, try_join};
 use kubernetes::NodeChange;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG, STANDBY_TAG};
@@ -34,9 +35,12 @@ impl StandbyNode {
         self.instances.tag(id, &tags).await?;
         let text = facts.describe_state("goes into Standby, so that a replacement is launched");
         let (client, node) = (&facts.client, &facts.node.name);
-        kubernetes::record_event(client, node, Phase::Standby, &text, facts.now, &facts.me).await;
-
-        match self.groups.enter_standby(&facts.run.group, id).await {
+        let (entered, ()) = join(
+            self.groups.enter_standby(&facts.run.group, id),
+            kubernetes::record_event(client, node, Phase::Standby, &text, facts.now, &facts.me),
+        )
+        .await;
+        match entered {
             // An earlier attempt of the same call has taken effect.
             Err(ec2::Error::WrongState { .. }) if self.is_in_standby(&facts).await? => {}
             called => called?,
@@ -71,8 +75,12 @@ pub(crate) async fn record(
         .filter(|member| !member.lifecycle_state.starts_with("Warmed"))
         .map(|member| member.instance.clone())
         .collect();
-    let nodes = kubernetes::list_nodes(&facts.client).await?.readable;
-    let drivers = kubernetes::list_drivers(&facts.client, &facts.node.name).await?;
+    let (nodes, drivers) = try_join(
+        kubernetes::list_nodes(&facts.client),
+        kubernetes::list_drivers(&facts.client, &facts.node.name),
+    )
+    .await?;
+    let nodes = nodes.readable;
     let id = &facts.run.input.instance_id;
     let usable = group.map(|group| count_usable(id, &facts.node, group, &nodes));
     kubernetes::amend_node(&facts.client, facts.node.clone(), |node| {

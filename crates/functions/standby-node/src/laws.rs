@@ -41,8 +41,9 @@ fn enter_by(node: &Value, group: &str) -> Vec<String> {
         let context = json!({"Execution": {"Id": me().execution, "Input": {}}, "State": {"EnteredTime": "2027-01-01T00:01:00Z"}});
         let context = serde_json::from_value(context).unwrap();
         let node = kubernetes::get_node(&kube.client(), &run().node, &run().input.instance_id).await?;
+        let group = step(&aws).groups.fetch(&run().group).await;
         step(&aws)
-            .take_step_in(kube.client(), node, StepRequest { context, run: run() })
+            .take_step_in(kube.client(), node, group, StepRequest { context, run: run() })
             .await
     });
     if let Err(error) = entered {

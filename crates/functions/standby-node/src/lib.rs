@@ -39,6 +39,8 @@ use crate::step::{StandbyStep, choose_step};
 pub use error::Error;
 
 type Answered = Result<Answer<StandbyVerdict>, Error>;
+/// The group, as Auto Scaling answered.
+type GroupAnswer = Result<Option<Group>, ec2::Error>;
 
 #[derive(Debug)]
 pub struct StandbyNode {
@@ -88,15 +90,25 @@ impl StandbyNode {
     }
 
     async fn take_step(&self, request: StepRequest) -> Answered {
-        let (client, node) = kubernetes::open(&self.access, &request.run).await?;
-        self.take_step_in(client, node, request).await
+        let (client, node, group) = self.open(&request.run).await?;
+        self.take_step_in(client, node, group, request).await
     }
 
-    /// Takes the next step with the Node that was read.
+    /// Connects to the cluster, and reads the Node and the group at the same time.
+    pub(crate) async fn open(
+        &self,
+        run: &Run,
+    ) -> Result<(kube::Client, Option<NodeFacts>, GroupAnswer), kubernetes::Error> {
+        let fetch_group = async || self.groups.fetch(&run.group).await;
+        kubernetes::open_beside(&self.access, run, fetch_group).await
+    }
+
+    /// Takes the next step with the Node and the group that were read.
     async fn take_step_in(
         &self,
         client: kube::Client,
         node: Option<NodeFacts>,
+        group: GroupAnswer,
         request: StepRequest,
     ) -> Answered {
         let StepRequest { context, run } = request;
@@ -106,12 +118,11 @@ impl StandbyNode {
             return judge_missing_node(&client, run, &me).await;
         };
         let claim = kubernetes::check_claim(&node, &me, run.input.urgency)?;
-        let group = self.groups.fetch(&run.group).await?;
         let facts = FetchedFacts {
             client,
             node,
             claim,
-            group,
+            group: group?,
             run,
             me,
             now,

@@ -1,6 +1,7 @@
 //! Raises the desired capacity of the group by one, after recording it on the Node. The old node stays in service.
 
 use ec2::protection;
+use futures::future::join;
 use kubernetes::NodeChange;
 use recycle::base::failure::Failure;
 use recycle::base::ids::InstanceId;
@@ -80,7 +81,6 @@ impl StandbyNode {
             protection::protect(&self.groups, &self.instances, &group.name, own, id).await?;
         }
         let (client, node) = (&facts.client, &facts.node.name);
-        kubernetes::record_event(client, node, Phase::Standby, text, facts.now, &facts.me).await;
         let mut desired = group.desired;
         // A node of the group that is done may have taken its place away since the group was read.
         if let Some(group) = self.groups.fetch(&group.name).await?
@@ -89,8 +89,12 @@ impl StandbyNode {
             desired = group.desired;
             record_size(facts, &group, &claim, own).await?;
         }
-        self.groups.set_desired_capacity(&group.name, desired + 1).await?;
-        Ok(())
+        let (called, ()) = join(
+            self.groups.set_desired_capacity(&group.name, desired + 1),
+            kubernetes::record_event(client, node, Phase::Standby, text, facts.now, &facts.me),
+        )
+        .await;
+        Ok(called?)
     }
 }
 

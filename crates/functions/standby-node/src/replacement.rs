@@ -1,6 +1,6 @@
 //! Chooses the replacement among the members that came since the group was asked for one, reserves it by compare-and-swap, and records it.
 
-use kubernetes::NodeChange;
+use kubernetes::{NodeChange, Wanted};
 use recycle::answer::envelope::Answer;
 use recycle::base::failure::Failure;
 use recycle::base::ids::InstanceId;
@@ -70,21 +70,22 @@ impl StandbyNode {
     ) -> Result<Vec<Candidate>, Error> {
         let ids: Vec<InstanceId> = new_members.iter().map(|member| member.instance.clone()).collect();
         let instances = self.instances.fetch_all(&ids).await?;
-        let mut candidates = Vec::new();
-        for member in new_members {
+        let wanted = new_members.iter().map(|member| {
             let instance = instances.iter().find(|instance| instance.id == member.instance);
-            let hint = instance.and_then(|instance| instance.private_dns_name.as_deref());
-            // A new member that is not in service yet is looked up only under the names that its Node would have.
-            // All Nodes are read only for a new member in service.
-            let node = if member.lifecycle_state == "InService" {
-                kubernetes::find_node(client, &member.instance, hint).await?
-            } else {
-                kubernetes::guess_node(client, &member.instance, hint).await?
-            };
-            let member = member.clone();
-            candidates.push(Candidate { member, node });
-        }
-        Ok(candidates)
+            Wanted {
+                instance: &member.instance,
+                hint: instance.and_then(|instance| instance.private_dns_name.as_deref()),
+                // A new member that is not in service yet may not have registered. All Nodes are read only for a new member in service.
+                in_list: member.lifecycle_state == "InService",
+            }
+        });
+        let nodes = kubernetes::find_nodes(client, &wanted.collect::<Vec<_>>()).await?;
+        let candidates = new_members.into_iter().zip(nodes);
+        let build = |(member, node): (&Member, _)| Candidate {
+            member: member.clone(),
+            node,
+        };
+        Ok(candidates.map(build).collect())
     }
 }
 

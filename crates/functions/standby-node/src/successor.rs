@@ -21,11 +21,11 @@ impl StandbyNode {
     pub(crate) async fn await_successor(&self, request: StepRequest) -> Answered {
         let StepRequest { context, run } = request;
         let id = run.input.instance_id.clone();
-        let (client, node) = kubernetes::open(&self.access, &run).await?;
+        let (client, node, group) = self.open(&run).await?;
         check_remaining_claim(&client, node.as_ref(), &run, &context.fence()).await?;
 
         let old = run.old.clone().unwrap_or_default();
-        let group = self.groups.fetch(&run.group).await?;
+        let group = group?;
         let members = group.iter().flat_map(|group| old.new_members(group));
         let candidates = self.fetch_candidates(&client, members.collect()).await?;
         let old_node = old.to_facts(&run.node, &id);

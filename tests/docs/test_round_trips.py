@@ -1,0 +1,45 @@
+"""docs/performance.md, "Round trips": the calls of each function, and how many of them wait for one another."""
+
+import re
+from collections import Counter
+
+from prepare import ROOT
+from world.round_trips import Invoked, round_trips
+
+PAGE = ROOT / "docs" / "performance.md"
+
+#: On a busy machine, calls that are made together may begin so far apart that they count as one after the other.
+ATTEMPTS = 3
+
+
+def test_the_round_trips_of_each_function_are_those_of_the_page(world):
+    expected = dict(re.findall(r"^\| `([a-z-]+)` \| (\d+ \| \d+ \| \d+) \|", PAGE.read_text(), re.M))
+    # From here on each function has a process that has asked for its cluster.
+    recycle(world)
+    found: dict[str, str] = {}
+    for _ in range(ATTEMPTS):
+        world.reset()
+        with round_trips(world) as invocations:
+            recycle(world)
+        functions = sorted({each.function for each in invocations})
+        found = {function: describe([each for each in invocations if each.function == function]) for function in functions}
+        if found == expected:
+            break
+    print(*(f"| `{function}` | {text} |" for function, text in found.items()), sep="\n")
+    assert found == expected
+
+
+def recycle(world) -> None:
+    """Recycles a node whose Job ends after a quarter of an hour, and whose budget lets one pod go at a time."""
+    node = world.group("workers", size=3, minimum=2, maximum=4).nodes[0]
+    job = node.job("train", labels={"app": "train"})
+    world.budget(node.deployment("web", replicas=3), min_available=2)
+    world.at("15m", job.finishes)
+    end = world.recycle(node, label_selector="app=train").finishes()
+    assert end.outcome == "recycled", end
+
+
+def describe(invocations: list[Invoked]) -> str:
+    """The cells of the page: calls and round trips of the usual invocation, and the round trips of the longest one."""
+    (calls, usual), _ = Counter((len(each.calls), each.depth) for each in invocations).most_common(1)[0]
+    return f"{calls} | {usual} | {max(each.depth for each in invocations)}"
