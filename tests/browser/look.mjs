@@ -10,8 +10,12 @@ const { chromium } = require("playwright-core");
 const { default: packed } = await import(pathToFileURL(require.resolve("@sparticuz/chromium")));
 
 const address = pathToFileURL(page).href;
-const browser = await chromium.launch({ executablePath: `${folder}/unpacked/chromium`, args: packed.args, headless: true });
+// On a busy machine each step may take longer than the 30 seconds of Playwright. The caller ends a browser that hangs.
+const forever = { timeout: 0 };
+const executablePath = `${folder}/unpacked/chromium`;
+const browser = await chromium.launch({ executablePath, args: packed.args, headless: true, ...forever });
 const context = await browser.newContext({ viewport: { width: Number(width), height: 900 }, colorScheme: scheme });
+context.setDefaultTimeout(forever.timeout);
 const opened = await context.newPage();
 const said = [];
 const requests = [];
