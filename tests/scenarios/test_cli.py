@@ -159,7 +159,7 @@ def test_an_aborted_node_is_restored(world, cli, node):
     world.let_sweep()
 
     for each, execution, aborted in zip(nodes, executions, (node.name, executions[1].arn), strict=True):
-        printed = cli("abort", aborted, pace=60)
+        printed = cli("abort", "--yes", aborted, pace=60)
 
         assert printed.code == 0, printed
         assert execution.status == "ABORTED"
@@ -352,10 +352,10 @@ def test_an_aborted_rotation_aborts_its_executions_and_their_nodes_are_restored(
     world.run("20m")
     (held,) = [node for node in workers.nodes if "recycle-eks/claim" in node.annotations]
 
-    printed = cli("abort", rotation.arn)
+    printed = cli("abort", "--yes", rotation.arn)
 
     assert printed.code == 0 and "starts no other node" in printed.text and "restores those nodes" in printed.text, printed
     world.run("30m")
     assert "recycle-eks/claim" not in held.annotations and not held.unschedulable
     foreign = rotation.arn.replace("recycle-eks-rotate-nodes", "payments")
-    assert cli("abort", foreign).code == 2
+    assert cli("abort", "--yes", foreign).code == 2

@@ -190,7 +190,7 @@ def a_rotation_that_is_aborted(world, cli):
     workers.nodes[0].job("train", labels={"app": "train"})
     rotation = world.rotate({"outdated": {"all": True}}, at_once=1, recycle={"label_selector": "app=train"})
     world.run("20m")
-    printed = cli("abort", rotation.arn)
+    printed = cli("abort", "--yes", rotation.arn)
     assert printed.code == 0, printed
     everything_ends(world)
 
@@ -233,6 +233,7 @@ def an_operator(world, cli):
     assert cli("recycle", node.name, "--label-selector", "app=train", "--no-wait").code == 0
     world.run("30m")
     assert cli("status").code == 0
+    assert cli("status", "--history").code == 0
     assert cli("extend", node.name, "--by", "1d").code == 0
     assert cli("finish", node.name).code == 0
     everything_ends(world)

@@ -143,7 +143,7 @@ def test_a_rotation_stopped_in_any_phase_and_order_is_restored_and_finished_by_t
 def test_the_nodes_of_a_rotation_aborted_from_the_command_line_are_restored(world, cli, fleet):
     rotation = world.rotate(**WAITED)
     world.run("10m")
-    printed = cli("abort", rotation.arn)
+    printed = cli("abort", "--yes", rotation.arn)
     assert printed.code == 0 and rotation.status == "ABORTED", printed
     # Step Functions stops the executions that the rotation waits for, one level after the other.
     world.run("11m")

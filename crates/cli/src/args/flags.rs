@@ -75,6 +75,9 @@ pub(crate) enum Command {
     /// hook whose group does not retain the instance.
     Finish(Finish),
     /// Stop the execution that works on a node, and watch the restore of the node
+    ///
+    /// Says what will happen and asks first. With --all it stops every rotation and every execution of a node, except those whose nodes
+    /// could not be restored.
     Abort(Abort),
     /// Restore nodes whose executions no longer run
     Restore(Restore),
@@ -281,12 +284,15 @@ pub(crate) enum Mark {
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Only this node, by its instance id or the name of its Node. With --watch also the ARN of an execution
+    /// Only this node, by its instance id or the name of its Node. With --watch or --history also the ARN of an execution
     #[arg(value_name = "INSTANCE|NODE")]
     pub node: Option<String>,
     /// Show every change, until there is nothing left to watch or you press Ctrl-C
     #[arg(long)]
     pub watch: bool,
+    /// List the executions of the last 30 days, also those that failed: of all nodes, of this node, or of the rotation with this ARN
+    #[arg(long, conflicts_with = "watch")]
+    pub history: bool,
 }
 
 #[derive(Debug, Args)]
@@ -314,10 +320,17 @@ pub(crate) struct Finish {
 }
 
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("which").required(true))]
 pub(crate) struct Abort {
     /// The instance id, the name of the Node, or the ARN of an execution or a rotation
-    #[arg(value_name = "INSTANCE|NODE|EXECUTION")]
-    pub what: String,
+    #[arg(value_name = "INSTANCE|NODE|EXECUTION", group = "which")]
+    pub what: Option<String>,
+    /// Every rotation and every node under way
+    #[arg(long, group = "which")]
+    pub all: bool,
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
     /// Stop the execution and return. The sweep restores the node
     #[arg(long)]
     pub no_wait: bool,

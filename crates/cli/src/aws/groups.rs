@@ -2,8 +2,10 @@
 
 use aws_sdk_autoscaling::Client;
 use aws_sdk_autoscaling::types::{AutoScalingGroup, Filter};
+use recycle::base::names::PAUSED_TAG;
 use recycle::cluster::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
 
+use crate::aws::installation::Installation;
 use crate::base::error::{Error, Result};
 
 pub(crate) async fn list_groups(client: &Client, cluster: &str) -> Result<Vec<AutoScalingGroup>> {
@@ -14,4 +16,21 @@ pub(crate) async fn list_groups(client: &Client, cluster: &str) -> Result<Vec<Au
     let list = client.describe_auto_scaling_groups().filters(belongs);
     let found: Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
     found.map_err(Error::of("autoscaling:DescribeAutoScalingGroups"))
+}
+
+/// Lists the names of the groups of the cluster that are paused, in alphabetical order.
+pub(crate) async fn list_paused(installation: &Installation) -> Result<Vec<String>> {
+    let client = Client::new(&installation.aws);
+    let groups = list_groups(&client, &installation.cluster).await?.into_iter();
+    let paused = groups.filter(is_paused);
+    let mut names: Vec<String> = paused.filter_map(|group| group.auto_scaling_group_name).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Whether rotations start no node of the group (`recycle::rotation::fleet`).
+pub(crate) fn is_paused(group: &AutoScalingGroup) -> bool {
+    let tags = group.tags();
+    tags.iter()
+        .any(|tag| tag.key() == Some(PAUSED_TAG) && tag.value() == Some("true"))
 }

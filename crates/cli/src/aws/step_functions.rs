@@ -50,7 +50,7 @@ pub(crate) struct Listed {
     pub name: String,
     pub status: String,
     pub started_at: Timestamp,
-    ended_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -150,6 +150,13 @@ impl StepFunctions {
         self.list(list, since).await
     }
 
+    /// Lists the executions that ended at this time or later, whenever they began.
+    pub(crate) async fn list_ended_since(&self, machine: &str, since: Timestamp) -> Result<Vec<Listed>> {
+        let list = self.client.list_executions().state_machine_arn(machine);
+        let ended = |execution: &Listed| execution.ended_at.is_some_and(|end| end >= since);
+        self.list_while(list, since, ended).await
+    }
+
     /// Lists the executions that a Distributed Map has begun.
     pub(crate) async fn list_children(&self, map_run: &str) -> Result<Vec<Listed>> {
         let list = self.client.list_executions().map_run_arn(map_run);
@@ -166,13 +173,24 @@ impl StepFunctions {
     /// Ended executions are sorted by their end, the last one first (API reference of ListExecutions). So all that are listed after one
     /// that ended before `since` began before it, too, unless they run.
     async fn list(&self, list: ListExecutionsFluentBuilder, since: Timestamp) -> Result<Vec<Listed>> {
+        self.list_while(list, since, |execution| execution.started_at >= since)
+            .await
+    }
+
+    /// Lists the wanted executions, down to one that ended before `since`.
+    async fn list_while(
+        &self,
+        list: ListExecutionsFluentBuilder,
+        since: Timestamp,
+        is_wanted: impl Fn(&Listed) -> bool,
+    ) -> Result<Vec<Listed>> {
         let (mut listed, mut token) = (Vec::new(), None);
         loop {
             let list = list.clone().max_results(MOST_LISTED).set_next_token(token);
             let (page, next) = self.list_page(list).await?;
             let has_ended_before = |execution: &Listed| execution.ended_at.is_some_and(|end| end < since);
             let is_last = next.is_none() || page.iter().any(has_ended_before);
-            listed.extend(page.into_iter().filter(|execution| execution.started_at >= since));
+            listed.extend(page.into_iter().filter(&is_wanted));
             if is_last {
                 return Ok(sort_by_start(listed));
             }

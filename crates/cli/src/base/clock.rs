@@ -10,9 +10,12 @@ pub(crate) fn now() -> Timestamp {
     read_clock_file().unwrap_or_else(real)
 }
 
+/// The beginning of the names of executions that the command line starts.
+pub(crate) const NAMES: &str = "recycle-eks-";
+
 /// Returns a name that no other execution has. One process does not start two executions within a nanosecond.
 pub(crate) fn unique_name() -> String {
-    format!("recycle-eks-{}-{}", real().as_nanosecond(), std::process::id())
+    format!("{NAMES}{}-{}", real().as_nanosecond(), std::process::id())
 }
 
 fn read_clock_file() -> Option<Timestamp> {

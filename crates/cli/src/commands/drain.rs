@@ -1,10 +1,9 @@
 //! `extend` and `finish`: move the end of a running drain. They invoke `serve-operator`, which writes the new end on the Node.
 
-use std::io::IsTerminal as _;
-
 use jiff::Timestamp;
 use recycle::base::duration::Duration;
 use recycle::base::time::later;
+use recycle::drain::holding::{ENDS_WITH_NODE, HOLDING};
 use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
 use recycle::records::claim::Phase;
@@ -18,18 +17,8 @@ use crate::base::clock;
 use crate::base::error::{Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::moment;
+use crate::commands::confirm::confirm;
 use crate::views::output::Output;
-
-/// Classes of pods that end with the instance unless they end or are evicted before.
-const HOLDING: [&str; 7] = [
-    "unreadable",
-    "awaited",
-    "evictable",
-    "zone_mismatch",
-    "terminating",
-    "stuck",
-    "tolerates_taint",
-];
 
 pub(crate) async fn extend(installation: &Installation, output: &Output, wanted: &Extend) -> Result<Exit> {
     let until = wanted.until.as_deref().map(parse_time).transpose()?;
@@ -45,19 +34,8 @@ pub(crate) async fn extend(installation: &Installation, output: &Output, wanted:
 pub(crate) async fn finish(installation: &Installation, output: &Output, wanted: &Finish) -> Result<Exit> {
     let node = find_node(installation, &wanted.node).await?;
     if let Some(warning) = warn_of_end(&node).filter(|_| !wanted.yes) {
-        if !output.is_terminal || !std::io::stdin().is_terminal() {
-            refuse!(
-                "{warning} To end the drain all the same, run: recycle-eks finish --yes {}",
-                wanted.node
-            );
-        }
-        output.say(&warning)?;
-        Output::note("end the drain? Type yes to end it:");
-        let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer)?;
-        if answer.trim() != "yes" {
-            refuse!("the drain was not ended");
-        }
+        let again = format!("recycle-eks finish --yes {}", wanted.node);
+        confirm(output, &warning, "end the drain?", &again)?;
     }
     move_end(installation, output, node.instance_id.as_str(), "now").await
 }
@@ -91,11 +69,14 @@ fn warn_of_end(node: &NodeStatus) -> Option<String> {
 
 /// Lists the pods that end with the instance, as far as the last check named them.
 fn list_holding(progress: &Progress) -> Vec<String> {
-    let texts = HOLDING.into_iter().filter_map(|class| {
+    let classes = HOLDING
+        .into_iter()
+        .chain([(ENDS_WITH_NODE, "ending with the node")]);
+    let texts = classes.filter_map(|(class, word)| {
         let (count, names) = (*progress.counts.get(class)?, progress.names.get(class)?);
         let is_all = count as usize <= names.len();
         let more = if is_all { "" } else { ", …" };
-        Some(format!("{count} {class} ({}{more})", names.join(", ")))
+        Some(format!("{count} {word} ({}{more})", names.join(", ")))
     });
     texts.collect()
 }
@@ -212,7 +193,7 @@ mod tests {
                 then
             };
             let expected = format!(
-                "i-0123456789abcdef0 is held by 7 awaited (jobs/train, …); if its drain ends now, {then}."
+                "i-0123456789abcdef0 is held by 7 waited for (jobs/train, …); if its drain ends now, {then}."
             );
             assert!(warning.is_none_or(|warning| warning == expected));
         }

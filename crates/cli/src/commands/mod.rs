@@ -1,7 +1,10 @@
 //! The commands, one module each.
 
+pub(crate) mod abort_all;
+mod confirm;
 pub(crate) mod drain;
 pub(crate) mod dry_run;
+pub(crate) mod history;
 pub(crate) mod pause;
 pub(crate) mod plan;
 pub(crate) mod recycle;

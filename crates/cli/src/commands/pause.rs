@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 
 use aws_config::SdkConfig;
 use aws_sdk_autoscaling::Client;
-use aws_sdk_autoscaling::types::Tag;
+use aws_sdk_autoscaling::types::{AutoScalingGroup, Tag};
 use recycle::base::names::PAUSED_TAG;
 use recycle::cluster::cluster_tag::cluster_tag;
+use recycle::notify::status::NodeStatus;
+use recycle::records::claim::Phase;
 use serde_json::json;
 
 use crate::args::flags::Groups;
-use crate::aws::groups::list_groups;
+use crate::aws::groups::{is_paused, list_groups};
 use crate::aws::installation::Installation;
+use crate::aws::nodes::fetch_status;
 use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::views::output::Output;
@@ -25,6 +28,12 @@ pub(crate) enum Change {
     Resume,
 }
 
+impl Change {
+    fn pauses(self) -> bool {
+        matches!(self, Self::Pause)
+    }
+}
+
 pub(crate) async fn run(
     installation: &Installation,
     output: &Output,
@@ -33,6 +42,15 @@ pub(crate) async fn run(
 ) -> Result<Exit> {
     let groups = ClusterGroups::fetch(&installation.aws, &installation.cluster).await?;
     let chosen = groups.choose(wanted)?;
+    let (same, chosen): (Vec<String>, Vec<String>) = chosen
+        .into_iter()
+        .partition(|group| groups.paused.contains(group) == change.pauses());
+    for group in &same {
+        output.say(match change {
+            Change::Pause => format!("{group} is paused already"),
+            Change::Resume => format!("{group} is not paused"),
+        })?;
+    }
     let mut done = Vec::new();
     let ended = groups.apply(change, &chosen, &mut done).await;
     // The changed groups are printed even if the rest is refused.
@@ -46,8 +64,54 @@ pub(crate) async fn run(
     for group in &done {
         output.say(format!("{what} {group}: {meaning}"))?;
     }
-    output.document(&json!({what: done}))?;
+    let queued = match change {
+        Change::Pause => list_queued(installation, &groups.wanted(wanted)).await,
+        Change::Resume => Ok(Vec::new()),
+    };
+    match &queued {
+        Ok(none) if none.is_empty() => {}
+        Ok(queued) => output.say(describe_queued(queued))?,
+        Err(error) => output.say(format!(
+            "nodes that wait in the queue go on; which ones is unknown: {error}"
+        ))?,
+    }
+    output.document(&json!({what: done, "unchanged": same, "queued_instances": queued.ok()}))?;
     ended.map(|()| Exit::Done)
+}
+
+/// Lists the instances of these groups whose executions wait in the queue. A pause does not hold them, because they were started already.
+async fn list_queued(installation: &Installation, groups: &[String]) -> Result<Vec<String>> {
+    let running = installation
+        .states
+        .list_running(&installation.machine("recycle-node"))
+        .await?;
+    let status = fetch_status(installation, None).await?;
+    let queued = status
+        .nodes
+        .iter()
+        .filter(|node| is_queued(node, groups, &running));
+    Ok(queued.map(|node| node.instance_id.to_string()).collect())
+}
+
+fn is_queued(node: &NodeStatus, groups: &[String], running: &[String]) -> bool {
+    node.claim.as_ref().is_some_and(|claim| {
+        matches!(claim.phase, Phase::Claimed | Phase::Admitted)
+            && groups.iter().any(|group| *group == claim.group.as_str())
+            && running.iter().any(|arn| *arn == claim.fence.execution.as_str())
+    })
+}
+
+fn describe_queued(queued: &[String]) -> String {
+    let (nodes, them) = if queued.len() == 1 {
+        ("1 queued node".to_owned(), "it")
+    } else {
+        (format!("{} queued nodes", queued.len()), "one of them")
+    };
+    format!(
+        "{nodes} will still be recycled, because the executions have begun: {}. To stop {them}: recycle-eks abort {}",
+        queued.join(", "),
+        queued.first().map_or("", String::as_str)
+    )
 }
 
 struct ClusterGroups {
@@ -55,14 +119,21 @@ struct ClusterGroups {
     cluster: String,
     /// In alphabetical order.
     names: Vec<String>,
+    paused: BTreeSet<String>,
 }
 
 impl ClusterGroups {
     async fn fetch(aws: &SdkConfig, cluster: &str) -> Result<Self> {
         let client = Client::new(aws);
-        let found = list_groups(&client, cluster).await?.into_iter();
-        let names: BTreeSet<String> = found.filter_map(|group| group.auto_scaling_group_name).collect();
+        let found = list_groups(&client, cluster).await?;
+        let name = |group: &AutoScalingGroup| group.auto_scaling_group_name.clone();
+        let names: BTreeSet<String> = found.iter().filter_map(name).collect();
         Ok(Self {
+            paused: found
+                .iter()
+                .filter(|group| is_paused(group))
+                .filter_map(name)
+                .collect(),
             names: names.into_iter().collect(),
             client,
             cluster: cluster.to_owned(),
@@ -89,6 +160,15 @@ impl ClusterGroups {
             );
         }
         Ok(wanted.groups.clone())
+    }
+
+    /// The names of the groups that were asked for, whether they have to be changed or not.
+    fn wanted(&self, wanted: &Groups) -> Vec<String> {
+        if wanted.all {
+            self.names.clone()
+        } else {
+            wanted.groups.clone()
+        }
     }
 
     /// Changes the tags of the groups. `done` holds the groups that were changed, even after an error.

@@ -14,6 +14,8 @@ use crate::aws::nodes::{fetch_status, find_node};
 use crate::base::error::{Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
+use crate::commands::abort_all::abort_all;
+use crate::commands::confirm::confirm;
 use crate::commands::start::start;
 use crate::history::end::describe_end;
 use crate::history::node::History;
@@ -22,13 +24,16 @@ use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, Watch};
 
 /// The cause in the history of an execution that `abort` has stopped.
-const WHY: &str = "recycle-eks abort";
+pub(super) const WHY: &str = "recycle-eks abort";
 
 pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
-    if wanted.what.starts_with("arn:") {
-        return abort_execution(installation, output, wanted).await;
+    let Some(what) = wanted.what.as_deref() else {
+        return abort_all(installation, output, wanted).await;
+    };
+    if what.starts_with("arn:") {
+        return abort_execution(installation, output, what, wanted).await;
     }
-    let node = find_node(installation, &wanted.what).await?;
+    let node = find_node(installation, what).await?;
     let named = describe(&node);
     let Some(claim) = &node.claim else {
         refuse!("no execution works on {named}: there is nothing to abort");
@@ -40,24 +45,37 @@ pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: 
             node.instance_id
         );
     }
-    abort_claimed(installation, output, &node, claim, wanted.no_wait).await
+    abort_claimed(installation, output, &node, claim, wanted).await
 }
 
-/// Stops the execution that holds the node, and watches until the node is restored, unless `no_wait` is set.
+/// Stops the execution that holds the node, and watches until the node is restored, unless `--no-wait` is set.
 async fn abort_claimed(
     installation: &Installation,
     output: &Output,
     node: &NodeStatus,
     claim: &Claim,
-    no_wait: bool,
+    wanted: &Abort,
 ) -> Result<Exit> {
     check_abortable(node, claim)?;
     let arn = claim.fence.execution.as_str();
+    if !wanted.yes {
+        let effect = format!(
+            "This stops the execution {arn}. The sweep then restores {}, which is in step {}: its remaining pods keep running.",
+            describe(node),
+            claim.phase
+        );
+        confirm(
+            output,
+            &effect,
+            "abort it?",
+            &format!("recycle-eks abort --yes {}", node.instance_id),
+        )?;
+    }
     installation.states.stop(arn, WHY).await?;
     output.say(format!(
         "stopped {arn}; the sweep restores the node in about five minutes"
     ))?;
-    if no_wait {
+    if wanted.no_wait {
         output.document(&json!({"stopped": arn, "instance_id": node.instance_id.as_str()}))?;
         return Ok(Exit::Done);
     }
@@ -65,7 +83,7 @@ async fn abort_claimed(
 }
 
 /// Refuses an abort after which the node could not be restored.
-fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
+pub(super) fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
     let named = describe(node);
     if claim.phase == Phase::Disposing {
         refuse!("{named} is being disposed of already: an abort cannot restore it");
@@ -82,8 +100,12 @@ fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
 /// Stops an execution that is given by its ARN.
 /// An execution of `recycle-node` that holds its node is stopped in the same way as if the node were given.
 /// Stopping an execution of `rotate-nodes` also stops those of its nodes, because Step Functions stops the executions that it waits for.
-async fn abort_execution(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
-    let arn = wanted.what.as_str();
+async fn abort_execution(
+    installation: &Installation,
+    output: &Output,
+    arn: &str,
+    wanted: &Abort,
+) -> Result<Exit> {
     let is_of_node = installation.has_execution("recycle-node", arn);
     if !is_of_node && !installation.has_execution("rotate-nodes", arn) {
         refuse!(
@@ -103,13 +125,26 @@ async fn abort_execution(installation: &Installation, output: &Output, wanted: &
         let node = find_node(installation, instance).await?;
         let claim = node.claim.as_ref();
         if let Some(claim) = claim.filter(|claim| claim.fence.execution.as_str() == arn) {
-            return abort_claimed(installation, output, &node, claim, wanted.no_wait).await;
+            return abort_claimed(installation, output, &node, claim, wanted).await;
         }
     }
+    let is_plan = execution.input["dry_run"] == true;
+    if !wanted.yes && !is_of_node && !is_plan {
+        let effect = format!(
+            "This stops the rotation {arn}, and with it the executions of its nodes under way. The sweep then restores those nodes."
+        );
+        confirm(
+            output,
+            &effect,
+            "abort it?",
+            &format!("recycle-eks abort --yes {arn}"),
+        )?;
+    }
     installation.states.stop(arn, WHY).await?;
-    output.say(match is_of_node {
-        true => format!("stopped {arn}; it had not changed its node"),
-        false => format!(
+    output.say(match (is_plan, is_of_node) {
+        (true, _) => format!("stopped {arn}: a plan, which had changed nothing"),
+        (false, true) => format!("stopped {arn}; it had not changed its node"),
+        (false, false) => format!(
             "stopped {arn}: it starts no other node, and Step Functions also stops the executions of the nodes under way; the sweep \
              restores those nodes in about five minutes. (To let them end instead, use recycle-eks pause.)"
         ),
@@ -226,6 +261,7 @@ fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Fr
         clock,
         facts: vec![(instance.to_owned(), text.to_owned())],
         document,
+        ..Frame::default()
     }
 }
 
@@ -247,8 +283,13 @@ async fn watch_sweep(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
 
 /// Describes how the sweep has ended, with the results of its nodes.
 fn describe_sweep(end: &End) -> String {
-    let nodes = end.output.get("nodes").map(Value::to_string);
-    format!("{} {}", describe_end(end), nodes.unwrap_or_default())
+    match end.output["nodes"].as_array() {
+        Some(none) if none.is_empty() && end.status == "SUCCEEDED" => {
+            "there was nothing to restore".to_owned()
+        }
+        Some(nodes) => format!("{} {}", describe_end(end), Value::from(nodes.clone())),
+        None => describe_end(end),
+    }
 }
 
 fn describe(node: &NodeStatus) -> String {

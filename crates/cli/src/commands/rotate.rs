@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use recycle::base::ids::InstanceId;
-use recycle::input::start::Start;
 use recycle::notify::status::{NodeStatus, Status};
 use recycle::report::event::End;
 use serde_json::json;
 
 use crate::args::flags::{Plan, Rotate};
 use crate::args::selection::rotation_input;
+use crate::aws::groups::list_paused;
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::aws::step_functions::Listed;
@@ -22,19 +22,19 @@ use crate::commands::start::start;
 use crate::history::end::{describe_end, exit_of};
 use crate::history::rotation::RotationHistory;
 use crate::history::rotation_end::{RotationEnd, exit_of_rotation};
-use crate::views::fleet::{Heading, Row, frame, row_of, sort_rows};
+use crate::history::started_by::{StartedBy, Starter, instance_of};
+use crate::views::fleet::{Heading, frame};
 use crate::views::output::Output;
+use crate::views::row::{Row, row_of, sort_rows};
 use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, Watch};
 
-const TRIGGER: &str = "manual";
-/// The maximum number of attempts for one node in a rotation: the first one and ten retries.
-const MOST_ATTEMPTS: u32 = 11;
 /// A watch calls `serve-operator` only at every sixth check, which is every twelve seconds, because the function reads the whole cluster.
 const CHECKS: u32 = 6;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Rotate) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, false)?;
+    warn_of_pauses(installation, output, &wanted.rotation.selection.groups).await?;
     let machine = installation.machine("rotate-nodes");
     let (arn, mut watching) = start(installation, output, &machine, &input).await?;
     if wanted.no_wait {
@@ -43,6 +43,21 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &R
         return Ok(Exit::Done);
     }
     watch(&mut watching, &arn).await
+}
+
+/// Prints which of the selected groups are paused, because the rotation starts no node of them. No groups select all of them.
+/// If the groups cannot be read, the rotation itself says so.
+async fn warn_of_pauses(installation: &Installation, output: &Output, groups: &[String]) -> Result<()> {
+    let paused = list_paused(installation).await.unwrap_or_default();
+    for group in paused
+        .iter()
+        .filter(|group| groups.is_empty() || groups.contains(group))
+    {
+        output.say(format!(
+            "group {group} is paused: the rotation waits there until you run: recycle-eks resume {group}"
+        ))?;
+    }
+    Ok(())
 }
 
 /// Starts a dry run of the rotation, in which the execution of each node is a dry run too, and prints the plans.
@@ -71,7 +86,7 @@ pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &
         output.say(why)?;
     }
     let (mut plans, mut exits) = (Vec::new(), Vec::new());
-    for (instance, listed) in list_begun(installation, &arn, started).await? {
+    for (instance, listed) in list_begun(installation, &rotation.starter(), started).await? {
         let planned = wait_for_end(states, &listed.arn).await?;
         let (group, criteria) = rotation.find_criteria(instance.as_str()).unwrap_or(("-", vec![]));
         let why = match criteria.join(", ") {
@@ -109,15 +124,15 @@ pub(super) async fn watch(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     let over = watch.until_over(async |now| {
         rotation.read_on(&installation.states).await?;
-        let history = &rotation.history;
-        let begun = list_begun(installation, arn, history.started).await?;
+        let (history, starter) = (&rotation.history, rotation.starter());
+        let begun = list_begun(installation, &starter, history.started).await?;
         if checks.is_multiple_of(CHECKS) {
             status = fetch_status(installation, None).await?;
         }
         checks += 1;
         for (instance, listed) in &begun {
             let node = status.nodes.iter().find(|node| node.instance_id == *instance);
-            let mut row = to_row(instance, listed, node, rows.get(instance.as_str()));
+            let mut row = to_row(instance, listed, node, rows.get(instance.as_str()), &starter);
             // The end of an execution is fetched once.
             if listed.status != "RUNNING" && row.step != step_of_end(&listed.status) {
                 let execution = installation.states.find(&listed.arn).await?;
@@ -159,7 +174,7 @@ fn show_end(shown: &mut Frame, end: &End) {
 /// The executions are found by their names, which follow from the rotation and the instance.
 async fn list_begun(
     installation: &Installation,
-    rotation: &str,
+    rotation: &Starter,
     since: Option<Timestamp>,
 ) -> Result<Vec<(InstanceId, Listed)>> {
     let Some(since) = since else { return Ok(Vec::new()) };
@@ -178,22 +193,17 @@ async fn list_begun(
     Ok(begun)
 }
 
-/// Returns the instance, or None if this rotation does not give the name to an execution.
-fn instance_of(name: &str, rotation: &str) -> Option<InstanceId> {
-    let (instance, _) = name.strip_prefix(TRIGGER)?.strip_prefix('-')?.rsplit_once('-')?;
-    let instance: InstanceId = instance.parse().ok()?;
-    let causes = (2..=MOST_ATTEMPTS).map(|number| format!("{rotation} {number}"));
-    std::iter::once(rotation.to_owned())
-        .chain(causes)
-        .any(|cause| Start::new(TRIGGER, &instance, &cause).name == name)
-        .then_some(instance)
-}
-
 /// Returns the row of a node whose execution was started. While the execution runs, the row shows the marks on the node.
 /// Otherwise the previous row stays. Without a previous row, the row says only that the execution was started.
-fn to_row(instance: &InstanceId, listed: &Listed, node: Option<&NodeStatus>, before: Option<&Row>) -> Row {
+fn to_row(
+    instance: &InstanceId,
+    listed: &Listed,
+    node: Option<&NodeStatus>,
+    before: Option<&Row>,
+    rotation: &Starter,
+) -> Row {
     if let Some(node) = node.filter(|_| listed.status == "RUNNING") {
-        return with_name(row_of(node, |_| true), before);
+        return with_name(row_of(node, std::slice::from_ref(rotation), |_| true), before);
     }
     let group = node.and_then(|node| node.group.clone());
     before.cloned().unwrap_or_else(|| Row {
@@ -202,11 +212,10 @@ fn to_row(instance: &InstanceId, listed: &Listed, node: Option<&NodeStatus>, bef
         node: instance.to_string(),
         step: "begun".to_owned(),
         since: Some(listed.started_at),
-        until: None,
-        then: None,
-        what: String::new(),
         execution: Some(listed.arn.clone()),
+        started_by: Some(StartedBy::read(&listed.arn, std::slice::from_ref(rotation))),
         style: Style::Busy,
+        ..Row::default()
     })
 }
 
@@ -230,11 +239,15 @@ fn ended(row: Row, end: &End) -> Row {
     };
     Row {
         step: step_of_end(&end.status).to_owned(),
+        what,
+        style,
         since: None,
         until: None,
         then: None,
-        what,
-        style,
+        end: None,
+        pods: Vec::new(),
+        unnamed_pods: BTreeMap::new(),
+        disruptions: Vec::new(),
         ..row
     }
 }
@@ -243,8 +256,6 @@ fn ended(row: Row, end: &End) -> Row {
 mod tests {
     use super::*;
 
-    const ROTATION: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-rotate-nodes:one";
-
     #[test]
     fn a_row_keeps_the_name_of_a_deleted_node() {
         let row = |node: &str| Row {
@@ -252,12 +263,8 @@ mod tests {
             instance: "i-1".to_owned(),
             node: node.to_owned(),
             step: "disposing".to_owned(),
-            since: None,
-            until: None,
-            then: None,
-            what: String::new(),
-            execution: None,
             style: Style::Busy,
+            ..Row::default()
         };
         for (now, before, shown) in [
             ("i-1", None, "i-1"),
@@ -303,26 +310,6 @@ mod tests {
                 cause: result.to_string(),
             };
             assert_eq!(exit_of_plan(&end, &nodes), exit, "{status} {group} {nodes:?}");
-        }
-    }
-
-    #[test]
-    fn a_rotation_recognizes_its_executions_by_their_names() {
-        let instance: InstanceId = "i-0123456789abcdef0".parse().unwrap();
-        for cause in [
-            ROTATION.to_owned(),
-            format!("{ROTATION} 2"),
-            format!("{ROTATION} 11"),
-        ] {
-            let name = Start::new(TRIGGER, &instance, &cause).name;
-            assert_eq!(instance_of(&name, ROTATION), Some(instance.clone()), "{name}");
-        }
-        for name in [
-            Start::new(TRIGGER, &instance, "another").name,
-            Start::new("spot", &instance, ROTATION).name,
-            "by-hand".to_owned(),
-        ] {
-            assert_eq!(instance_of(&name, ROTATION), None, "{name}");
         }
     }
 }

@@ -2,24 +2,37 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::args::flags::Status;
+use crate::aws::groups::list_paused;
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
+use crate::aws::step_functions::Listed;
 use crate::base::clock;
 use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
-use crate::history::rotation::RotationHistory;
-use crate::views::fleet::{Heading, Row, frame, row_of, sort_rows, table};
+use crate::history::node::History;
+use crate::history::rotation::{MANUAL, RotationHistory};
+use crate::history::started_by::{Starter, name_of};
+use crate::views::details::list_details;
+use crate::views::fleet::{Heading, frame, table};
+use crate::views::node::draw_head;
 use crate::views::output::Output;
+use crate::views::row::{Row, row_of, sort_rows};
 use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, Watch};
 
+/// The maximum number of nodes whose details are printed below the table.
+const MOST_DETAILED: usize = 10;
+
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Status) -> Result<Exit> {
     let node = wanted.node.as_deref();
+    if wanted.history {
+        return super::history::run(installation, output, node).await;
+    }
     if let Some(arn) = node.filter(|name| name.starts_with("arn:")) {
         return watch_execution(installation, output, arn, wanted.watch).await;
     }
@@ -32,10 +45,17 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &S
                 "no instance with a mark of recycle-eks is node {name:?}, and the cluster {cluster} cannot be read: {why}"
             )));
         }
-        refuse!("there is no instance and no node {name:?} in cluster {cluster}");
+        refuse!(
+            "there is no instance and no node {name:?} in cluster {cluster}. For the past of an instance: recycle-eks status --history {name}"
+        );
     }
     if !wanted.watch {
-        return show(output, &seen, clock::now());
+        let mut seen = seen;
+        seen.failed = list_failed(installation, node).await?;
+        return match node {
+            Some(_) => show_node(installation, output, &seen).await,
+            None => show(output, &seen, clock::now()),
+        };
     }
     match seen.only_running().filter(|_| node.is_some()) {
         // The history of the execution shows more about a single node than the marks on the node do.
@@ -69,7 +89,13 @@ async fn watch_execution(
 
 /// The state of the cluster and the state machines at one check.
 struct Seen {
+    /// The executions that ended badly within the last day, the newest first. Not known in a watch.
+    failed: Vec<Listed>,
     rotations: Vec<Heading>,
+    /// The ARNs of rotations that are dry runs.
+    plans: Vec<String>,
+    /// The groups that are paused, or why this cannot be read.
+    paused: std::result::Result<Vec<String>, String>,
     rows: Vec<Row>,
     running: Vec<String>,
     cluster_is_away: Option<String>,
@@ -88,6 +114,47 @@ impl Seen {
         self.rotations.is_empty() && self.rows.iter().all(Row::is_quiet) && self.cluster_is_away.is_none()
     }
 
+    /// Describes what else an operator should know: plans, pauses, and what cannot be read.
+    fn list_remarks(&self) -> Vec<(&'static str, Style, String)> {
+        let plans = self.plans.iter().map(|arn| {
+            let text = format!("plan {}: a dry run, which changes nothing", name_of(arn));
+            ("plan", Style::Dim, text)
+        });
+        let paused = match &self.paused {
+            Ok(none) if none.is_empty() => None,
+            Ok(groups) => Some(format!(
+                "paused: {}. Rotations start no node there. To let them go on: recycle-eks resume {}",
+                groups.join(", "),
+                groups.join(" ")
+            )),
+            Err(why) => Some(format!("pauses cannot be read: {why}")),
+        };
+        let paused = paused.map(|text| ("paused", Style::Bold, text));
+        let away = self.describe_away().map(|text| ("cluster", Style::Bad, text));
+        let unreadable = self.unreadable_nodes.clone();
+        let unreadable = unreadable.map(|text| ("nodes", Style::Bad, text));
+        let failed = self.describe_failed();
+        let failed = failed.map(|text| ("failed", Style::Bad, text));
+        plans
+            .chain(paused)
+            .chain(failed)
+            .chain(unreadable)
+            .chain(away)
+            .collect()
+    }
+
+    fn describe_failed(&self) -> Option<String> {
+        let newest = self.failed.first()?;
+        let count = match self.failed.len() {
+            1 => "1 execution".to_owned(),
+            more => format!("{more} executions"),
+        };
+        Some(format!(
+            "in the last 24 hours {count} ended badly, the last one {} ({}). For the reasons: recycle-eks status --history",
+            newest.name, newest.status
+        ))
+    }
+
     fn describe_away(&self) -> Option<String> {
         let away = self.cluster_is_away.as_ref();
         away.map(|why| format!("the cluster cannot be read, so only marks on instances are shown: {why}"))
@@ -95,15 +162,22 @@ impl Seen {
 
     fn frame(&self, clock: String, now: Timestamp, width: u16) -> Frame {
         let mut shown = frame(&self.rotations, &self.rows, clock, now, width);
-        if let Some(text) = self.describe_away() {
-            shown.picture.push(vec![(Style::Bad, text.clone())]);
-            shown.facts.push(("cluster".to_owned(), text));
-            shown.document["cluster_is_away"] = json!(self.cluster_is_away);
+        for (subject, style, text) in self.list_remarks() {
+            shown.picture.push(vec![(style, text.clone())]);
+            shown.facts.push((subject.to_owned(), text));
         }
-        if let Some(why) = &self.unreadable_nodes {
-            shown.picture.push(vec![(Style::Bad, why.clone())]);
-            shown.facts.push(("nodes".to_owned(), why.clone()));
-            shown.document["unreadable_nodes"] = why.as_str().into();
+        let document = &mut shown.document;
+        document["plans"] = json!(self.plans);
+        document["paused_groups"] = json!(self.paused.as_ref().ok());
+        let failed = self.failed.iter().map(|listed| {
+            json!({"execution_arn": listed.arn, "status": listed.status, "started": listed.started_at, "ended": listed.ended_at})
+        });
+        document["failed_executions"] = failed.collect();
+        if self.cluster_is_away.is_some() {
+            document["cluster_is_away"] = json!(self.cluster_is_away);
+        }
+        if self.unreadable_nodes.is_some() {
+            document["unreadable_nodes"] = json!(self.unreadable_nodes);
         }
         shown
     }
@@ -118,25 +192,60 @@ async fn fetch(
     let states = &installation.states;
     let running = states.list_running(&installation.machine("recycle-node")).await?;
     let sweeps = states.list_running(&installation.machine("sweep")).await?;
-    let mut rotations = Vec::new();
-    if node.is_none() {
-        for arn in states.list_running(&installation.machine("rotate-nodes")).await? {
-            let rotation = known.entry(arn.clone());
-            let rotation = rotation.or_insert_with(|| RotationHistory::new(&arn));
-            rotation.read_all(states).await?;
+    let (mut rotations, mut plans, mut starters) = (Vec::new(), Vec::new(), Vec::new());
+    for arn in states.list_running(&installation.machine("rotate-nodes")).await? {
+        // For a single node only the trigger of the rotation matters.
+        if node.is_some() {
+            let execution = states.find(&arn).await?;
+            let trigger = execution.map(|execution| execution.input["trigger"].clone());
+            let trigger = trigger.as_ref().and_then(|trigger| trigger.as_str());
+            let trigger = trigger.unwrap_or(MANUAL).to_owned();
+            starters.push(Starter { arn, trigger });
+            continue;
+        }
+        let rotation = known.entry(arn.clone());
+        let rotation = rotation.or_insert_with(|| RotationHistory::new(&arn));
+        rotation.read_all(states).await?;
+        starters.push(rotation.starter());
+        if rotation.is_dry_run() {
+            plans.push(arn);
+        } else {
             rotations.push(Heading::of(rotation));
         }
     }
     let runs = |arn: &str| running.iter().chain(&sweeps).any(|other| other == arn);
-    let mut rows: Vec<Row> = status.nodes.iter().map(|node| row_of(node, runs)).collect();
+    let to_row = |node| row_of(node, &starters, runs);
+    let mut rows: Vec<Row> = status.nodes.iter().map(to_row).collect();
     sort_rows(&mut rows);
+    let paused = list_paused(installation).await.map_err(|error| error.to_string());
     Ok(Seen {
+        failed: Vec::new(),
         rotations,
+        plans,
+        paused,
         rows,
         running,
         cluster_is_away: status.cluster_is_away,
         unreadable_nodes: status.unreadable_nodes,
     })
+}
+
+/// Lists the executions that ended badly within the last day, the newest first. None is listed for a single node.
+async fn list_failed(installation: &Installation, node: Option<&str>) -> Result<Vec<Listed>> {
+    let mut failed = Vec::new();
+    if node.is_some() {
+        return Ok(failed);
+    }
+    let since = clock::now().checked_sub(SignedDuration::from_hours(24));
+    let since = since.unwrap_or(Timestamp::MIN);
+    for machine in ["rotate-nodes", "recycle-node"] {
+        let machine = installation.machine(machine);
+        let listed = installation.states.list_since(&machine, since);
+        failed.extend(listed.await?);
+    }
+    failed.retain(|listed| ["FAILED", "TIMED_OUT", "ABORTED"].contains(&listed.status.as_str()));
+    failed.sort_by_key(|listed| std::cmp::Reverse(listed.ended_at));
+    Ok(failed)
 }
 
 fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit> {
@@ -152,17 +261,69 @@ fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit> {
     }
     if seen.rows.is_empty() {
         output.say("no node carries a mark of recycle-eks")?;
-    } else {
-        output.say(table(&seen.rows, now, output.width()))?;
     }
-    if let Some(why) = &seen.unreadable_nodes {
-        output.say(why)?;
+    for line in table(&seen.rows, now, output.width_of_terminal()) {
+        output.say(line)?;
     }
-    let Some(away) = seen.describe_away() else {
-        return Ok(Exit::Done);
-    };
-    output.say(away)?;
-    Ok(Exit::Failed)
+    for row in seen.rows.iter().take(MOST_DETAILED) {
+        output.say("")?;
+        for line in list_details(row, now) {
+            output.say(line)?;
+        }
+    }
+    if seen.rows.len() > MOST_DETAILED {
+        output.say(format!(
+            "\n… and {} more nodes. For one of them: recycle-eks status NODE",
+            seen.rows.len() - MOST_DETAILED
+        ))?;
+    }
+    finish(output, seen)
+}
+
+/// Prints the remarks. If the cluster cannot be read, the command has failed.
+fn finish(output: &Output, seen: &Seen) -> Result<Exit> {
+    for (_, _, text) in seen.list_remarks() {
+        output.say(text)?;
+    }
+    match seen.cluster_is_away {
+        Some(_) => Ok(Exit::Failed),
+        None => Ok(Exit::Done),
+    }
+}
+
+/// Shows one node: the picture of its running execution, and its details.
+async fn show_node(installation: &Installation, output: &Output, seen: &Seen) -> Result<Exit> {
+    let now = clock::now();
+    output.document(&seen.frame(String::new(), now, output.width()).document)?;
+    for row in &seen.rows {
+        let running = row.execution.as_ref().filter(|arn| seen.running.contains(arn));
+        if let Some(arn) = running.filter(|_| !output.is_json()) {
+            let mut history = History::default();
+            installation.states.read_on(arn, &mut history).await?;
+            for line in draw_head(&history, now, output.width()).into_iter().skip(1) {
+                let text: String = line.into_iter().map(|(_, text)| text).collect();
+                output.say(text)?;
+            }
+        }
+        if row.is_quiet() {
+            output.say(format!(
+                "{} carries no mark of recycle-eks: no execution works on it",
+                row.describe_node()
+            ))?;
+            continue;
+        }
+        for line in list_details(row, now) {
+            output.say(line)?;
+        }
+        if let Some(arn) = &row.execution {
+            output.say(format!(
+                "to watch it: recycle-eks status --watch {}\nits history: recycle-eks report {}",
+                row.instance,
+                name_of(arn)
+            ))?;
+        }
+    }
+    finish(output, seen)
 }
 
 async fn watch(installation: &Installation, output: &Output, node: Option<&str>) -> Result<Exit> {

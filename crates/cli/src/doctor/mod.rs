@@ -8,6 +8,7 @@ use recycle::doctor::facts::Inside;
 use recycle::doctor::finding::{Finding, Level, worst};
 use serde_json::json;
 
+use crate::aws::groups::list_paused;
 use crate::aws::installation::Installation;
 use crate::base::error::Result;
 use crate::base::exit::Exit;
@@ -18,12 +19,29 @@ pub(crate) async fn run(installation: &Installation, output: &Output, shows_all:
     // The execution need not exist. The answer that it does not exist shows that the function reaches Step Functions.
     let execution = installation.execution("recycle-node", "doctor");
     let question = json!({"ask": "doctor", "cluster_name": installation.cluster, "execution": execution});
-    let (seen, inside) = tokio::join!(facts::gather(installation), installation.ask::<Inside>(&question),);
-    let findings = examine(&seen, &answers::seen(inside));
+    let (seen, inside, paused) = tokio::join!(
+        facts::gather(installation),
+        installation.ask::<Inside>(&question),
+        list_paused(installation),
+    );
+    let mut findings = examine(&seen, &answers::seen(inside));
+    // If the groups cannot be read, the check of the groups says so.
+    findings.extend(paused.unwrap_or_default().into_iter().map(find_pause));
     let level = worst(&findings);
     output.document(&json!({"level": level, "findings": findings}))?;
     show(&findings, output, shows_all)?;
     Ok(exit(level))
+}
+
+/// Returns the finding about a paused group. A pause that was forgotten stops rotations without a message.
+fn find_pause(group: String) -> Finding {
+    Finding {
+        check: "pause",
+        level: Level::Warning,
+        found: "the group is paused: rotations start no node of it".to_owned(),
+        remedy: Some(format!("To let rotations go on: recycle-eks resume {group}")),
+        of: group,
+    }
 }
 
 /// Prints the findings. The worst come last, next to the prompt, where readers start.

@@ -59,8 +59,12 @@ pub(crate) struct GroupHistory {
     /// The group's nodes, in the order of their iterations.
     pub nodes: Vec<String>,
     pub has_ended: bool,
+    /// The time at which the pass began.
+    pub started: Option<Timestamp>,
     /// The number of selected nodes that are left for the group's next pass, which has an execution of its own.
     more: usize,
+    /// The number of nodes for which the next pass begins, after the end of this one.
+    left_for_next: usize,
     /// For each criterion the places, from 0, of the nodes that meet it. Empty unless the rotation is a dry run.
     criteria: BTreeMap<String, Vec<usize>>,
     /// The newest event of each iteration, with its index. The next event of the iteration names it as its previous one.
@@ -85,6 +89,7 @@ impl View for GroupHistory {
         }
         match event.what {
             EventKind::Started(input) => {
+                self.started = Some(event.at);
                 self.group = input["group"].as_str().unwrap_or_default().to_owned();
             }
             EventKind::Answered(answer) => match node_state {
@@ -124,7 +129,8 @@ impl GroupHistory {
     /// Without a next pass, its nodes are skipped.
     fn learn_end(&mut self, output: &Value) {
         self.has_ended = true;
-        if read_more(output) > 0 {
+        self.left_for_next = read_more(output);
+        if self.left_for_next > 0 {
             self.more = 0;
             return;
         }
@@ -164,12 +170,14 @@ impl GroupHistory {
         self.node_states.insert(index, node_state);
     }
 
-    pub(crate) fn count(&self) -> Counts {
+    /// Counts the nodes of one pass.
+    #[cfg(test)]
+    fn count(&self) -> Counts {
         self.count_on(Counts::default())
     }
 
-    /// Adds this group's nodes to the counts. After the end of the group's execution no node is under way.
-    pub(crate) fn count_on(&self, mut counts: Counts) -> Counts {
+    /// Adds the nodes of this pass to the counts. After the end of the group's execution no node is under way.
+    fn count_on(&self, mut counts: Counts) -> Counts {
         counts.nodes += self.nodes.len() + self.more;
         if self.has_ended {
             counts.left += self.more;
@@ -189,7 +197,7 @@ impl GroupHistory {
     }
 
     /// Lists the nodes that wait until they may start, in the order of their iterations, each with its wait.
-    pub(crate) fn list_waits(&self) -> impl Iterator<Item = (&str, &Wait)> {
+    fn list_waits(&self) -> impl Iterator<Item = (&str, &Wait)> {
         let node_states = self.node_states.iter().filter(|_| !self.has_ended);
         node_states.filter_map(|(index, node_state)| match node_state {
             NodeState::Waits(wait) => Some((self.nodes.get(*index)?.as_str(), wait)),
@@ -200,6 +208,63 @@ impl GroupHistory {
             | NodeState::Left
             | NodeState::NextPass => None,
         })
+    }
+}
+
+/// A group with its passes, each of which has an execution of its own.
+pub(crate) struct Passes<'a> {
+    pub group: &'a str,
+    /// The oldest first.
+    passes: Vec<&'a GroupHistory>,
+}
+
+impl<'a> Passes<'a> {
+    /// Sorts the passes of a rotation by their groups. A pass whose nodes are not known yet is left out.
+    pub(crate) fn list(histories: impl Iterator<Item = &'a GroupHistory>) -> Vec<Self> {
+        let mut by_group: BTreeMap<&str, Vec<&GroupHistory>> = BTreeMap::new();
+        for history in histories.filter(|history| !history.nodes.is_empty()) {
+            by_group.entry(&history.group).or_default().push(history);
+        }
+        let groups = by_group.into_iter().map(|(group, mut passes)| {
+            passes.sort_by_key(|pass| pass.started);
+            Self { group, passes }
+        });
+        groups.collect()
+    }
+
+    /// The number of passes that have begun.
+    pub(crate) fn begun(&self) -> usize {
+        self.passes.len()
+    }
+
+    fn last(&self) -> Option<&'a GroupHistory> {
+        self.passes.last().copied()
+    }
+
+    /// The number of nodes for which the next pass has not begun yet. Nonzero only between two passes.
+    pub(crate) fn count_next(&self) -> usize {
+        let last = self.last().filter(|last| last.has_ended);
+        last.map_or(0, |last| last.left_for_next)
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.last().is_some_and(|last| last.has_ended) && self.count_next() == 0
+    }
+
+    pub(crate) fn count(&self) -> Counts {
+        self.count_on(Counts::default())
+    }
+
+    /// Adds the nodes of all passes to the counts.
+    pub(crate) fn count_on(&self, mut counts: Counts) -> Counts {
+        counts.nodes += self.count_next();
+        let passes = self.passes.iter();
+        passes.fold(counts, |counts, pass| pass.count_on(counts))
+    }
+
+    /// Lists the nodes that wait until they may start, each with its wait. Only those of the last pass can wait.
+    pub(crate) fn list_waits(&self) -> impl Iterator<Item = (&'a str, &'a Wait)> {
+        self.last().into_iter().flat_map(GroupHistory::list_waits)
     }
 }
 
@@ -367,6 +432,53 @@ mod tests {
                 (counts.nodes, counts.done, counts.left),
                 (nodes, 1, left),
                 "{end:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_passes_of_a_group_count_as_one_and_its_nodes_do_not_shrink_between_two() {
+        let pass = |begin: i64, nodes: &[&str], more: u64, ended: &[&str], end: Option<u64>| {
+            let mut events = vec![
+                (0, begin, EventKind::Started(json!({"group": "workers"}))),
+                (
+                    1,
+                    begin,
+                    EventKind::Answered(json!({"nodes": nodes, "more": more})),
+                ),
+            ];
+            for index in 0..ended.len() {
+                events.push((2, begin, EventKind::NodeAsked(index)));
+            }
+            for (id, became) in (3..).zip(ended) {
+                events.push((id, begin + 9, over(became)));
+            }
+            events.extend(end.map(|more| {
+                let end = End {
+                    output: json!({"more": more}),
+                    ..End::default()
+                };
+                (0, begin + 10, EventKind::Ended(end))
+            }));
+            history_of(events)
+        };
+        let first = |end| pass(0, &["i-1", "i-2"], 3, &["recycled", "next_pass"], end);
+        let second = pass(20, &["i-2", "i-3"], 2, &["recycled"], None);
+        let last = pass(40, &["i-2", "i-3", "i-4", "i-5"], 0, &["recycled"; 4], Some(0));
+        for (passes, begun, nodes, done, has_ended) in [
+            (vec![first(None)], 1, 5, 1, false),
+            (vec![first(Some(4))], 1, 5, 1, false),
+            (vec![second, first(Some(4))], 2, 5, 2, false),
+            (vec![last, first(Some(4))], 2, 5, 5, true),
+        ] {
+            let groups = Passes::list(passes.iter());
+            let [group] = groups.as_slice() else {
+                panic!("one group")
+            };
+            let counts = group.count();
+            assert_eq!(
+                (group.begun(), counts.nodes, counts.done, group.has_ended()),
+                (begun, nodes, done, has_ended)
             );
         }
     }

@@ -6,3 +6,4 @@ pub(crate) mod group;
 pub(crate) mod node;
 pub(crate) mod rotation;
 pub(crate) mod rotation_end;
+pub(crate) mod started_by;

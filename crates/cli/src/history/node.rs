@@ -5,43 +5,22 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use recycle::drain::blocked::RefusalKind;
+use recycle::drain::holding::{BLOCKED, ENDS_WITH_NODE, HOLDING, TO_EVICT};
 use recycle::report::event::{End, Event, EventKind, find_box};
 use serde_json::Value;
 
 use crate::history::cursor::{Cursor, View};
 
-/// The classes of pods in an answer, and the class that the view shows for each. The view does not show pods of other classes.
-const CLASSES: [(&str, Class); 6] = [
-    ("unreadable", Class::Wait),
-    ("awaited", Class::Wait),
-    ("bad_annotation", Class::Wait),
-    ("evictable", Class::Evict),
-    ("terminating", Class::Leaving),
-    ("tolerates_taint", Class::Ignore),
-];
+/// The word for a pod that ends with the node.
+const ENDS: &str = "ends with the node";
+/// The word for a pod that was on the node before and is gone.
+pub(crate) const GONE: &str = "gone";
 
-/// The class of a pod, as the view shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
-    Wait,
-    Evict,
-    Leaving,
-    /// The pod ends with the node.
-    Ignore,
-    /// The pod was on the node before and is gone.
-    Gone,
-}
-
-impl Class {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Wait => "waited for",
-            Self::Evict => "to evict",
-            Self::Leaving => "terminating",
-            Self::Ignore => "ends with the node",
-            Self::Gone => "gone",
-        }
-    }
+/// Lists the classes of pods in an answer, and the word for each that the view shows. The view does not show pods of other classes.
+/// If a pod is in several classes, the last one counts, because it says more.
+fn classes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    std::iter::once((ENDS_WITH_NODE, ENDS)).chain(HOLDING)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +49,10 @@ pub(crate) struct History {
     pub drain: Option<Drain>,
     /// The ARNs of the Map Runs of the Distributed Maps.
     pub map_runs: Vec<String>,
-    /// Every pod that an answer has named in one of the [`CLASSES`].
-    pub pods: BTreeMap<String, Class>,
+    /// Every pod that an answer has named in one of the [`classes`], with the word for its class.
+    pub pods: BTreeMap<String, &'static str>,
+    /// The pods whose evictions were refused by the last answer of `evict-pods`.
+    blocked: Vec<String>,
     pub end: Option<End>,
 }
 
@@ -110,6 +91,13 @@ impl History {
         self.node = text("/run/node").or_else(|| self.node.take());
         self.group = text("/run/group").or_else(|| self.group.take());
         self.drain = read_drain(&answer).or(self.drain);
+        if self.state == "EvictPods" {
+            let blocked = RefusalKind::BLOCKING
+                .iter()
+                .flat_map(|kind| names(&answer, kind.name()));
+            self.blocked = blocked.map(str::to_owned).collect();
+            self.mark_blocked();
+        }
         // Pods are named only by `check-pods` and by a dry run.
         if self.state == "CheckPods" || answer["verdict"] == "planned" {
             self.learn_pods(&answer);
@@ -119,19 +107,27 @@ impl History {
 
     /// Takes in the pods of an answer. A pod that is no longer named is gone, unless a class has more pods than it names.
     fn learn_pods(&mut self, answer: &Value) {
-        let named: BTreeMap<String, Class> = CLASSES
-            .into_iter()
-            .flat_map(|(answered, class)| names(answer, answered).map(move |name| (name.to_owned(), class)))
+        let named: BTreeMap<String, &str> = classes()
+            .flat_map(|(class, word)| names(answer, class).map(move |name| (name.to_owned(), word)))
             .collect();
-        let all_are_named = CLASSES.into_iter().all(|(answered, _)| {
-            answer["counts"][answered].as_u64().unwrap_or(0) <= names(answer, answered).count() as u64
+        let all_are_named = classes().all(|(class, _)| {
+            answer["counts"][class].as_u64().unwrap_or(0) <= names(answer, class).count() as u64
         });
         if all_are_named {
-            for class in self.pods.values_mut() {
-                *class = Class::Gone;
+            for word in self.pods.values_mut() {
+                *word = GONE;
             }
         }
         self.pods.extend(named);
+        self.mark_blocked();
+    }
+
+    fn mark_blocked(&mut self) {
+        for name in &self.blocked {
+            if let Some(word) = self.pods.get_mut(name).filter(|word| **word == TO_EVICT) {
+                *word = BLOCKED;
+            }
+        }
     }
 
     /// Returns why the execution is in its state, in the words of the last function.
@@ -223,14 +219,47 @@ mod tests {
         let first = json!({"counts": {"awaited": 1, "evictable": 1}, "names": {"awaited": ["a/job"], "evictable": ["a/web"]}});
         let all = json!({"counts": {"awaited": 1}, "names": {"awaited": ["a/job"]}});
         let some = json!({"counts": {"awaited": 9}, "names": {"awaited": ["a/job"]}});
-        for (second, web) in [(all, Class::Gone), (some, Class::Evict)] {
+        for (second, web) in [(all, "gone"), (some, "to evict")] {
             let history = history_of(vec![
                 entered("CheckPods"),
                 EventKind::Answered(first.clone()),
                 EventKind::Answered(second),
             ]);
-            assert_eq!(history.pods["a/job"], Class::Wait);
+            assert_eq!(history.pods["a/job"], "waited for");
             assert_eq!(history.pods["a/web"], web);
+        }
+    }
+
+    #[test]
+    fn a_pod_whose_eviction_was_refused_is_blocked_until_it_leaves() {
+        let checked =
+            |class: &str| EventKind::Answered(json!({"counts": {class: 1}, "names": {class: ["a/web"]}}));
+        let refused = |kind: &str| EventKind::Answered(json!({"names": {kind: ["a/web"]}}));
+        for (kind, word) in [
+            ("blocked", "blocked"),
+            ("several_budgets", "blocked"),
+            ("throttled", "to evict"),
+        ] {
+            let mut events = vec![
+                entered("CheckPods"),
+                checked("evictable"),
+                entered("EvictPods"),
+                refused(kind),
+            ];
+            assert_eq!(history_of(events.clone()).pods["a/web"], word, "{kind}");
+            events.extend([entered("CheckPods"), checked("evictable")]);
+            assert_eq!(history_of(events.clone()).pods["a/web"], word, "{kind}");
+            events.extend([entered("CheckPods"), checked("terminating")]);
+            assert_eq!(history_of(events).pods["a/web"], "leaving", "{kind}");
+        }
+    }
+
+    #[test]
+    fn every_class_that_holds_a_node_is_shown() {
+        for (class, word) in HOLDING {
+            let answer = json!({"counts": {class: 1}, "names": {class: ["a/pod"]}});
+            let history = history_of(vec![entered("CheckPods"), EventKind::Answered(answer)]);
+            assert_eq!(history.pods["a/pod"], word, "{class}");
         }
     }
 

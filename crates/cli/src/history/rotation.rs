@@ -6,12 +6,16 @@ use serde_json::{Value, json};
 
 use crate::base::error::Error;
 use crate::base::times::moment;
-use crate::history::group::{Counts, GroupHistory, Wait};
+use crate::history::group::{Counts, GroupHistory, Passes, Wait};
 use crate::history::node::History;
 use crate::history::rotation_end::describe_rotation_end;
+use crate::history::started_by::Starter;
 
 /// The maximum number of wait reasons that the view names for a group.
 const MOST_REASONS: usize = 3;
+
+/// The trigger of a rotation that the command line starts.
+pub(crate) const MANUAL: &str = "manual";
 
 #[derive(Debug, Default)]
 pub(crate) struct RotationHistory {
@@ -35,13 +39,29 @@ impl RotationHistory {
 
     /// Returns the group of a node, and the criteria by which the node was selected. Only a dry run has the criteria.
     pub(crate) fn find_criteria(&self, node: &str) -> Option<(&str, Vec<&str>)> {
-        let mut groups = self.groups();
+        let mut groups = self.groups.values();
         let group = groups.find(|group| group.nodes.iter().any(|other| other == node))?;
         Some((&group.group, group.list_criteria(node)))
     }
 
-    fn groups(&self) -> impl Iterator<Item = &GroupHistory> {
-        self.groups.values().filter(|group| !group.nodes.is_empty())
+    /// Whether it is a plan, which changes nothing.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.history.input["dry_run"] == true
+    }
+
+    /// The trigger in its input, with which the names of its nodes' executions begin.
+    pub(crate) fn starter(&self) -> Starter {
+        Starter {
+            arn: self.arn.clone(),
+            trigger: self.history.input["trigger"]
+                .as_str()
+                .unwrap_or(MANUAL)
+                .to_owned(),
+        }
+    }
+
+    fn groups(&self) -> Vec<Passes<'_>> {
+        Passes::list(self.groups.values())
     }
 
     /// Describes in a sentence what the rotation does, or how it has ended.
@@ -62,37 +82,47 @@ impl RotationHistory {
             return Some(unread.clone());
         }
         let counts = Counts::default();
-        let counts = self.groups().fold(counts, |counts, group| group.count_on(counts));
+        let counts = self
+            .groups()
+            .iter()
+            .fold(counts, |counts, group| group.count_on(counts));
         (counts.nodes > 0).then(|| describe_counts(counts))
     }
 
     /// Lists the groups that have not ended: the name, the share of nodes whose iterations have ended (from 0 to 1), and a sentence.
     pub(crate) fn list_groups(&self) -> Vec<(String, f64, String)> {
-        let running = self.groups().filter(|group| !group.has_ended);
-        let mut lines: Vec<(String, f64, String)> = running
-            .map(|group| {
-                let counts = group.count();
-                let share = (counts.done + counts.failed + counts.left) as f64 / counts.nodes as f64;
-                let mut parts = vec![describe_counts(counts)];
-                parts.extend(describe_waits(group));
-                (group.group.clone(), share, parts.join("; "))
-            })
-            .collect();
-        lines.sort_by(|one, other| one.0.cmp(&other.0));
-        lines
+        let groups = self.groups().into_iter();
+        let running = groups.filter(|group| !group.has_ended());
+        running.map(|group| describe_group(&group)).collect()
     }
 
     pub(crate) fn document(&self) -> Value {
-        let groups = self.groups().map(|group| {
+        let groups = self.groups().into_iter().map(|group| {
             let counts = group.count();
             let waits = group.list_waits().map(|(node, wait)| {
                 json!({"instance_id": node, "since": wait.since, "until": wait.until, "reason": wait.reason})
             });
             json!({"group": group.group, "nodes": counts.nodes, "done": counts.done, "failed": counts.failed, "left": counts.left,
-                "under_way": counts.under_way, "waits": waits.collect::<Vec<_>>()})
+                "under_way": counts.under_way, "passes": group.begun(), "has_ended": group.has_ended(),
+                "waits": waits.collect::<Vec<_>>()})
         });
-        json!({"execution_arn": self.arn, "started": self.history.started, "groups": groups.collect::<Vec<_>>(), "unread": self.unread})
+        json!({"execution_arn": self.arn, "started": self.history.started, "trigger": self.starter().trigger,
+            "groups": groups.collect::<Vec<_>>(), "unread": self.unread})
     }
+}
+
+fn describe_group(group: &Passes<'_>) -> (String, f64, String) {
+    let counts = group.count();
+    let share = (counts.done + counts.failed + counts.left) as f64 / counts.nodes as f64;
+    let mut parts = vec![describe_counts(counts)];
+    if group.count_next() > 0 {
+        parts.push(format!(
+            "pass {} begins when the other groups have ended theirs",
+            group.begun() + 1
+        ));
+    }
+    parts.extend(describe_waits(group));
+    (group.group.to_owned(), share, parts.join("; "))
 }
 
 pub(crate) fn describe_unread(what: &str, error: &Error) -> String {
@@ -118,7 +148,7 @@ fn describe_counts(counts: Counts) -> String {
 }
 
 /// Describes the waits of a group. Nodes that wait for the same reason share a sentence.
-fn describe_waits(group: &GroupHistory) -> Vec<String> {
+fn describe_waits(group: &Passes<'_>) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<(&str, &Wait)>)> = Vec::new();
     for (node, wait) in group.list_waits() {
         match reasons.iter_mut().find(|(reason, _)| *reason == wait.reason) {

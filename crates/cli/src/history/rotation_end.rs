@@ -18,6 +18,8 @@ struct GroupEnd {
     recycled: Option<u32>,
     #[serde(default)]
     failed: Vec<FailedNode>,
+    /// The number of failed nodes in all passes. None if the group's execution broke before it counted them.
+    failed_nodes: Option<u32>,
     #[serde(default)]
     left: u32,
     #[serde(default)]
@@ -67,7 +69,7 @@ impl RotationEnd {
         }
         let has_more = self.groups.iter().any(GroupEnd::has_more_failures);
         let recycled = sum(|group| group.recycled.unwrap_or(0));
-        let failed = sum(|group| u32::try_from(group.failed.len()).unwrap_or(u32::MAX));
+        let failed = sum(GroupEnd::count_failed);
         let left = sum(|group| group.left);
         let (others, more) = (at_least(is_broken), at_least(is_broken || has_more));
         format!("{others}{recycled} recycled, {more}{failed} failed, {others}{left} skipped")
@@ -91,19 +93,30 @@ impl RotationEnd {
 }
 
 impl GroupEnd {
+    /// Whether more nodes may have failed than [`Self::count_failed`] counts.
     fn has_more_failures(&self) -> bool {
-        self.failed.len() >= NAMED
+        self.failed_nodes.is_none() && self.failed.len() >= NAMED
+    }
+
+    /// The number of failed nodes, of which at most [`NAMED`] are named.
+    fn count_failed(&self) -> u32 {
+        let named = u32::try_from(self.failed.len()).unwrap_or(u32::MAX);
+        self.failed_nodes.unwrap_or(0).max(named)
     }
 
     fn describe(&self) -> String {
         let recycled = self.recycled.map(|recycled| format!("{recycled} recycled"));
         let mut text = recycled.unwrap_or_else(|| UNKNOWN.to_owned());
-        if !self.failed.is_empty() {
+        let failed = self.count_failed();
+        if failed > 0 {
             let named = self.failed.iter();
             let named = named.map(|failed| format!("{} {}", failed.node, failed.why));
-            let named = named.collect::<Vec<_>>().join(", ");
+            let mut named = named.collect::<Vec<_>>().join(", ");
+            if failed as usize > self.failed.len() {
+                named += ", …";
+            }
             let more = at_least(self.has_more_failures());
-            text = format!("{text}, {more}{} failed ({named})", self.failed.len());
+            text = format!("{text}, {more}{failed} failed ({named})");
         }
         if self.left > 0 {
             text = format!("{text}, {} skipped", self.left);
@@ -135,7 +148,7 @@ pub(crate) fn describe_rotation_end(end: &End) -> String {
 
 /// Returns the exit code for a pipeline. If a node failed or was skipped, the rotation is not done.
 pub(crate) fn exit_of_rotation(end: &End) -> Exit {
-    let is_left = |group: &GroupEnd| group.left > 0 || !group.why.is_empty() || !group.failed.is_empty();
+    let is_left = |group: &GroupEnd| group.left > 0 || !group.why.is_empty() || group.count_failed() > 0;
     let is_incomplete = RotationEnd::read(end).is_some_and(|rotation| rotation.groups.iter().any(is_left));
     match (exit_of(end), is_incomplete) {
         (Exit::Done, true) => Exit::Restored,
@@ -173,6 +186,8 @@ mod tests {
         let other = json!([{"group": "a", "recycled": 0, "failed": [], "left": 0, "why": ["another rotation runs"], "error": []}]);
         let broken = json!([{"group": "a", "recycled": 1, "failed": [{"node": "i-1", "why": "NodeLost"}], "left": 3,
             "why": ["1 of its nodes has failed"], "error": []}, {"group": "b", "recycled": 4}]);
+        let named = vec![json!({"node": "i-1", "why": "DrainTimedOut"}); 2];
+        let many = json!([{"group": "a", "recycled": 340, "failed": named, "failed_nodes": 12, "left": 0, "why": [], "error": []}]);
         let lost = json!([{"group": "a", "error": ["GroupBroken"], "why": ["its execution broke: see the Map Run"]}]);
         let lost_and_known = json!([{"group": "a", "error": ["KubeletTooNew"], "why": ["no"]},
             {"group": "b", "recycled": 4, "failed": [], "left": 1, "why": ["paused"], "error": []}]);
@@ -200,6 +215,12 @@ mod tests {
                 Exit::Restored,
                 "RotationFailed: 5 recycled, 1 failed, 3 skipped",
                 "1 recycled, 1 failed (i-1 NodeLost), 3 skipped: 1 of its nodes has failed",
+            ),
+            (
+                failed(&many),
+                Exit::Restored,
+                "RotationFailed: 340 recycled, 12 failed, 0 skipped",
+                "340 recycled, 12 failed (i-1 DrainTimedOut, i-1 DrainTimedOut, …)",
             ),
             (
                 failed(&lost),

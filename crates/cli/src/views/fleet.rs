@@ -1,22 +1,18 @@
-//! The table of several nodes. The row of a node shows its step, since when, the latest end and what happens then, what it waits for, and
-//! what blocks its drain.
+//! The table of several nodes, below the headings of the running rotations. Each row is one line.
 
 use jiff::Timestamp;
-use recycle::drain::progress::name_end;
-use recycle::notify::status::NodeStatus;
-use recycle::records::claim::Phase;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::base::times::{moment, shortly};
 use crate::history::rotation::RotationHistory;
-use crate::views::output::{LEAST_LAST, draw_table, width_of_others};
-use crate::views::viewer::{Frame, Line, Style, bar, time_bar};
+use crate::history::started_by::name_of;
+use crate::views::output::{LEAST_LAST, width_of_others};
+use crate::views::row::Row;
+use crate::views::viewer::{Frame, Line, Style, bar, shorten, shorten_end, time_bar};
 
-/// The step of a node that carries no mark of recycle-eks.
-const QUIET: &str = "-";
 const BAR: usize = 12;
 const HEAD: [&str; 8] = ["group", "node", "step", "since", "", "until", "then", "what"];
+const GROUP: usize = 0;
 const NODE: usize = 1;
 const SINCE: usize = 3;
 const TIME_BAR: usize = 4;
@@ -33,114 +29,10 @@ const LAYOUTS: [(bool, &[usize]); 7] = [
     (true, &[THEN, UNTIL, SINCE]),
     (true, &[THEN, UNTIL, SINCE, TIME_BAR]),
 ];
-
-/// The row of a node in the table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct Row {
-    /// The name of the group, or a dash if the group is unknown.
-    pub group: String,
-    #[serde(rename = "instance_id")]
-    pub instance: String,
-    /// The name of the Node, or the instance id if the name is unknown.
-    pub node: String,
-    pub step: String,
-    pub since: Option<Timestamp>,
-    /// The time at which the current wait ends at the latest.
-    pub until: Option<Timestamp>,
-    /// The consequence of the end of the drain, as the execution has written it on the Node. None if the node does not drain.
-    pub then: Option<String>,
-    /// Texts about what the node waits for, what blocks its drain, or how its execution ended.
-    pub what: String,
-    /// The execution that claims the node, or that a rotation has begun for it.
-    #[serde(rename = "execution_arn")]
-    pub execution: Option<String>,
-    #[serde(skip)]
-    pub style: Style,
-}
-
-impl Row {
-    /// Whether the node carries no mark of recycle-eks.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.step == QUIET
-    }
-}
-
-/// Returns the row of a node. `runs` says whether the execution that claims the node still runs.
-pub(crate) fn row_of(node: &NodeStatus, runs: impl Fn(&str) -> bool) -> Row {
-    let execution = node.claim.as_ref().map(|claim| claim.fence.execution.to_string());
-    let is_alive = execution.as_deref().is_some_and(runs);
-    let (step, style) = judge(node, is_alive);
-    let progress = node.progress.as_ref();
-    let then = progress.map(|progress| progress.then.clone());
-    let phase = node.claim.as_ref().map(|claim| claim.phase);
-    let name = node.node.as_ref().map(ToString::to_string);
-    let drains = is_alive && matches!(phase, Some(Phase::Draining | Phase::Waiting));
-    Row {
-        group: node.group.clone().unwrap_or_else(|| "-".to_owned()),
-        instance: node.instance_id.to_string(),
-        node: name.unwrap_or_else(|| node.instance_id.to_string()),
-        step: step.to_owned(),
-        since: progress
-            .map(|progress| progress.since)
-            .or(node.claim.as_ref().map(|claim| claim.claimed_at))
-            .or(node.gave_up_at),
-        until: progress.map(|progress| progress.until).filter(|_| is_alive),
-        then: then.filter(|then| drains && !then.is_empty()),
-        what: describe_node(node, is_alive),
-        execution,
-        style,
-    }
-}
-
-fn judge(node: &NodeStatus, is_alive: bool) -> (&'static str, Style) {
-    match (&node.claim, is_alive) {
-        _ if node.gave_up_at.is_some() => ("manual", Style::Bad),
-        (Some(claim), true) => (step_of(claim.phase), Style::Busy),
-        (Some(_), false) => ("to restore", Style::Bad),
-        (None, _) if node.strange_claim.is_some() => ("claimed", Style::Bad),
-        (None, _) if node.is_requested => ("requested", Style::Plain),
-        (None, _) if node.is_marked => ("to restore", Style::Bad),
-        (None, _) => (QUIET, Style::Dim),
-    }
-}
-
-fn step_of(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Claimed | Phase::Admitted => "queued",
-        Phase::Standby => "replacing",
-        Phase::Draining => "draining",
-        Phase::Waiting => "waiting",
-        Phase::Disposing => "disposing",
-    }
-}
-
-fn describe_node(node: &NodeStatus, is_alive: bool) -> String {
-    let mut parts = Vec::new();
-    if let Some(strange) = &node.strange_claim {
-        parts.push(format!("the claim is {strange}"));
-    }
-    if let Some(progress) = &node.progress {
-        parts.push(progress.summary.clone());
-        let blocked = progress.blocked.iter();
-        parts.extend(blocked.map(|blocker| format!("blocked: {}", blocker.describe())));
-        parts.extend(progress.held.iter().cloned());
-        parts.extend(progress.disruptions.iter().cloned());
-    }
-    if node.claim.is_some() && !is_alive {
-        parts.push("its execution no longer runs: the sweep restores the node".to_owned());
-    }
-    if node.is_requested && node.claim.is_none() {
-        parts.push(
-            "requested by the taint recycle-eks/request: the next sweep starts its execution".to_owned(),
-        );
-    }
-    if node.gave_up_at.is_some() {
-        parts.push(
-            "it cannot be restored automatically: run the manual commands of the notification".to_owned(),
-        );
-    }
-    parts.join("; ")
-}
+/// The maximum number of groups of a rotation that the picture shows.
+const MOST_GROUPS: usize = 6;
+/// The fewest columns to which the name of a group or of a node is shortened.
+const LEAST_NAME: usize = 9;
 
 /// The heading of a rotation above the table.
 #[derive(Debug, Clone, PartialEq)]
@@ -170,24 +62,21 @@ impl Heading {
     }
 }
 
-/// Sorts the rows: nodes under way, then nodes where something went wrong, then requested nodes, and last the others.
-pub(crate) fn sort_rows(rows: &mut [Row]) {
-    rows.sort_by_key(|row| match row.style {
-        Style::Busy => 0,
-        Style::Bad => 1,
-        Style::Plain | Style::Bold => 2,
-        Style::Good | Style::Dim => 3,
-    });
-}
-
 pub(crate) fn frame(headings: &[Heading], rows: &[Row], clock: String, now: Timestamp, width: u16) -> Frame {
-    let drawn = headings.iter().flat_map(|heading| draw_heading(heading, now));
+    let columns = usize::from(width);
+    let drawn = headings
+        .iter()
+        .flat_map(|heading| draw_heading(heading, now, columns));
     let mut picture: Vec<Line> = drawn.collect();
-    picture.extend(draw_rows(rows, now, width));
+    let drawn = draw_rows(rows, now, width);
+    // The head of the table stays.
+    let first = picture.len() + usize::from(!drawn.is_empty());
+    picture.extend(drawn);
     let of_rotations = headings.iter().flat_map(list_facts);
     let of_rows = rows.iter().map(|row| (row.node.clone(), print_row(row)));
     Frame {
         clock,
+        rows: first..picture.len(),
         picture,
         facts: of_rotations.chain(of_rows).collect(),
         document: document(headings, rows),
@@ -205,42 +94,43 @@ fn list_facts(heading: &Heading) -> Vec<(String, String)> {
     facts
 }
 
-fn draw_heading(heading: &Heading, now: Timestamp) -> Vec<Line> {
+fn draw_heading(heading: &Heading, now: Timestamp, columns: usize) -> Vec<Line> {
     let plain = |text: &str| vec![(Style::Plain, text.to_owned())];
     let taken = heading.started.map(|started| now.duration_since(started));
-    let taken = taken.map(|taken| format!("   {}", shortly(taken)));
-    let title = format!("rotation {}", name_of(&heading.execution));
+    let taken = taken.map_or_else(String::new, |taken| format!("   {}", shortly(taken)));
+    let room = columns.saturating_sub("rotation ".len() + taken.chars().count());
+    let title = format!("rotation {}", shorten(name_of(&heading.execution), room));
     let mut lines = vec![
-        vec![(Style::Bold, title), (Style::Dim, taken.unwrap_or_default())],
+        vec![(Style::Bold, title), (Style::Dim, taken)],
         plain(&heading.state),
     ];
     lines.extend(heading.progress.as_deref().map(plain));
-    let widths = heading.groups.iter().map(|(name, ..)| name.chars().count());
-    let width = widths.max().unwrap_or(0);
-    lines.extend(heading.groups.iter().map(|(name, share, state)| {
-        let bar = bar(*share, BAR);
-        plain(&format!("  {name:<width$}  {bar}  {state}"))
+    let shown = heading.groups.iter().take(MOST_GROUPS);
+    let widths = shown.clone().map(|(name, ..)| name.chars().count());
+    let width = widths.max().unwrap_or(0).min(columns / 4);
+    lines.extend(shown.map(|(name, share, state)| {
+        let (name, bar) = (shorten(name, width), bar(*share, BAR));
+        plain(&shorten_end(
+            &format!("  {name:<width$}  {bar}  {state}"),
+            columns,
+        ))
     }));
+    if heading.groups.len() > MOST_GROUPS {
+        let text = format!("  … {} more groups", heading.groups.len() - MOST_GROUPS);
+        lines.push(vec![(Style::Dim, text)]);
+    }
     lines
 }
 
-fn name_of(arn: &str) -> &str {
-    arn.rsplit(':').next().unwrap_or(arn)
-}
-
 fn draw_rows(rows: &[Row], now: Timestamp, width: u16) -> Vec<Line> {
-    if rows.is_empty() {
-        return Vec::new();
-    }
-    let mut styles = rows.iter().map(|row| row.style);
-    let lines = table(rows, now, width);
-    let lines = lines.lines().enumerate().map(|(number, text)| {
-        // The further lines of a wrapped row begin with an empty first cell.
-        let is_new = number > 0 && !text.starts_with(' ');
-        let style = if is_new { styles.next() } else { Some(Style::Dim) };
-        vec![(style.unwrap_or(Style::Plain), text.to_owned())]
-    });
-    lines.collect()
+    let styles = rows.iter().map(|row| row.style);
+    let styles = std::iter::once(Style::Dim).chain(styles);
+    let lines = table(rows, now, Some(width));
+    lines
+        .into_iter()
+        .zip(styles)
+        .map(|(text, style)| vec![(style, text)])
+        .collect()
 }
 
 fn cells(row: &Row, now: Timestamp) -> [String; 8] {
@@ -254,18 +144,45 @@ fn cells(row: &Row, now: Timestamp) -> [String; 8] {
         taken.unwrap_or_default(),
         drawn.unwrap_or_default(),
         row.until.map(moment).unwrap_or_default(),
-        row.then.as_deref().map_or("", name_end).to_owned(),
+        row.end.unwrap_or_default().to_owned(),
         row.what.clone(),
     ]
 }
 
-/// Draws the table for a terminal with `width` columns.
-pub(crate) fn table(rows: &[Row], now: Timestamp, width: u16) -> String {
+/// Draws the table: its head, and one line for each row. In a terminal with `width` columns, columns are left out, names are shortened in
+/// the middle, and the last cell is cut. Without a terminal everything is written. No rows give no lines.
+pub(crate) fn table(rows: &[Row], now: Timestamp, width: Option<u16>) -> Vec<String> {
+    if rows.is_empty() {
+        return Vec::new();
+    }
     let rows: Vec<[String; 8]> = rows.iter().map(|row| cells(row, now)).collect();
-    let layouts = LAYOUTS.map(|(is_short, left_out)| lay_out(&rows, is_short, left_out));
-    let has_room = |(head, rows): &&Layout| width_of_others(head, rows) + LEAST_LAST <= usize::from(width);
-    let chosen = layouts.iter().find(has_room).or(layouts.last());
-    chosen.map_or_else(String::new, |(head, rows)| draw_table(head, rows.clone(), width))
+    let columns = width.map_or(usize::MAX, usize::from);
+    let has_room = |(head, rows): &Layout| width_of_others(head, rows).saturating_add(LEAST_LAST) <= columns;
+    let mut layouts = LAYOUTS
+        .iter()
+        .map(|(is_short, left_out)| lay_out(&rows, *is_short, left_out));
+    let chosen = layouts.find(has_room);
+    let (head, rows) =
+        chosen.unwrap_or_else(|| narrow(lay_out(&rows, true, LAYOUTS[LAYOUTS.len() - 1].1), columns));
+    let widths: Vec<usize> = (0..head.len())
+        .map(|index| {
+            let cells = rows.iter().map(|row| row[index].chars().count());
+            cells.max().unwrap_or(0).max(head[index].len())
+        })
+        .collect();
+    let head = head.iter().map(|title| title.to_uppercase()).collect();
+    std::iter::once(head)
+        .chain(rows)
+        .map(|row| draw_row(&row, &widths, columns))
+        .collect()
+}
+
+fn draw_row(row: &[String], widths: &[usize], columns: usize) -> String {
+    let mut line = String::new();
+    for (cell, width) in row.iter().zip(widths) {
+        line += &format!("{cell:<width$}  ");
+    }
+    shorten_end(line.trim_end(), columns)
 }
 
 /// The head of a table and its rows.
@@ -283,6 +200,23 @@ fn lay_out(rows: &[[String; 8]], is_short: bool, left_out: &[usize]) -> Layout {
     (kept.clone().map(|index| HEAD[index]).collect(), rows.collect())
 }
 
+/// Shortens the names of groups, and then those of nodes, until the last cell has room.
+fn narrow((head, mut rows): Layout, columns: usize) -> Layout {
+    for index in [GROUP, NODE] {
+        let missing = (width_of_others(&head, &rows) + LEAST_LAST).saturating_sub(columns);
+        let widest = rows
+            .iter()
+            .map(|row| row[index].chars().count())
+            .max()
+            .unwrap_or(0);
+        let room = widest.saturating_sub(missing).max(LEAST_NAME);
+        for row in &mut rows {
+            row[index] = shorten(&row[index], room);
+        }
+    }
+    (head, rows)
+}
+
 fn print_row(row: &Row) -> String {
     match row.what.as_str() {
         "" => row.step.clone(),
@@ -297,139 +231,12 @@ fn document(headings: &[Heading], rows: &[Row]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use recycle::notify::status::Status;
+    use recycle::drain::progress::name_end;
 
     use super::*;
 
-    const ARN: &str = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:one";
-
-    fn status(more: Value) -> NodeStatus {
-        let mut node = json!({"instance_id": "i-0123456789abcdef0", "node": "ip-1", "is_marked": true});
-        node.as_object_mut()
-            .unwrap()
-            .extend(more.as_object().unwrap().clone());
-        let status: Status = serde_json::from_value(json!({"nodes": [node]})).unwrap();
-        status.nodes.into_iter().next().unwrap()
-    }
-
-    fn claim(phase: &str) -> Value {
-        json!({"schema": 1, "fence": format!("{ARN}#0"), "group": "workers", "phase": phase, "urgency": "planned",
-            "claimed_at": "2027-01-01T00:00:00Z"})
-    }
-
-    #[test]
-    fn a_row_shows_the_step_of_a_node_and_what_it_waits_for() {
-        let progress = json!({"summary": "waits for 1 pod", "since": "2027-01-01T00:10:00Z", "until": "2027-01-03T00:10:00Z"});
-        for (name, node, runs, step, words) in [
-            (
-                "draining",
-                json!({"claim": claim("draining"), "progress": progress}),
-                true,
-                "draining",
-                "waits for 1 pod",
-            ),
-            ("queued", json!({"claim": claim("admitted")}), true, "queued", ""),
-            (
-                "dead",
-                json!({"claim": claim("standby")}),
-                false,
-                "to restore",
-                "no longer runs",
-            ),
-            (
-                "asked",
-                json!({"is_requested": true}),
-                false,
-                "requested",
-                "recycle-eks/request",
-            ),
-            (
-                "given up",
-                json!({"gave_up_at": "2027-01-01T00:00:00Z"}),
-                false,
-                "manual",
-                "manual commands",
-            ),
-            (
-                "strange",
-                json!({"strange_claim": "unreadable: x"}),
-                false,
-                "claimed",
-                "unreadable: x",
-            ),
-            ("marked", json!({}), false, "to restore", ""),
-            ("nothing", json!({"is_marked": false}), false, "-", ""),
-        ] {
-            let row = row_of(&status(node), |_| runs);
-            assert_eq!(row.step, step, "{name}");
-            assert!(row.what.contains(words), "{name}: {}", row.what);
-        }
-    }
-
-    #[test]
-    fn the_time_of_a_drain_is_drawn_as_a_bar() {
-        let progress =
-            json!({"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z"});
-        let row = row_of(
-            &status(json!({"claim": claim("waiting"), "progress": progress})),
-            |_| true,
-        );
-        let now = "2027-01-02T00:00:00Z".parse().unwrap();
-        let shown = table(std::slice::from_ref(&row), now, 160);
-        let cells: Vec<&str> = shown.lines().nth(1).unwrap().split_whitespace().collect();
-        assert_eq!(
-            cells,
-            [
-                "-",
-                "ip-1",
-                "waiting",
-                "1d",
-                "██████░░░░░░",
-                "2027-01-03",
-                "00:00Z",
-                "waits"
-            ]
-        );
-    }
-
-    #[test]
-    fn a_row_shows_what_happens_at_the_end_of_a_running_drain() {
-        let (restored, forged) = ("the node is restored", "\u{1b}[2Jrestore");
-        let by_group =
-            "the hook is no longer kept alive, and its group terminates the instance within 900 seconds";
-        let now = "2027-01-02T00:00:00Z".parse().unwrap();
-        for (phase, runs, then, word) in [
-            ("draining", true, restored, Some("restore")),
-            ("waiting", true, by_group, Some("group terminates")),
-            ("waiting", true, forged, Some("?")),
-            ("waiting", true, "", None),
-            ("waiting", false, restored, None),
-            ("admitted", true, restored, None),
-            ("disposing", true, restored, None),
-        ] {
-            let progress = json!({"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z", "then": then});
-            let row = row_of(
-                &status(json!({"claim": claim(phase), "progress": progress})),
-                |_| runs,
-            );
-            let shown = table(std::slice::from_ref(&row), now, 160);
-            let lines: Vec<Vec<char>> = shown.lines().map(|line| line.chars().collect()).collect();
-            let head: String = lines[0].iter().collect();
-            let cell = head.find("THEN").zip(head.find("WHAT"));
-            let cell: Option<String> = cell.map(|(from, to)| lines[1][from..to].iter().collect());
-            assert_eq!(
-                cell.as_deref().map(str::trim),
-                Some(word.unwrap_or_default()),
-                "{phase} {then}\n{shown}"
-            );
-            let written = &document(&[], &[row])["nodes"][0]["then"];
-            assert_eq!(written.as_str(), word.map(|_| then), "{phase}");
-        }
-    }
-
-    #[test]
-    fn in_a_narrow_terminal_a_row_has_fewer_columns_and_stays_one_line() {
-        let row = Row {
+    fn row() -> Row {
+        Row {
             group: "workers".to_owned(),
             instance: "i-0123456789abcdef0".to_owned(),
             node: "ip-172-31-0-4.eu-west-1.compute.internal".to_owned(),
@@ -437,40 +244,70 @@ mod tests {
             since: Some("2027-01-01T00:00:00Z".parse().unwrap()),
             until: Some("2027-01-03T00:00:00Z".parse().unwrap()),
             then: Some("the node is restored".to_owned()),
-            what: "pods: 1 to wait for".to_owned(),
-            execution: None,
-            style: Style::Busy,
-        };
+            end: Some("restore"),
+            what: "pods: 1 waited for".to_owned(),
+            style: Style::Waits,
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn the_time_of_a_drain_is_drawn_as_a_bar_and_its_end_is_named() {
+        let now = "2027-01-02T00:00:00Z".parse().unwrap();
+        let by_group =
+            "the hook is no longer kept alive, and its group terminates the instance within 900 seconds";
+        for (then, word) in [(by_group, "group terminates"), ("\u{1b}[2Jrestore", "?")] {
+            let row = Row {
+                node: "ip-1".to_owned(),
+                then: Some(then.to_owned()),
+                end: Some(name_end(then)),
+                ..row()
+            };
+            let shown = table(std::slice::from_ref(&row), now, None);
+            let expected = format!(
+                "workers  ip-1  waiting  1d     ██████░░░░░░  2027-01-03 00:00Z  {word}  pods: 1 waited for"
+            );
+            assert_eq!(shown[1].replace("?     pods", "?  pods"), expected);
+            assert_eq!(document(&[], &[row])["nodes"][0]["then"], then);
+        }
+    }
+
+    #[test]
+    fn in_a_narrow_terminal_a_row_has_fewer_columns_and_stays_one_line() {
+        let row = row();
         let now = "2027-01-01T04:00:00Z".parse().unwrap();
         for (width, line) in [
             (
                 160,
-                "workers  ip-172-31-0-4.eu-west-1.compute.internal  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  restore  pods: 1 to wait for",
+                "workers  ip-172-31-0-4.eu-west-1.compute.internal  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  restore  pods: 1 waited for",
             ),
             (
                 127,
-                "workers  ip-172-31-0-4.eu-west-1.compute.internal  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 to wait for",
+                "workers  ip-172-31-0-4.eu-west-1.compute.internal  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 waited for",
             ),
             (
                 104,
-                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  restore  pods: 1 to wait for",
+                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  restore  pods: 1 waited for",
             ),
             (
                 96,
-                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 to wait for",
+                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 waited for",
             ),
             (
                 80,
-                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  pods: 1 to wait for",
+                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  pods: 1 waited for",
             ),
             (
                 68,
-                "workers  ip-172-31-0-4  waiting  █░░░░░░░░░░░  pods: 1 to wait for",
+                "workers  ip-172-31-0-4  waiting  █░░░░░░░░░░░  pods: 1 waited for",
             ),
-            (60, "workers  ip-172-31-0-4  waiting  pods: 1 to wait for"),
+            (60, "workers  ip-172-31-0-4  waiting  pods: 1 waited for"),
         ] {
-            let shown = table(std::slice::from_ref(&row), now, width);
-            assert_eq!(shown.lines().skip(1).collect::<Vec<_>>(), [line], "{width}");
+            assert_eq!(
+                table(std::slice::from_ref(&row), now, Some(width))[1],
+                line,
+                "{width}"
+            );
         }
     }
 
@@ -502,14 +339,21 @@ mod tests {
     }
 
     #[test]
-    fn rows_under_way_come_first_and_done_rows_last() {
-        let styles = [Style::Good, Style::Bad, Style::Plain, Style::Busy];
-        let row = row_of(&status(json!({})), |_| false);
-        let mut rows = styles.map(|style| Row { style, ..row.clone() });
-        sort_rows(&mut rows);
+    fn long_names_are_shortened_in_the_middle_and_the_last_cell_is_cut() {
+        let now = "2027-01-01T04:00:00Z".parse().unwrap();
+        let row = Row {
+            group: "production-batch-workers-spot".to_owned(),
+            what: "pods: 2 blocked by budget default/web, 1 waited for".to_owned(),
+            ..row()
+        };
+        let shown = table(&[row], now, Some(60));
         assert_eq!(
-            rows.map(|row| row.style),
-            [Style::Busy, Style::Bad, Style::Plain, Style::Good]
+            shown,
+            [
+                "GROUP           NODE           STEP     WHAT",
+                "product…s-spot  ip-172-31-0-4  waiting  pods: 2 blocked by …"
+            ]
+            .map(str::to_owned)
         );
     }
 }

@@ -1,7 +1,9 @@
 //! The output: tables, pictures on a terminal, and JSON.
 
+pub(crate) mod details;
 pub(crate) mod fleet;
 pub(crate) mod node;
 pub(crate) mod output;
+pub(crate) mod row;
 pub(crate) mod viewer;
 pub(crate) mod watch;

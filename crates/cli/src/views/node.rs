@@ -1,57 +1,101 @@
 //! The view of one execution of `recycle-node`: the boxes of the state machine, the pods, the time of the drain, and the last reason.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 use jiff::Timestamp;
+use recycle::drain::holding::BLOCKED;
 use recycle::report::event::BOXES;
 use serde_json::{Value, json};
 
 use crate::base::times::{clock_face, moment, shortly};
 use crate::history::end::{describe_end, exit_of};
-use crate::history::node::{Class, Drain, History};
-use crate::views::viewer::{Frame, Line, Style, time_bar};
+use crate::history::node::{Drain, GONE, History};
+use crate::views::viewer::{Frame, Line, Style, shorten, time_bar};
 
 const BAR: usize = 30;
+/// Columns beside the name of a pod: the blanks, and the longest word for a class.
+const LEAST_WORD: usize = 22;
 
-pub(crate) fn frame(arn: &str, history: &History, now: Timestamp) -> Frame {
+pub(crate) fn frame(arn: &str, history: &History, now: Timestamp, width: u16) -> Frame {
+    let (picture, rows) = draw(history, now, width);
     Frame {
         clock: clock_face(history.elapsed(now)),
-        picture: draw(history, now),
+        picture,
+        rows,
         facts: list_facts(history),
         document: document(arn, history),
     }
 }
 
-fn draw(history: &History, now: Timestamp) -> Vec<Line> {
+/// Draws the picture. Also returns which of its lines are rows of pods.
+fn draw(history: &History, now: Timestamp, width: u16) -> (Vec<Line>, Range<usize>) {
+    let mut lines = draw_head(history, now, width);
+    let first = lines.len();
+    let (columns, pods) = (usize::from(width), list_pods(history));
+    let longest = pods.iter().map(|(pod, _)| pod.chars().count()).max().unwrap_or(0);
+    let room = longest.min(columns.saturating_sub(LEAST_WORD));
+    lines.extend(pods.into_iter().map(|(pod, word)| {
+        vec![
+            (Style::Plain, format!("  {:<room$}  ", shorten(pod, room))),
+            (style_of(word), word.to_owned()),
+        ]
+    }));
+    let rows = first..lines.len();
+    let end = history.end.as_ref();
+    let text = end.map_or_else(|| history.reason().to_owned(), describe_end);
+    lines.push(vec![(Style::Plain, text)]);
+    (lines, rows)
+}
+
+/// Lists the pods, those that hold the node first and those that are gone last.
+fn list_pods(history: &History) -> Vec<(&str, &'static str)> {
+    let mut pods: Vec<(&str, &str)> = history
+        .pods
+        .iter()
+        .map(|(pod, word)| (pod.as_str(), *word))
+        .collect();
+    pods.sort_by_key(|(_, word)| match style_of(word) {
+        Style::Bad => 0,
+        Style::Waits => 1,
+        Style::Busy | Style::Plain | Style::Bold | Style::Good => 2,
+        Style::Dim if *word == GONE => 4,
+        Style::Dim => 3,
+    });
+    pods
+}
+
+/// Draws the lines above the pods: the node, the boxes and the time of the drain.
+pub(crate) fn draw_head(history: &History, now: Timestamp, width: u16) -> Vec<Line> {
     let title = match &history.node {
         Some(node) => format!("{node} ({})", history.instance()),
         None => history.instance().to_owned(),
     };
-    let group = history.group.as_deref().unwrap_or("?");
+    let columns = usize::from(width);
+    let group = format!("   group {}", history.group.as_deref().unwrap_or("?"));
+    let clock = format!("   {}", clock_face(history.elapsed(now)));
+    let room = columns.saturating_sub(clock.chars().count());
+    let group = shorten(&group, room / 2);
+    let title = shorten(&title, room.saturating_sub(group.chars().count()));
+    let mut boxes = draw_boxes(history, true);
+    if length(&boxes) > columns {
+        boxes = draw_boxes(history, false);
+    }
     let mut lines = vec![
-        vec![
-            (Style::Bold, title),
-            (Style::Dim, format!("   group {group}")),
-            (Style::Dim, format!("   {}", clock_face(history.elapsed(now)))),
-        ],
-        draw_boxes(history),
+        vec![(Style::Bold, title), (Style::Dim, group), (Style::Dim, clock)],
+        boxes,
     ];
     if let Some(drain) = history.drain {
-        lines.push(draw_drain(drain, history, now));
+        lines.push(draw_drain(drain, history, now, columns));
     }
-    for (pod, class) in &history.pods {
-        lines.push(vec![
-            (Style::Plain, format!("  {pod:<48} ")),
-            (style_of(*class), class.name().to_owned()),
-        ]);
-    }
-    let end = history.end.as_ref();
-    let text = end.map_or_else(|| history.reason().to_owned(), describe_end);
-    lines.push(vec![(Style::Plain, text)]);
     lines
 }
 
-fn draw_boxes(history: &History) -> Line {
+fn length(line: &Line) -> usize {
+    line.iter().map(|(_, text)| text.chars().count()).sum()
+}
+
+/// Draws the boxes. In a narrow terminal only the current one has its name.
+fn draw_boxes(history: &History, all_have_names: bool) -> Line {
     let current = current_box(history);
     let mut line = Line::new();
     for (name, ..) in BOXES {
@@ -69,31 +113,44 @@ fn draw_boxes(history: &History) -> Line {
             line.push((Style::Dim, " ─ ".to_owned()));
         }
         let again = (is_current && times > 1).then(|| format!(" ×{times}"));
-        line.push((style, format!("{mark} {name}{}", again.unwrap_or_default())));
+        let text = match all_have_names || is_current {
+            true => format!("{mark} {name}{}", again.unwrap_or_default()),
+            false => mark.to_owned(),
+        };
+        line.push((style, text));
     }
     line
 }
 
-fn draw_drain(drain: Drain, history: &History, now: Timestamp) -> Line {
+fn draw_drain(drain: Drain, history: &History, now: Timestamp, columns: usize) -> Line {
     let at = match history.end {
         Some(_) => history.at.unwrap_or(now),
         None => now.max(drain.since),
     };
     let taken = shortly(at.duration_since(drain.since));
     let whole = shortly(drain.until.duration_since(drain.since));
-    let text = format!(" {taken} of {whole}, until {} at the latest", moment(drain.until));
+    let (title, text) = (
+        "drain ",
+        format!(" {taken} of {whole}, until {}", moment(drain.until)),
+    );
+    let room = columns.saturating_sub(title.len() + text.chars().count());
     vec![
-        (Style::Plain, "drain ".to_owned()),
-        (Style::Busy, time_bar(drain.since, drain.until, at, BAR)),
+        (Style::Plain, title.to_owned()),
+        (
+            Style::Busy,
+            time_bar(drain.since, drain.until, at, room.clamp(6, BAR)),
+        ),
         (Style::Dim, text),
     ]
 }
 
-fn style_of(class: Class) -> Style {
-    match class {
-        Class::Wait => Style::Busy,
-        Class::Evict | Class::Leaving => Style::Plain,
-        Class::Ignore | Class::Gone => Style::Dim,
+/// The colour of the word for a pod's class.
+pub(crate) fn style_of(word: &str) -> Style {
+    match word {
+        BLOCKED | "stuck" | "held back" | "unreadable" => Style::Bad,
+        "waited for" => Style::Waits,
+        GONE | "ends with the node" | "evicted last" => Style::Dim,
+        _ => Style::Busy,
     }
 }
 
@@ -104,8 +161,8 @@ fn list_facts(history: &History) -> Vec<(String, String)> {
         let text = format!("{node} ({}) of group {group}", history.instance());
         facts.push(("node".to_owned(), text));
     }
-    for (pod, class) in &history.pods {
-        facts.push((format!("pod {pod}"), class.name().to_owned()));
+    for (pod, word) in &history.pods {
+        facts.push((format!("pod {pod}"), (*word).to_owned()));
     }
     if let Some(drain) = history.drain {
         let text = format!("until {} at the latest", moment(drain.until));
@@ -118,8 +175,6 @@ fn list_facts(history: &History) -> Vec<(String, String)> {
 }
 
 fn document(arn: &str, history: &History) -> Value {
-    let pods = history.pods.iter();
-    let pods: BTreeMap<&String, &str> = pods.map(|(pod, class)| (pod, class.name())).collect();
     let mut document = json!({
         "execution_arn": arn,
         "instance_id": history.instance(),
@@ -128,7 +183,7 @@ fn document(arn: &str, history: &History) -> Value {
         "started": history.started,
         "step": current_box(history),
         "reason": history.reason(),
-        "pods": pods,
+        "pods": history.pods,
     });
     if let Some(drain) = history.drain {
         document["drain"] = json!({"since": drain.since, "until": drain.until});
@@ -196,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_picture_of_a_drain_has_boxes_pods_and_time() {
-        let picture: Vec<String> = frame("arn", &draining(), at(3_600))
+        let picture: Vec<String> = frame("arn", &draining(), at(3_600), 80)
             .picture
             .iter()
             .map(text)
@@ -206,8 +261,8 @@ mod tests {
             [
                 "ip-1 (i-1)   group workers   1:00:00",
                 "✔ ClaimNode ─ ○ StandbyNode ─ ○ TaintNode ─ ● CheckPods ×2 ─ ○ DetachTerminate",
-                "drain ███████████████░░░░░░░░░░░░░░░ 1h of 2h, until 2027-01-01 02:00Z at the latest",
-                "  jobs/train                                       waited for",
+                "drain ███████████████░░░░░░░░░░░░░░░ 1h of 2h, until 2027-01-01 02:00Z",
+                "  jobs/train  waited for",
                 "waits for 1 pod",
             ]
         );
@@ -215,7 +270,7 @@ mod tests {
 
     #[test]
     fn each_line_names_its_subject() {
-        let facts = frame("arn", &draining(), at(3_600)).facts;
+        let facts = frame("arn", &draining(), at(3_600), 80).facts;
         let subjects: Vec<&str> = facts.iter().map(|(subject, _)| subject.as_str()).collect();
         assert_eq!(subjects, ["node", "pod jobs/train", "drain", "CheckPods"]);
     }

@@ -43,6 +43,11 @@ impl Output {
         }
     }
 
+    /// The width of the terminal. None if the output is read later, which has room for lines of any length.
+    pub(crate) fn width_of_terminal(&self) -> Option<u16> {
+        self.is_terminal.then(|| terminal_size().0)
+    }
+
     /// Writes a line of text. Writes nothing if the output is JSON.
     pub(crate) fn say(&self, text: impl AsRef<str>) -> Result<()> {
         if self.is_json() {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
+use std::ops::Range;
 
 use crossterm::cursor::{MoveTo, MoveToPreviousLine};
 use crossterm::queue;
@@ -15,16 +16,22 @@ use serde_json::Value;
 use crate::base::error::Result;
 use crate::views::output::{Output, terminal_size};
 
-/// The style of a piece of text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The style of a piece of text. Its words say the same, for terminals without colours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Style {
+    #[default]
     Plain,
-    /// Less important text.
+    /// Less important text, and queued nodes.
     Dim,
     /// Titles and names.
     Bold,
+    /// Replaced nodes.
     Good,
+    /// Nodes under way.
     Busy,
+    /// Nodes and pods that only have to be waited for.
+    Waits,
+    /// Blocked pods, their nodes, and failures.
     Bad,
 }
 
@@ -37,6 +44,8 @@ pub(crate) struct Frame {
     pub clock: String,
     /// The picture for a terminal.
     pub picture: Vec<Line>,
+    /// The lines of the picture that are rows. If the picture is too high for the terminal, the last rows are left out and counted.
+    pub rows: Range<usize>,
     /// The facts for plain lines: each subject and its state.
     pub facts: Vec<(String, String)>,
     /// The JSON document.
@@ -64,7 +73,7 @@ impl Viewer {
             return Ok(());
         }
         if output.is_terminal {
-            return Ok(self.draw(&frame.picture)?);
+            return Ok(self.draw(frame)?);
         }
         for line in self.find_updates(frame) {
             output.say(line)?;
@@ -83,7 +92,7 @@ impl Viewer {
     }
 
     /// Draws over the last picture, line by line, so that nothing flickers.
-    fn draw(&mut self, picture: &[Line]) -> io::Result<()> {
+    fn draw(&mut self, frame: &Frame) -> io::Result<()> {
         let mut out = io::stdout().lock();
         let (columns, rows) = terminal_size();
         if self.drawn > 0 && self.columns != columns {
@@ -93,9 +102,7 @@ impl Viewer {
             queue!(out, MoveToPreviousLine(self.drawn))?;
         }
         (self.columns, self.drawn) = (columns, 0);
-        let lines = picture.iter().flat_map(|line| fit(line, usize::from(columns)));
-        // Lines beyond the screen are left out, because they could not be drawn over.
-        for line in lines.take(usize::from(rows.saturating_sub(1))) {
+        for line in fit_picture(frame, usize::from(columns), usize::from(rows.saturating_sub(1))) {
             for (style, text) in line {
                 begin(&mut out, style)?;
                 queue!(out, Print(printable(&text)))?;
@@ -116,8 +123,56 @@ fn begin(out: &mut impl io::Write, style: Style) -> io::Result<()> {
         Style::Bold => queue!(out, SetAttribute(Attribute::Bold)),
         Style::Good => queue!(out, SetForegroundColor(Color::Green)),
         Style::Busy => queue!(out, SetForegroundColor(Color::Yellow)),
+        Style::Waits => queue!(out, SetForegroundColor(Color::Blue)),
         Style::Bad => queue!(out, SetForegroundColor(Color::Red)),
     }
+}
+
+/// Fits the picture into the screen. A row is one line, and the last rows are left out if there are too many.
+/// Lines beyond the screen could not be drawn over, so they are also left out.
+pub(crate) fn fit_picture(frame: &Frame, columns: usize, lines: usize) -> Vec<Line> {
+    let (before, others) = frame.picture.split_at(frame.rows.start.min(frame.picture.len()));
+    let (rows, after) = others.split_at(frame.rows.len().min(others.len()));
+    let wrapped =
+        |lines: &[Line]| -> Vec<Line> { lines.iter().flat_map(|line| fit(line, columns)).collect() };
+    let (mut shown, after) = (wrapped(before), wrapped(after));
+    let room = lines.saturating_sub(shown.len() + after.len());
+    let fitting = if rows.len() <= room {
+        rows.len()
+    } else {
+        room.saturating_sub(1)
+    };
+    shown.extend(rows.iter().take(fitting).map(|row| cut(row, columns)));
+    if fitting < rows.len() {
+        let left_out = rows.len() - fitting;
+        let text = format!("… {left_out} more {}", if left_out == 1 { "row" } else { "rows" });
+        shown.push(vec![(Style::Dim, text)]);
+    }
+    shown.extend(after);
+    shown.truncate(lines);
+    shown
+}
+
+/// Shortens a name in the middle, so that its beginning and its end can be read.
+pub(crate) fn shorten(name: &str, columns: usize) -> String {
+    let length = name.chars().count();
+    if length <= columns {
+        return name.to_owned();
+    }
+    let kept = columns.saturating_sub(1);
+    let (begin, end) = (kept.div_ceil(2), kept / 2);
+    let begin: String = name.chars().take(begin).collect();
+    let end: String = name.chars().skip(length - end).collect();
+    format!("{begin}…{end}")
+}
+
+/// Cuts a text at the end.
+pub(crate) fn shorten_end(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(columns.saturating_sub(1)).collect();
+    format!("{kept}…")
 }
 
 /// Fits a line into the columns. A line of a single text is wrapped at blanks, and a line of several texts is cut.
@@ -147,12 +202,20 @@ fn wrap(text: &str, columns: usize) -> Vec<String> {
 }
 
 fn cut(line: &Line, columns: usize) -> Line {
-    let mut left = columns;
+    let whole: usize = line.iter().map(|(_, text)| text.chars().count()).sum();
+    let mut left = if whole > columns {
+        columns.saturating_sub(1)
+    } else {
+        columns
+    };
     let mut shown = Line::new();
     for (style, text) in line {
         let text: String = text.chars().take(left).collect();
         left -= text.chars().count();
         shown.push((*style, text));
+    }
+    if whole > columns && columns > 0 {
+        shown.push((Style::Plain, "…".to_owned()));
     }
     shown
 }
@@ -198,7 +261,7 @@ mod tests {
         };
         assert_eq!(
             (texts(4), texts(6), texts(0)),
-            ("abcä".to_owned(), "abcäöü".to_owned(), String::new())
+            ("abc…".to_owned(), "abcäöü".to_owned(), String::new())
         );
     }
 
@@ -212,6 +275,38 @@ mod tests {
         ] {
             assert_eq!(wrap(text, 10), lines, "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_is_shortened_in_the_middle_and_a_text_at_the_end() {
+        for (columns, name, text) in [
+            (20, "training-2fz8x", "training-2fz8x"),
+            (9, "trai…fz8x", "training…"),
+            (2, "t…", "t…"),
+            (1, "…", "…"),
+        ] {
+            assert_eq!(shorten("training-2fz8x", columns), name, "{columns}");
+            assert_eq!(shorten_end("training-2fz8x", columns), text, "{columns}");
+        }
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_are_counted_and_the_lines_below_them_stay() {
+        let line = |text: &str| vec![(Style::Plain, text.to_owned()), (Style::Plain, String::new())];
+        let frame = Frame {
+            picture: ["title", "1", "2", "3", "4", "end"].map(line).to_vec(),
+            rows: 1..5,
+            ..Frame::default()
+        };
+        let texts = |lines| -> Vec<String> {
+            let fitted = fit_picture(&frame, 20, lines);
+            let text = |line: &Line| line.iter().map(|(_, text)| text.as_str()).collect();
+            fitted.iter().map(text).collect()
+        };
+        assert_eq!(texts(6), ["title", "1", "2", "3", "4", "end"]);
+        assert_eq!(texts(5), ["title", "1", "2", "… 2 more rows", "end"]);
+        assert_eq!(texts(3), ["title", "… 4 more rows", "end"]);
+        assert_eq!(texts(1), ["title"]);
     }
 
     #[test]

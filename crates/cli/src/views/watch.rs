@@ -107,11 +107,14 @@ impl<'a> Watch<'a> {
 
     /// Watches an execution of `recycle-node` until it ends or the operator presses Ctrl-C.
     pub(crate) async fn watch_node(&mut self, arn: &str) -> Result<Exit> {
-        let (installation, mut history) = (self.installation, History::default());
+        let (installation, output, mut history) = (self.installation, self.output, History::default());
         let over = self.until_over(async |now| {
             installation.states.read_on(arn, &mut history).await?;
             let exit = history.end.as_ref().map(exit_of);
-            Ok((frame(arn, &history, now), exit.map_or(Next::Soon, Next::Over)))
+            Ok((
+                frame(arn, &history, now, output.width()),
+                exit.map_or(Next::Soon, Next::Over),
+            ))
         });
         let Some(exit) = over.await? else {
             // Before the first check only the execution is known.

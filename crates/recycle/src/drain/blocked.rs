@@ -43,6 +43,18 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
+    /// The kinds that block a pod until something changes. A throttled request is repeated at the next check.
+    pub const BLOCKING: [Self; 8] = [
+        Self::BudgetFull,
+        Self::BudgetNotReady,
+        Self::SeveralBudgets,
+        Self::Admission,
+        Self::NamespaceTerminating,
+        Self::Forbidden,
+        Self::Invalid,
+        Self::Failed,
+    ];
+
     /// Returns the key in the answer of `evict-pods`.
     #[must_use]
     pub fn name(self) -> &'static str {

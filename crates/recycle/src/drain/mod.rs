@@ -6,6 +6,7 @@ pub mod classify;
 pub mod disruption;
 pub mod end;
 pub mod evicted;
+pub mod holding;
 pub mod lost;
 pub mod notice;
 pub mod progress;

@@ -1,0 +1,147 @@
+"""`recycle-eks status`, `pause` and `abort --all`: what an operator at night asks, and how all of it is stopped."""
+
+import json
+import re
+
+import jsonschema
+
+from prepare import ROOT
+
+SCHEMA = json.loads((ROOT / "docs" / "status.schema.json").read_text())
+
+
+def document(cli, *arguments):
+    """The JSON of `status`, which has the form of the schema."""
+    printed = cli("status", *arguments, "--output", "json")
+    jsonschema.validate(printed.document, SCHEMA, format_checker=jsonschema.FormatChecker())
+    return printed.document
+
+
+def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each(world, cli, node):
+    node.job("train", labels={"app": "train"})
+    web = node.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+    assert document(cli)["nodes"] == []
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("30m")
+
+    (row,) = document(cli)["nodes"]
+    pods = [(pod["name"].split("-")[0], pod["state"], pod.get("blocked_by")) for pod in row["pods"]]
+    blocked = ("default/web", "blocked", "budget default/web")
+    assert pods == [blocked, blocked, ("default/train", "waited for", None)]
+    assert row["what"] == "pods: 2 blocked by budget default/web, 1 waited for"
+    assert (row["end"], row["started_by"]["kind"]) == ("restore", "other")
+
+    for arguments in ([], [node.name], [node.instance_id]):
+        printed = cli("status", *arguments)
+        assert printed.code == 0, printed
+        assert re.search(r"default/train\S*  +waited for  a selector or an annotation asks to wait for it", printed.text), printed
+        blocked = r"default/web\S+  +blocked  +by budget default/web for 2\dm: The disruption budget web needs 2 healthy pods and has 2"
+        assert len(re.findall(blocked, printed.text)) == 2, printed
+        assert "at the end, 2027-01-03 00:0" in printed.text and "Z: the node is restored" in printed.text
+        assert "started by a caller of StartExecution" in printed.text
+    # The picture of the one node, once.
+    assert "✔ ClaimNode ─ ✔ StandbyNode ─ ✔ TaintNode ─ ● CheckPods" in printed.text and "drain ░" in printed.text
+    assert f"recycle-eks report {execution.arn.rsplit(':')[-1]}" in printed.text
+    clean = cli("status", node.group.nodes[1].name)
+    assert clean.code == 0 and "carries no mark of recycle-eks: no execution works on it" in clean.text, clean
+
+
+def test_the_history_lists_what_failed_with_the_reason_also_by_node_and_by_rotation(world, cli):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    protected, other = workers.nodes
+    workers.protect(protected)
+    failed = world.recycle(protected)
+    assert failed.finishes().error == "PreflightRefused"
+    rotation = world.rotate({"instance_ids": [other.instance_id]})
+    assert rotation.finishes().outcome == "rotated"
+
+    quiet = cli("status")
+    assert quiet.code == 0 and "no node carries a mark of recycle-eks" in quiet.text
+    assert "in the last 24 hours 1 execution ended badly" in quiet.text and "recycle-eks status --history" in quiet.text
+    assert [each["execution_arn"] for each in document(cli)["failed_executions"]] == [failed.arn]
+
+    everything = cli("status", "--history")
+    assert everything.code == 0, everything
+    (line,) = [line for line in everything.text.splitlines() if "PreflightRefused" in line]
+    assert protected.instance_id in line and "scale_in_protection" in line
+    assert len([line for line in everything.text.splitlines() if re.match(r"2027-", line)]) == 3
+    by_node = cli("status", "--history", protected.name, "--output", "json").document["executions"]
+    assert [(each["execution_arn"], each["outcome"]) for each in by_node] == [(failed.arn, "PreflightRefused")]
+    by_rotation = cli("status", "--history", rotation.arn, "--output", "json").document["executions"]
+    assert {each["instance_id"] for each in by_rotation} == {other.instance_id, None}
+    assert {each["outcome"] for each in by_rotation} == {"rotated", "recycled"}
+    # The instance is gone, but not its history.
+    gone = cli("status", "--history", other.instance_id, "--output", "json").document["executions"]
+    assert [each["outcome"] for each in gone] == ["recycled"]
+
+
+def test_a_pause_is_visible_everywhere_and_names_the_queued_nodes_that_still_go(world, cli):
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    first, queued, _ = workers.nodes
+    first.job("train", labels={"app": "train"})
+    web = first.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+    world.recycle(first, label_selector="app=train")
+    world.run("5m")
+    world.recycle(queued)
+    world.run("1m")
+
+    printed = cli("pause", "workers")
+
+    assert printed.code == 0 and "paused workers: rotations start no other node" in printed.text, printed
+    assert f"1 queued node will still be recycled, because the executions have begun: {queued.instance_id}" in printed.text
+    assert f"recycle-eks abort {queued.instance_id}" in printed.text
+    assert "paused: workers. Rotations start no node there" in cli("status").text
+    assert document(cli)["paused_groups"] == ["workers"]
+    steps = {row["instance_id"]: (row["step"], row["what"]) for row in document(cli)["nodes"]}
+    assert steps[queued.instance_id][0] == "queued" and first.name in steps[queued.instance_id][1]
+    found = cli("doctor").text
+    assert re.search(r"warning +pause +workers +the group is paused", found), found
+    started = cli("rotate", "--all", "--no-wait")
+    assert "group workers is paused: the rotation waits there until you run: recycle-eks resume workers" in started.text
+    assert "workers is paused already" in cli("pause", "workers").text
+    assert "resumed workers" in cli("resume", "workers").text
+    assert "workers is not paused" in cli("resume", "--all").text
+    assert document(cli)["paused_groups"] == []
+
+
+def test_a_plan_never_looks_like_a_rotation(world, cli):
+    world.group("workers", size=2, minimum=1, maximum=4)
+    plan = world.rotate({"outdated": {"all": True}}, dry_run=True)
+
+    printed = cli("status", pace=0)
+    shown = document(cli)
+
+    assert (shown["rotations"], shown["plans"]) == ([], [plan.arn])
+    assert "rotation" not in printed.text and "a dry run, which changes nothing" in printed.text, printed
+    aborted = cli("abort", plan.arn, pace=0)
+    assert aborted.code == 0 and "a plan, which had changed nothing" in aborted.text, aborted
+
+
+def test_everything_is_stopped_and_restored_after_one_question(world, cli):
+    groups = [world.group(name, size=2, minimum=1, maximum=4) for name in ("workers", "batch")]
+    nodes = [group.nodes[0] for group in groups]
+    for number, node in enumerate(nodes):
+        node.job(f"train-{number}", labels={"app": "train"})
+    world.let_sweep()
+    rotation = world.rotate({"instance_ids": [nodes[0].instance_id]}, recycle={"label_selector": "app=train"})
+    alone = world.recycle(nodes[1], label_selector="app=train")
+    world.run("20m")
+
+    for arguments in (["--all"], [rotation.arn], [nodes[1].name]):
+        refused = cli("abort", *arguments)
+        assert refused.code == 2 and "--yes" in refused.errors and "sweep then restores" in refused.errors, refused
+    assert (rotation.status, alone.status) == ("RUNNING", "RUNNING")
+    refused = cli("abort", "--all")
+    assert "This stops 1 rotation and 2 executions of nodes." in refused.errors, refused
+
+    printed = cli("abort", "--all", "--yes")
+
+    assert printed.code == 0 and "recycle-eks status --watch" in printed.text, printed
+    world.run("30m")
+    assert (rotation.status, alone.status) == ("ABORTED", "ABORTED")
+    for node in nodes:
+        assert not node.unschedulable and "recycle-eks/claim" not in node.annotations
+    assert "nothing runs that could be stopped" in cli("abort", "--all").text
+    assert "there was nothing to restore" in cli("restore", "--all").text
