@@ -79,3 +79,17 @@ def test_something_is_stuck(world, part):
     part("Something is stuck", NODE=node.name, EXECUTION=execution.arn)
 
     assert not node.unschedulable
+
+
+def test_everything_is_stopped_and_restored(world, part):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    jobs = [node.job(f"training-{number}", labels={"app": "training"}) for number, node in enumerate(workers.nodes)]
+    before = workers.instances
+    world.let_sweep()
+    world.rotate({"outdated": {"all": True}}, at_once=1, recycle={"label_selector": "app=training"})
+    world.run("20m")
+
+    part("Stop everything and restore it")
+
+    assert not [node for node in workers.nodes if node.unschedulable or node.has_taint("recycle-eks/draining")]
+    assert set(before) <= set(workers.instances) and [job.phase for job in jobs] == ["Running"] * 2

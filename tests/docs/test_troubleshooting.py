@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from docs.pages import Block, Shell, assert_says, blocks, follow_page
+from docs.watched import Watched
 from prepare import ROOT
 
 PAGE = ROOT / "docs" / "troubleshooting.md"
@@ -164,14 +165,14 @@ def test_a_call_is_denied_and_a_taint_is_removed(world, node, job):
     ends(execution.finishes(), "ServiceRefused", untainted)
 
 
-def test_every_command_of_the_page_prints_what_it_says(world, node, tmp_path):
+def test_every_command_of_the_page_prints_what_it_says(world, cli, node, tmp_path):
     job = node.job("training", labels={"app": "training"})
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
     execution = world.recycle(node, label_selector="app=training")
     world.run("5m")
     variables = {"NODE": node.name, "INSTANCE": node.instance_id, "GROUP": "workers", "EXECUTION": execution.arn}
-    shell = Shell(tmp_path / "here", {**world.environment(), **variables})
+    shell = Watched(cli, tmp_path / "here", {**world.environment(), **variables})
 
     follow_page(PAGE, shell, {"until": world.run, "stop": lambda _: execution.stop()})
 

@@ -20,7 +20,7 @@ use args::flags::{Command, CommandLine};
 use aws::installation::Installation;
 use base::error::Result;
 pub use base::exit::Exit;
-use commands::{drain, pause, plan, recycle, restore, rotate, status};
+use commands::{abort_all, drain, pause, plan, recycle, restore, rotate, status};
 use views::output::Output;
 
 pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -46,6 +46,7 @@ async fn run_command(line: &CommandLine, output: &Output) -> Result<Exit> {
         Command::Status(wanted) => status::run(&found().await?, output, wanted).await,
         Command::Extend(wanted) => drain::extend(&found().await?, output, wanted).await,
         Command::Finish(wanted) => drain::finish(&found().await?, output, wanted).await,
+        Command::Abort(wanted) if wanted.all => abort_all::abort_all(&found().await?, output, wanted).await,
         Command::Abort(wanted) => restore::abort(&found().await?, output, wanted).await,
         Command::Restore(wanted) => restore::restore(&found().await?, output, wanted).await,
         Command::Pause(wanted) => pause::run(&found().await?, output, wanted, pause::Change::Pause).await,

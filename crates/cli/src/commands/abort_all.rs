@@ -24,7 +24,7 @@ struct Running {
     kept: Vec<String>,
 }
 
-pub(super) async fn abort_all(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
+pub(crate) async fn abort_all(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
     let found = Running::fetch(installation).await?;
     for why in &found.kept {
         output.say(format!("not stopped: {why}"))?;
@@ -47,7 +47,7 @@ pub(super) async fn abort_all(installation: &Installation, output: &Output, want
     for arn in found.rotations.iter().chain(&found.nodes) {
         match installation.states.stop(arn, WHY).await {
             Ok(()) => stopped.push(arn),
-            // Those that were stopped are printed even if the rest is refused.
+            // The stopped executions are printed even if the rest is refused.
             Err(error) => {
                 print(output, &stopped, &found.kept)?;
                 return Err(error);

@@ -14,7 +14,6 @@ use crate::aws::nodes::{fetch_status, find_node};
 use crate::base::error::{Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
-use crate::commands::abort_all::abort_all;
 use crate::commands::confirm::confirm;
 use crate::commands::start::start;
 use crate::history::end::describe_end;
@@ -27,9 +26,8 @@ use crate::views::watch::{Next, Watch};
 pub(super) const WHY: &str = "recycle-eks abort";
 
 pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
-    let Some(what) = wanted.what.as_deref() else {
-        return abort_all(installation, output, wanted).await;
-    };
+    // The parser requires a name unless `--all` is set.
+    let what = wanted.what.as_deref().unwrap_or_default();
     if what.starts_with("arn:") {
         return abort_execution(installation, output, what, wanted).await;
     }

@@ -240,7 +240,7 @@ async fn list_failed(installation: &Installation, node: Option<&str>) -> Result<
     let since = since.unwrap_or(Timestamp::MIN);
     for machine in ["rotate-nodes", "recycle-node"] {
         let machine = installation.machine(machine);
-        let listed = installation.states.list_since(&machine, since);
+        let listed = installation.states.list_ended_since(&machine, since);
         failed.extend(listed.await?);
     }
     failed.retain(|listed| ["FAILED", "TIMED_OUT", "ABORTED"].contains(&listed.status.as_str()));

@@ -57,7 +57,7 @@ impl StartedBy {
             Self::Rotation { execution_arn } => format!("rotation {}", name_of(execution_arn)),
             Self::CommandLine => "recycle-eks recycle".to_owned(),
             Self::Trigger { trigger } => format!("trigger {trigger}"),
-            Self::Other { name } => format!("a caller of StartExecution, under the name {name}"),
+            Self::Other { .. } => "a caller of StartExecution".to_owned(),
         }
     }
 }
@@ -134,10 +134,7 @@ mod tests {
                 "recycle-eks-1795361458684454786-28476".to_owned(),
                 "recycle-eks recycle",
             ),
-            (
-                "by-hand".to_owned(),
-                "a caller of StartExecution, under the name by-hand",
-            ),
+            ("by-hand".to_owned(), "a caller of StartExecution"),
         ] {
             let arn =
                 format!("arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:{name}");

@@ -34,7 +34,7 @@ pub(crate) struct Row {
     pub then: Option<String>,
     /// The same in a word or two.
     pub end: Option<&'static str>,
-    /// What the node waits for, what blocks its drain, or how its execution ended.
+    /// A few words about what the node waits for, what blocks its drain, or how its execution ended.
     pub what: String,
     /// The pods that hold the node: the first five of each class.
     pub pods: Vec<HoldingPod>,
