@@ -5,5 +5,7 @@ pub(crate) mod fleet;
 pub(crate) mod node;
 pub(crate) mod output;
 pub(crate) mod row;
+#[cfg(test)]
+mod screens;
 pub(crate) mod viewer;
 pub(crate) mod watch;
