@@ -16,6 +16,8 @@ use crate::views::viewer::{Frame, Line, Style, fit_picture};
 const SIZES: [(u16, u16); 3] = [(60, 20), (80, 24), (200, 60)];
 const DRAW_AGAIN: &str = "RECYCLE_EKS_DRAW_SCREENS";
 
+type Screen = fn(u16) -> Frame;
+
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_798_761_600 + seconds).unwrap()
 }
@@ -145,7 +147,7 @@ fn write_line(line: &Line) -> String {
 
 #[test]
 fn each_screen_is_right_at_each_size() {
-    let screens: [(&str, fn(u16) -> Frame); 2] = [("fleet", fleet), ("node", node)];
+    let screens: [(&str, Screen); 2] = [("fleet", fleet), ("node", node)];
     for (name, screen) in screens {
         for (columns, rows) in SIZES {
             let lines = fit_picture(&screen(columns), usize::from(columns), usize::from(rows - 1));
