@@ -36,9 +36,9 @@ def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each(world, c
         printed = cli("status", *arguments)
         assert printed.code == 0, printed
         assert re.search(r"default/train\S*  +waited for  a selector or an annotation asks to wait for it", printed.text), printed
-        blocked = r"default/web\S+  +blocked  +by budget default/web for 2\dm: The disruption budget web needs 2 healthy pods"
+        blocked = r"default/web\S+  +blocked  +by budget default/web for \d+m: The disruption budget web needs 2 healthy pods"
         assert len(re.findall(blocked, printed.text)) == 2, printed
-        assert "at the end, 2027-01-03 00:0" in printed.text and "Z: the node is restored" in printed.text
+        assert re.search(r"at the end, 2027-01-03 00:\d\dZ: the node is restored", printed.text), printed
         assert "started by a caller of StartExecution" in printed.text
     # The picture of the one node, once.
     assert "✔ ClaimNode ─ ✔ StandbyNode ─ ✔ TaintNode ─ ● CheckPods" in printed.text and "drain ░" in printed.text
