@@ -1,7 +1,5 @@
 //! `extend` and `finish`: move the end of a running drain. They invoke `serve-operator`, which writes the new end on the Node.
 
-use std::io::IsTerminal as _;
-
 use jiff::Timestamp;
 use recycle::base::duration::Duration;
 use recycle::base::time::later;
@@ -15,9 +13,10 @@ use crate::args::flags::{Extend, Finish};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::find_node;
 use crate::base::clock;
-use crate::base::error::{Result, refuse};
+use crate::base::error::{Result, misuse, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::moment;
+use crate::views::confirm::confirm;
 use crate::views::output::Output;
 
 /// Classes of pods that end with the instance unless they end or are evicted before.
@@ -45,19 +44,8 @@ pub(crate) async fn extend(installation: &Installation, output: &Output, wanted:
 pub(crate) async fn finish(installation: &Installation, output: &Output, wanted: &Finish) -> Result<Exit> {
     let node = find_node(installation, &wanted.node).await?;
     if let Some(warning) = warn_of_end(&node).filter(|_| !wanted.yes) {
-        if !output.is_terminal || !std::io::stdin().is_terminal() {
-            refuse!(
-                "{warning} To end the drain all the same, run: recycle-eks finish --yes {}",
-                wanted.node
-            );
-        }
-        output.say(&warning)?;
-        Output::note("end the drain? Type yes to end it:");
-        let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer)?;
-        if answer.trim() != "yes" {
-            refuse!("the drain was not ended");
-        }
+        let command = format!("finish --yes {}", wanted.node);
+        confirm(output, &warning, "end the drain", &command)?;
     }
     move_end(installation, output, node.instance_id.as_str(), "now").await
 }
@@ -144,14 +132,14 @@ fn current_end(node: &NodeStatus) -> Result<Timestamp> {
 fn parse_time(text: &str) -> Result<Timestamp> {
     match text.parse() {
         Ok(time) => Ok(time),
-        Err(_) => refuse!("--until must be a time such as 2027-01-31T18:00:00Z, but is {text:?}"),
+        Err(_) => misuse!("--until must be a time such as 2027-01-31T18:00:00Z, but is {text:?}"),
     }
 }
 
 /// Refuses a time that is not in the future, because `finish` is the command that ends a drain now.
 fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp> {
     if until <= now {
-        refuse!(
+        misuse!(
             "--until must be later than now ({now}), but is {until}: to end the drain now, use recycle-eks finish"
         );
     }

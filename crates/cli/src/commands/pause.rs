@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::args::flags::Groups;
 use crate::aws::groups::list_groups;
 use crate::aws::installation::Installation;
-use crate::base::error::{Error, Result, refuse};
+use crate::base::error::{Error, Result, misuse};
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
@@ -72,7 +72,7 @@ impl ClusterGroups {
     fn choose(&self, wanted: &Groups) -> Result<Vec<String>> {
         let names = &self.names;
         if names.is_empty() {
-            refuse!(
+            misuse!(
                 "cluster {} has no Auto Scaling group: none has the tag {} with the value owned or shared",
                 self.cluster,
                 cluster_tag(&self.cluster)
@@ -82,7 +82,7 @@ impl ClusterGroups {
             return Ok(names.clone());
         }
         if let Some(unknown) = wanted.groups.iter().find(|group| !names.contains(group)) {
-            refuse!(
+            misuse!(
                 "GROUP must be a group of cluster {} ({}), but is {unknown:?}",
                 self.cluster,
                 names.join(", ")

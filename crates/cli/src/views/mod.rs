@@ -1,5 +1,6 @@
 //! The output: tables, pictures on a terminal, and JSON.
 
+pub(crate) mod confirm;
 pub(crate) mod fleet;
 pub(crate) mod node;
 pub(crate) mod output;
