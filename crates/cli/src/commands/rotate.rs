@@ -53,16 +53,14 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &R
 
 /// Asks before all nodes of the cluster are recycled, or those of the selected groups.
 async fn confirm_all(installation: &Installation, output: &Output, selection: &Selection) -> Result<()> {
-    let groups = list_groups(
-        &aws_sdk_autoscaling::Client::new(&installation.aws),
-        &installation.cluster,
-    );
+    let client = aws_sdk_autoscaling::Client::new(&installation.aws);
+    let groups = list_groups(&client, &installation.cluster);
     let sizes = groups.await?.into_iter().filter_map(|group| {
         let size = group.instances().len();
         Some((group.auto_scaling_group_name?, size))
     });
     let warning = warn_of_all(&installation.cluster, selection, &sizes.collect::<Vec<_>>());
-    let words = std::env::args().skip(1).map(|word| quote(&word));
+    let words = std::env::args().skip(1).map(|word| quote(&word).into_owned());
     let command = format!("{} --yes", words.collect::<Vec<_>>().join(" "));
     confirm(output, &warning, "recycle all these nodes", &command)
 }
