@@ -41,6 +41,8 @@ from world.world import World
 LOOK = 0.1
 #: Updates of the command line until a picture is taken.
 LOOKS = 30
+#: The exit code of the command line for a mistake in a command.
+WRONG_USAGE = 2
 #: The size of a picture's terminal.
 COLUMNS, ROWS = 120, 40
 
@@ -156,7 +158,8 @@ def rotation(world: World, arguments: argparse.Namespace) -> Show:
     fleet = FLEETS[arguments.cluster]
     groups = fleet.build(world)
     print(f"\nThe fleet: {fleet.description}.")
-    command = ["rotate", fleet.selection, *flags({"label_selector": "app=training", **dict(arguments.fields)})]
+    answers = ["--yes"] if fleet.selection == "--all" else []
+    command = ["rotate", fleet.selection, *answers, *flags({"label_selector": "app=training", **dict(arguments.fields)})]
     how = "--rotation" if arguments.cluster == "groups" else f"--cluster {arguments.cluster}"
     return Show("rotate-nodes", groups, command, "5m25s", how)
 
@@ -171,6 +174,9 @@ def node(world: World, cli: Cli, pace: Pace, arguments: argparse.Namespace) -> S
         stage(spelt(["plan", *given]))
         with watched(cli, ["plan", *given], arguments.plain) as process:
             pace.stands_still(lambda: process.poll() is not None)
+        # A wrong field would be refused a second time.
+        if process.returncode == WRONG_USAGE:
+            raise SystemExit(WRONG_USAGE)
     return Show("recycle-node", [workers], ["recycle", *given], "100s", "")
 
 

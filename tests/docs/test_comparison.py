@@ -250,7 +250,7 @@ def test_each_pod_is_treated_as_the_table_beside_kubectl_says(world, tmp_path):
 
     rows = [(words, kubectl.says(pod), plan[pod], why) for pod, words, why in pods.rows]
 
-    same = {"evicts": "evict", "leaves it": "ignore"}
+    same = {"evicts": "evictable", "leaves it": "ignored"}
     for words, theirs, mine, why in rows:
         is_same = same.get(theirs) == mine.partition(":")[0]
         assert bool(why) != is_same, f"{words}: a difference has its reason, and nothing else has one"

@@ -1,8 +1,11 @@
 """The command line, as operators and pipelines use it: the real binary, on the local world."""
 
+import contextlib
+import http.server
 import json
 import re
 import subprocess
+import threading
 
 import pytest
 
@@ -47,9 +50,9 @@ def test_a_pipeline_reads_documents_and_the_exit_code_reports_a_failed_execution
     other = node.group.nodes[0]
     other.job("train", labels={"app": "train"})
     failed = cli("recycle", other.name, "--label-selector", "app=train", "--drain-timeout", "60")
-    assert failed.code == 3 and "DrainTimedOut" in failed.text, failed
+    assert failed.code == 9 and "DrainTimedOut" in failed.text, failed
     refused = cli("recycle", "i-0123456789abcdef0")
-    assert refused.code in (0, 2) and world.executions()[-1].status != "RUNNING", refused
+    assert refused.code in (0, 8) and world.executions()[-1].status != "RUNNING", refused
 
 
 def test_a_terminal_gets_a_picture(world, cli, node):
@@ -129,7 +132,7 @@ def test_the_end_of_a_drain_is_moved_and_then_set_to_now(world, cli, node, drain
         (["abort", unclaimed.name], "no execution works on node"),
     ]:
         refused = cli(*arguments, pace=0)
-        assert refused.code == 2 and words in refused.errors, refused
+        assert refused.code == 8 and words in refused.errors, refused
 
     before = cli("status", "--output", "json").document["nodes"][0]["until"]
     assert cli("extend", node.name, "--by", "1d").code == 0
@@ -172,9 +175,9 @@ def test_an_aborted_node_is_restored(world, cli, node):
 def test_restore_restores_a_stopped_node_and_refuses_a_claimed_one(world, cli, node, draining):
     execution, _ = draining
     held = cli("restore", node.name)
-    assert held.code == 2 and f"recycle-eks abort {node.instance_id}" in held.errors
+    assert held.code == 8 and f"recycle-eks abort {node.instance_id}" in held.errors
     nothing = cli("restore", node.group.nodes[1].name)
-    assert nothing.code == 2 and "carries no mark of recycle-eks" in nothing.errors
+    assert nothing.code == 8 and "carries no mark of recycle-eks" in nothing.errors
 
     execution.stop()
     printed = cli("restore", node.name)
@@ -182,7 +185,7 @@ def test_restore_restores_a_stopped_node_and_refuses_a_claimed_one(world, cli, n
     assert printed.code == 0, printed
     assert not node.unschedulable and "recycle-eks/claim" not in node.annotations
     every = cli("restore", "--all")
-    assert every.code == 0, every
+    assert every.code == 0 and every.text.splitlines()[-1].endswith("there was nothing to restore"), every
 
 
 def test_groups_are_paused_and_resumed_by_their_tag(world, cli, node):
@@ -200,18 +203,26 @@ def test_groups_are_paused_and_resumed_by_their_tag(world, cli, node):
 
 def test_a_plan_says_everything_and_touches_nothing(world, cli, node):
     node.job("train", labels={"app": "train"})
-    node.deployment("web", replicas=1)
+    web = node.deployment("web", replicas=1)
     world.run("5m")
-    world.forget_calls()
+
+    world.budget(web, max_unavailable=0)
 
     printed = cli("plan", node.name, "--label-selector", "app=train")
 
     assert printed.code == 0, printed
     assert [call for call in world.writes() if call.function] == []
+    assert re.search(r"^awaited +1 +label_selector matches it +default/train", printed.text, re.MULTILINE), printed.text
+    assert re.search(r"^evictable +1 +its budget allows no eviction now +default/web", printed.text, re.MULTILINE), printed.text
+    assert "longest wait: up to 2d (drain_timeout), for 2 pods whose end is not known" in printed.text
+    assert "blocked: budget default/web allows no eviction now of 1 pod (default/web" in printed.text
+    assert "if it fails" not in printed.text
+
+    printed = cli("plan", node.name, "--label-selector", "app=train", "--details")
     rows = {line.split()[0]: line.split()[1:] for line in printed.text.splitlines() if line.startswith("default/")}
-    (web,) = [row for name, row in rows.items() if name.startswith("default/web")]
+    (web_row,) = [row for name, row in rows.items() if name.startswith("default/web")]
     (train,) = [row for name, row in rows.items() if name.startswith("default/train")]
-    assert (train, web[:2]) == (["wait", "label_selector", "matches", "it"], ["evict", "its"])
+    assert (train, web_row[:2]) == (["awaited", "label_selector", "matches", "it"], ["evictable", "its"])
     assert "if it fails: with an empty replacement: back in service, the group has 2 as before" in printed.text
 
 
@@ -223,8 +234,16 @@ BAD = [
         'must be a duration from 60s to 30d, such as 20h, 10d or a number of seconds, but is "5"',
     ),
     (["recycle", "nowhere"], 'there is no instance and no node "nowhere" in cluster world'),
-    (["recycle", "i-0123456789abcdef0", "--name", "other"], 'there is no installation "other" in eu-west-1'),
-    (["recycle", "i-0123456789abcdef0", "--cluster", "other"], '--cluster must be "world"'),
+    (
+        ["recycle", "i-0123456789abcdef0", "--name", "other"],
+        'there is no installation "other" in account 123456789012, region eu-west-1',
+    ),
+    (
+        ["recycle", "i-0123456789abcdef0", "--cluster", "other"],
+        'no installation for the cluster "other" in account 123456789012, region eu-west-1 (there: recycle-eks of cluster world)',
+    ),
+    (["status", "--name", "recycle-eks", "--cluster", "other"], '--cluster must be "world"'),
+    (["status", "--region", "eu west"], '--region must be a region such as eu-west-1, but is "eu west"'),
     (["rotate"], "the selection needs one of --launch-template"),
     (["extend", "i-0123456789abcdef0"], "--until <TIME>|--by <DURATION>"),
     (
@@ -255,9 +274,100 @@ def test_missing_credentials_and_a_missing_region_are_reported_with_a_remedy(cli
     config = tmp_path / "config"
     config.write_text("[profile other]\nregion = eu-west-1\naws_access_key_id = other\naws_secret_access_key = other\n")
     elsewhere = cli("status", "--profile", "nowhere", AWS_CONFIG_FILE=str(config))
-    assert elsewhere.code == 1 and "profile `nowhere` was not defined" in elsewhere.errors, elsewhere
+    assert elsewhere.code == 2 and 'there is no profile "nowhere": check --profile or AWS_PROFILE' in elsewhere.errors, elsewhere
+    assert elsewhere.errors.endswith("have other\n"), elsewhere
     known = cli("status", "--profile", "other", AWS_CONFIG_FILE=str(config))
     assert known.code == 0, known
+
+
+def test_each_error_of_access_says_what_is_wrong_and_what_to_type(world, cli):
+    key = world.iam.user("expired", world.deployment.outputs["operator_policy_json"])
+    identity = "sts:GetCallerIdentity"
+    for code, words in (
+        ("ExpiredToken", "the AWS credentials have expired: log in as for the AWS CLI"),
+        ("InvalidClientTokenId", "AWS does not accept the credentials: log in as for the AWS CLI"),
+    ):
+        world.faults.refuse(identity, code=code, message="no", status=403, times=None)
+        refused = cli("status", AWS_ACCESS_KEY_ID=key[0], AWS_SECRET_ACCESS_KEY=key[1])
+        world.faults.clear()
+        assert refused.code == 1 and words in refused.errors, refused
+
+    nothing = cli("status", AWS_ENDPOINT_URL="http://127.0.0.1:9")
+    words = "the endpoint http://127.0.0.1:9 does not answer: check AWS_ENDPOINT_URL, HTTPS_PROXY and the network"
+    assert nothing.code == 1 and words in nothing.errors, nothing
+    with page_server() as endpoint:
+        page = cli("status", AWS_ENDPOINT_URL=endpoint)
+    assert page.code == 1 and f"the answer of the endpoint {endpoint} is not one of AWS: check AWS_ENDPOINT_URL" in page.errors, (
+        page
+    )
+
+
+@contextlib.contextmanager
+def page_server():
+    """A server whose every answer is a page of HTML, as a proxy's."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = b"<html>Sign in</html>"
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_the_cluster_or_the_kube_context_chooses_the_installation(world, cli, tmp_path):
+    """A second installation is only a state machine and its logs: its functions are missing, and the error names them."""
+    states, logs = world.aws.client("stepfunctions"), world.aws.client("logs")
+    first = states.describe_state_machine(stateMachineArn=world.deployment.outputs["rotate_state_machine_arn"])
+    definition = first["definition"].replace('"world"', '"second"')
+    created = states.create_state_machine(name="blue-rotate-nodes", definition=definition, roleArn=first["roleArn"])
+    logs.create_log_group(logGroupName="/aws/vendedlogs/states/blue-rotate-nodes")
+    config = tmp_path / "kubeconfig"
+    try:
+        root = world.environment()
+        for cluster, words in (
+            ("world", None),
+            ("second", "there is no function blue-serve-operator"),
+            ("third", 'is of the cluster "third", which has no installation in account'),
+        ):
+            arn = f"arn:aws:eks:eu-west-1:123456789012:cluster/{cluster}"
+            context = {"name": "here", "context": {"cluster": arn, "user": "me"}}
+            config.write_text(json.dumps({"current-context": "here", "contexts": [context]}))
+            context = cli("status", **{**root, "KUBECONFIG": str(config)})
+            named = cli("status", "--cluster", cluster, **{**root, "RECYCLE_EKS_CLUSTER": "fourth"})
+            set_by_variable = cli("status", **{**root, "RECYCLE_EKS_CLUSTER": cluster})
+            if words is None:
+                assert (context.code, named.code, set_by_variable.code) == (0, 0, 0), (context, named, set_by_variable)
+            else:
+                assert context.code == 2 and words in context.errors, context
+                assert (named.code, set_by_variable.code) == (2, 2) and named.errors == set_by_variable.errors, named
+                assert cluster == "third" or words in named.errors, named
+        assert "(there: blue of cluster second, recycle-eks of cluster world)" in context.errors
+        # An operator who may read only one installation is shown this one.
+        own = cli("status", KUBECONFIG=str(config))
+        assert own.code == 2 and "(there: recycle-eks of cluster world)" in own.errors, own
+        assert cli("status", "--name", "recycle-eks", KUBECONFIG=str(config)).code == 0
+    finally:
+        states.delete_state_machine(stateMachineArn=created["stateMachineArn"])
+        logs.delete_log_group(logGroupName="/aws/vendedlogs/states/blue-rotate-nodes")
+
+
+def test_help_is_a_command_and_the_usual_flags_are_short(cli, node):
+    assert cli("help", "rotate", pace=0).text.startswith("Recycle the nodes of a selection")
+    assert cli("help", pace=0).code == 0
+    typo = cli("statsu", pace=0)
+    assert typo.code == 2 and "a similar subcommand exists: 'status'" in typo.errors, typo
+    printed = cli("plan", node.name, "-l", "app=train", "-n", "default", "-o", "json")
+    assert printed.code == 0 and printed.document["outcome"] == "planned", printed
 
 
 def test_a_closed_pipe_ends_it_quietly():
@@ -320,17 +430,42 @@ def test_a_plan_of_a_rotation_names_the_criterion_of_each_node_and_the_rotation_
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     workers.gets_a_new_template()
 
+    first = workers.nodes[0]
+    world.budget(first.deployment("web", replicas=1), max_unavailable=0)
+    group_tag = {"ResourceId": "workers", "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
+    tags = [
+        {"Key": "kubernetes.io/cluster/world", "Value": "owned"},
+        {"Key": "aws-node-termination-handler/managed", "Value": ""},
+    ]
+    world.aws.client("autoscaling").create_or_update_tags(Tags=[{**group_tag, **tag} for tag in tags])
     printed = cli("plan", "--launch-template", "--all")
     assert printed.code == 0, printed
-    chosen = [line for line in printed.text.splitlines() if "selected by: " in line]
-    expected = [f"{instance} of group workers, selected by: all, launch_template" for instance in workers.instances]
-    assert sorted(chosen) == sorted(expected)
+    rows = {line.split()[1]: line for line in printed.text.splitlines() if line.startswith("workers ")}
+    assert sorted(rows) == sorted(node.name for node in workers.nodes)
+    assert all(re.search(r"  all, launch_template  ", row) for row in rows.values()), rows
+    assert re.search(r"  1 evictable +2d +budget default/web allows no eviction now of 1 pod", rows[first.name]), rows
+    assert printed.text.count("if it fails") == 0
+    assert "note on 2 nodes: group workers does not set the tag kubernetes.io/cluster/world" in printed.text
+    assert "note on 2 nodes: group workers has the tag aws-node-termination-handler/managed" in printed.text
+    second = workers.nodes[1]
+    world.aws.client("ec2").delete_tags(Resources=[second.instance_id], Tags=[{"Key": "kubernetes.io/cluster/world"}])
+    refused = cli("plan", "--instance", second.instance_id)
+    assert refused.code == 8 and "PreflightRefused: missing_cluster_tag: " in refused.text, refused
+    world.aws.client("ec2").create_tags(Resources=[second.instance_id], Tags=[tags[0]])
+    printed = cli("plan", "--launch-template", "--all", "--details")
     assert printed.text.count("if it fails: with an empty replacement: ") == 2
     nodes = cli("plan", "--launch-template", "--output", "json").document["nodes"]
     assert [(each["group"], each["criteria"]) for each in nodes] == [("workers", ["launch_template"])] * 2
 
+    # A rotation of all nodes asks. Without a terminal it names the command that does not ask.
+    printed = cli("rotate", "--all", "--at-once", "25%")
+    assert (printed.code, printed.text) == (8, ""), printed
+    assert "--all recycles 2 instances of cluster world (workers: 2)." in printed.errors
+    assert printed.errors.endswith("run: recycle-eks rotate --all --at-once 25% --yes\n"), printed.errors
+    assert [each for each in world.executions("rotate-nodes") if each.status == "RUNNING"] == []
+
     # A rotation that starts nothing reports its group, and remaining nodes are no success.
-    printed = cli("rotate", "--all", "--start-no-new-node-after", "2026-12-31T00:00:00Z")
+    printed = cli("rotate", "--all", "--yes", "--start-no-new-node-after", "2026-12-31T00:00:00Z")
     assert printed.code == 3, printed
     assert "in account 123456789012, region eu-west-1, cluster world" in printed.text
     *_while_it_ran, line = [line for line in printed.text.splitlines() if "group workers" in line]

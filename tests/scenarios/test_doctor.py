@@ -1,6 +1,7 @@
 """`recycle-eks doctor`: an installation in which nothing is wrong, then each thing really broken, and exactly that found."""
 
 import contextlib
+import datetime
 import json
 import time
 
@@ -89,6 +90,24 @@ def test_a_healthy_installation_is_ok_and_nothing_is_written(healthy, cli):
     assert "access entry" not in printed.text
 
 
+def test_a_fresh_installation_has_no_problem_and_a_command_is_never_broken(world, cli, tmp_path):
+    """The state machine of the sweep is ten minutes old. Then two hours, in which it has never run."""
+    group = world.group("a-group-whose-name-is-so-long-that-its-command-fills-more-than-a-line-of-a-table", size=2, maximum=4)
+    sweep = world.aws.client("stepfunctions").describe_state_machine(
+        stateMachineArn=world.deployment.outputs["sweep_state_machine_arn"]
+    )
+    clock = tmp_path / "clock"
+    for minutes, level in ((10, "ok"), (120, "problem")):
+        clock.write_text((sweep["creationDate"] + datetime.timedelta(minutes=minutes)).isoformat())
+        findings = cli("doctor", "-o", "json", pace=0, RECYCLE_EKS_CLOCK=str(clock)).document["findings"]
+        assert [each["level"] for each in findings if each["check"] == "sweep"] == [level], minutes
+
+    group.suspend("Launch")
+    printed = cli("doctor", pace=0)
+    command = f"aws autoscaling resume-processes --auto-scaling-group-name {group.name} --scaling-processes Launch"
+    assert f"\n         {command}\n" in printed.text, printed.text
+
+
 def test_each_problem_is_found_and_nothing_else(healthy, cli):
     """Each of them alone: `crates/recycle/src/doctor/checks/tests.rs`."""
     world = healthy
@@ -127,7 +146,7 @@ def test_each_problem_is_found_and_nothing_else(healthy, cli):
     assert code == 6
     # The remedy is the command that sets the tag.
     (mend,) = [finding["remedy"] for finding in findings if (finding["level"], finding["check"]) == ("problem", "cluster tag")]
-    assert mend.startswith(f"aws ec2 create-tags --resources {member} --tags 'Key={tag},Value=owned';")
+    assert mend.startswith(f"aws ec2 create-tags --resources {member} --tags 'Key={tag},Value=owned' # ")
 
 
 def test_each_warning_is_found_and_nothing_else(world, cli):

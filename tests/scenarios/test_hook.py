@@ -161,7 +161,7 @@ def test_finish_names_the_pods_that_end_with_a_held_node_and_only_yes_ends_its_d
     world.run("1h")
 
     refused = cli("finish", node.instance_id)
-    assert refused.code == 2 and job.name in refused.errors and "--yes" in refused.errors, refused
+    assert refused.code == 8 and job.name in refused.errors and "--yes" in refused.errors, refused
     assert "recycle-eks/drain-until" not in node.annotations
 
     assert cli("finish", "--yes", node.instance_id).code == 0

@@ -242,7 +242,7 @@ def an_operator(world, cli):
     assert cli("pause", "workers").code == 0
     assert cli("resume", "--all").code == 0
     assert cli("plan", "--all").code == 0
-    rotation = cli("rotate", "--all", pace=300)
+    rotation = cli("rotate", "--all", "--yes", pace=300)
     assert rotation.code == 0, rotation
     assert cli("report", world.executions("rotate-nodes")[-1].arn, "--output", "json", pace=0).code == 0
     assert cli("report", world.executions()[0].arn, "--output", "json", pace=0).code == 0

@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 const OTHERS: [&str; 4] = ["instance_id", "cluster_name", "interrupted_at", "hook"];
 /// Fields that a rotation sets itself.
 const BY_ROTATIONS: [&str; 2] = ["urgency", "dry_run"];
+/// The fields with a short flag, the one that kubectl has for the same.
+const SHORT: [(&str, char); 2] = [("label_selector", 'l'), ("namespaces", 'n')];
 
 /// The fields that an operator has set: any of them, or with `OF_ROTATION` only those that a rotation may set for each node.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -49,8 +51,10 @@ impl<const OF_ROTATION: bool> Args for Fields<OF_ROTATION> {
 }
 
 fn flag_of(field: &'static Field) -> Arg {
+    let short = SHORT.iter().find(|(name, _)| *name == field.name);
     let arg = Arg::new(field.name)
         .long(field.name.replace('_', "-"))
+        .short(short.map(|(_, flag)| *flag))
         .help(help_of(field))
         .help_heading("Fields of an execution's input");
     match field.kind {
@@ -123,6 +127,10 @@ mod tests {
             (vec![], json!({})),
             (
                 vec!["--label-selector", "app=training", "--namespaces", "a,b"],
+                json!({"label_selector": "app=training", "namespaces": ["a", "b"]}),
+            ),
+            (
+                vec!["-l", "app=training", "-n", "a", "-n", "b"],
                 json!({"label_selector": "app=training", "namespaces": ["a", "b"]}),
             ),
             (

@@ -12,7 +12,7 @@ use crate::base::exit::{Exit, list_exits};
 
 /// Retires EKS worker nodes whose pods need hours to finish. Starts, shows, changes and stops the executions of the state machines.
 #[derive(Debug, Parser)]
-#[command(version, propagate_version = true, disable_help_subcommand = true)]
+#[command(version, propagate_version = true)]
 #[command(after_help = list_exits())]
 pub(crate) struct CommandLine {
     #[command(flatten)]
@@ -31,14 +31,14 @@ pub(crate) struct Global {
     /// The AWS region of the installation
     #[arg(long, global = true, value_name = "REGION")]
     pub region: Option<String>,
-    /// The name of the installation, from the variable `name` of the module
-    #[arg(long, global = true, value_name = "NAME", default_value = "recycle-eks")]
-    pub name: String,
-    /// The cluster, if it cannot be read from the installation
+    /// The name of the installation, from the variable `name` of the module [default: RECYCLE_EKS_NAME, else that of the cluster]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub name: Option<String>,
+    /// The cluster, which chooses the installation [default: RECYCLE_EKS_CLUSTER, else the cluster of the kube context]
     #[arg(long, global = true, value_name = "CLUSTER")]
     pub cluster: Option<String>,
     /// Print tables or JSON
-    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT", default_value_t = Format::Table)]
     pub output: Format,
 }
 
@@ -58,12 +58,13 @@ pub(crate) enum Command {
     Recycle(Recycle),
     /// Recycle the nodes of a selection, group by group, and watch them
     ///
-    /// Starts an execution of rotate-nodes. If you start it again with the same selection, it continues where the last one stopped.
+    /// Starts an execution of rotate-nodes. If you start it again with the same selection, it continues where the last one stopped. With
+    /// --all the command names the groups and the number of their instances, and asks first.
     Rotate(Rotate),
     /// Show what recycling would do, without changing anything
     ///
-    /// Shows the plan of one node, or of every node of a selection. A plan has the steps, the treatment of each pod and the rule for it, the
-    /// result of the pre-flight, and how the node would be restored.
+    /// Shows the plan of one node, or a table of the nodes of a selection: the pods by class, the longest wait, what blocks, and the result
+    /// of the pre-flight.
     Plan(Plan),
     /// Show every claim and every rotation: what it waits for, since when, until when, what happens then, and what blocks it
     Status(Status),
@@ -134,6 +135,9 @@ pub(crate) struct Recycle {
 pub(crate) struct Rotate {
     #[command(flatten)]
     pub rotation: Rotation,
+    /// Do not ask before the nodes of --all are recycled
+    #[arg(long)]
+    pub yes: bool,
     /// Start the execution and return without watching it
     #[arg(long)]
     pub no_wait: bool,
@@ -144,6 +148,9 @@ pub(crate) struct Plan {
     /// One node, by its instance id or the name of its Node. Without it, write a selection
     #[arg(value_name = "INSTANCE|NODE", conflicts_with_all = selection_flags())]
     pub node: Option<String>,
+    /// Also show each step, each pod, and how the node would be restored
+    #[arg(long)]
+    pub details: bool,
     #[command(flatten)]
     pub rotation: Rotation,
 }

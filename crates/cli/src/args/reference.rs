@@ -16,7 +16,8 @@ pub(crate) fn render() -> String {
     let mut page = String::from("### Flags of every command\n");
     push_arguments(&mut page, &command, Arg::is_global_set);
     let mut described = Described::new();
-    for each in command.get_subcommands().filter(|each| !each.is_hide_set()) {
+    let is_own = |each: &&Command| !each.is_hide_set() && each.get_name() != "help";
+    for each in command.get_subcommands().filter(is_own) {
         push_command(&mut page, each, &mut described);
     }
     page += "\n### Exit codes\n\n| code | meaning |\n|---|---|\n";
@@ -79,6 +80,10 @@ fn name(argument: &Arg) -> String {
         Some(long) if argument.get_action().takes_values() => format!("--{long} {value}"),
         Some(long) => format!("--{long}"),
         None => value,
+    };
+    let text = match argument.get_short() {
+        Some(short) => format!("-{short}, {text}"),
+        None => text,
     };
     format!("`{}`", text.replace('|', "\\|"))
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::args::flags::{Rotation, Selection};
-use crate::base::error::{Result, refuse};
+use crate::base::error::{Result, misuse};
 
 /// The criteria that only narrow what others select.
 const NARROWING: [&str; 3] = ["groups", "group_tag", "node_labels"];
@@ -36,7 +36,7 @@ fn read_selection(selection: &Selection) -> Result<Value> {
     let mut names = outdated.as_object().into_iter().flat_map(Map::keys);
     if selection.instances.is_empty() {
         if names.all(|name| NARROWING.contains(&name.as_str())) {
-            refuse!(
+            misuse!(
                 "the selection needs one of --launch-template, --ami, --kubelet, --older-than, --launched-before, --all or --instance; \
                  --group, --group-tag and --node-labels narrow it"
             );
@@ -44,7 +44,7 @@ fn read_selection(selection: &Selection) -> Result<Value> {
         return Ok(json!({"outdated": outdated}));
     }
     if names.next().is_some() {
-        refuse!("--instance names the nodes, so it cannot be combined with other flags of the selection");
+        misuse!("--instance names the nodes, so it cannot be combined with other flags of the selection");
     }
     Ok(json!({"instance_ids": selection.instances}))
 }
@@ -53,13 +53,13 @@ fn read_criteria(selection: &Selection) -> Result<Value> {
     if let Some(time) = &selection.launched_before
         && time.parse::<jiff::Timestamp>().is_err()
     {
-        refuse!("--launched-before must be a time such as 2027-01-31T18:00:00Z, but is {time:?}");
+        misuse!("--launched-before must be a time such as 2027-01-31T18:00:00Z, but is {time:?}");
     }
     let group_tag = match &selection.group_tag {
         None => None,
         Some(tag) => match tag.split_once('=') {
             Some((key, value)) if !key.is_empty() => Some(json!({"key": key, "value": value})),
-            Some(_) | None => refuse!("--group-tag must be KEY=VALUE, but is {tag:?}"),
+            Some(_) | None => misuse!("--group-tag must be KEY=VALUE, but is {tag:?}"),
         },
     };
     Ok(without_null(json!({
@@ -89,7 +89,7 @@ fn read_at_once(text: &str) -> Result<Value> {
     match (text.parse::<u32>(), percent) {
         (Ok(number @ 1..), _) => Ok(number.into()),
         (_, Some(Ok(1..=100))) => Ok(text.into()),
-        _ => refuse!(
+        _ => misuse!(
             "--at-once must be a whole number of at least 1, or a percentage such as 25%, but is {text:?}"
         ),
     }

@@ -15,7 +15,8 @@ use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
 use aws_smithy_http_client::{Builder, Connector};
 
 use crate::args::flags::Global;
-use crate::base::error::{Result, refuse};
+use crate::aws::access::{check_profile, check_region};
+use crate::base::error::{Result, misuse};
 
 /// The longest time to open a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,9 +53,17 @@ pub(crate) async fn configure(global: &Global) -> Result<SdkConfig> {
     if let Some(region) = &global.region {
         loader = loader.region(Region::new(region.clone()));
     }
+    let set = std::env::var("AWS_PROFILE")
+        .ok()
+        .filter(|profile| !profile.is_empty());
+    if let Some(profile) = global.profile.as_ref().or(set.as_ref()) {
+        check_profile(profile)?;
+    }
     let config = loader.load().await;
-    if config.region().is_none() {
-        refuse!("there is no region: use --region, set AWS_REGION, or add a region to the profile");
+    if let Some(region) = config.region() {
+        check_region(region.as_ref())?;
+    } else {
+        misuse!("there is no region: use --region, set AWS_REGION, or add a region to the profile");
     }
     let Some(profile) = &global.profile else {
         return Ok(config);
@@ -77,7 +86,7 @@ fn read_trust() -> Result<TlsContext> {
     if let Some(file) = std::env::var_os(CA_BUNDLE).filter(|file| !file.is_empty()) {
         store = match std::fs::read(&file) {
             Ok(bundle) => TrustStore::empty().with_pem_certificate(bundle),
-            Err(error) => refuse!(
+            Err(error) => misuse!(
                 "{CA_BUNDLE} must name a file with certificates, but {} cannot be read: {error}",
                 file.display()
             ),
@@ -85,6 +94,6 @@ fn read_trust() -> Result<TlsContext> {
     }
     match TlsContext::builder().with_trust_store(store).build() {
         Ok(context) => Ok(context),
-        Err(error) => refuse!("{CA_BUNDLE} has no certificates that can be used: {error}"),
+        Err(error) => misuse!("{CA_BUNDLE} has no certificates that can be used: {error}"),
     }
 }

@@ -111,6 +111,6 @@ fn to_json(text: Option<&str>) -> Value {
         .unwrap_or_default()
 }
 
-pub(super) fn to_timestamp(time: &DateTime) -> Timestamp {
+pub(crate) fn to_timestamp(time: &DateTime) -> Timestamp {
     Timestamp::from_nanosecond(time.as_nanos()).unwrap_or_default()
 }

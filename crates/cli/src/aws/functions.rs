@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::aws::installation::Installation;
-use crate::base::error::{Error, Result, refuse};
+use crate::base::error::{Error, Result, misuse};
 
 impl Installation {
     /// Invokes `serve-operator` and parses its answer.
@@ -16,7 +16,7 @@ impl Installation {
         let call = self.lambda.invoke().function_name(&name).payload(payload).send();
         let answer = match call.await.map_err(Error::of("lambda:InvokeFunction")) {
             Err(error) if error.code() == Some("ResourceNotFoundException") => {
-                refuse!("there is no function {name}: check --name and --region")
+                misuse!("there is no function {name}: check --name and --region")
             }
             answer => answer?,
         };
@@ -30,7 +30,7 @@ impl Installation {
 }
 
 /// Converts the answer of a function that failed (Lambda guide, "Function errors").
-/// `InvalidInput` becomes a refusal, because the request to the function is not valid.
+/// `InvalidInput` becomes a refusal: the command line has checked the command, so the state of the node does not allow it.
 fn failure(function: String, value: &Value) -> Error {
     let text = |name: &str| value[name].as_str().unwrap_or("unknown");
     if text("errorType") == Failure::InvalidInput.name() {

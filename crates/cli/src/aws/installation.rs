@@ -4,8 +4,17 @@ use aws_config::SdkConfig;
 use serde_json::Value;
 
 use crate::args::flags::Global;
+use crate::aws::access::Access;
+use crate::aws::choice::{Choice, choose};
+use crate::aws::kube_context::KubeContext;
 use crate::aws::step_functions::StepFunctions;
-use crate::base::error::{Error, Result, refuse};
+use crate::base::error::{Error, Result};
+
+/// The default of the module's variable `name`.
+const DEFAULT_NAME: &str = "recycle-eks";
+
+/// The names of the state machines' log groups begin with this (`terraform/state-machine.tf`).
+const MACHINE_LOGS: &str = "/aws/vendedlogs/states/";
 
 #[derive(Debug)]
 pub(crate) struct Installation {
@@ -21,27 +30,66 @@ pub(crate) struct Installation {
 }
 
 impl Installation {
-    /// Finds the installation. If there is none, the error is a refusal, before anything is touched.
+    /// Finds the installation that the operator chose. If there is none, the error is one of usage, before anything is touched.
     pub(crate) async fn find(global: &Global) -> Result<Self> {
+        let choice = Choice::of(global, |name| std::env::var(name).ok(), KubeContext::read);
         let aws = super::configuration::configure(global).await?;
         let identity = aws_sdk_sts::Client::new(&aws).get_caller_identity().send();
-        let caller = identity.await.map_err(Error::of("sts:GetCallerIdentity"))?;
-        let region = aws.region().map(ToString::to_string).unwrap_or_default();
-        let arn_prefix = states_prefix(caller.arn().unwrap_or_default(), &region);
+        let access = Access::of(global.profile.as_ref(), &aws);
+        let caller = identity.await.map_err(Error::of("sts:GetCallerIdentity"));
+        let caller = caller.map_err(|error| access.explain(error))?;
         let mut found = Self {
             lambda: aws_sdk_lambda::Client::new(&aws),
             states: StepFunctions::new(&aws),
+            arn_prefix: states_prefix(caller.arn().unwrap_or_default(), &access.region),
             aws,
-            name: global.name.clone(),
+            name: choice.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned()),
             cluster: String::new(),
-            arn_prefix,
         };
-        // The definition of rotate-nodes names the cluster.
-        let machine = found.machine("rotate-nodes");
-        let answer = found.states.describe_machine(&machine).await;
-        let answer = answer.map_err(|error| no_installation(&found.name, &region, &machine, error))?;
-        found.cluster = choose_cluster(find_cluster(answer.definition()), global)?;
+        let named = found.read_cluster().await.map_err(|error| access.explain(error));
+        if let Some(wanted) = choice.needs_search(&named) {
+            let mut candidates = found.list_all().await;
+            // The caller may read no logs.
+            if let Ok(Some(cluster)) = named
+                && candidates.is_empty()
+            {
+                candidates.push((found.name.clone(), cluster));
+            }
+            let chosen = choose(wanted, &candidates, &found.account_and_region())?;
+            (found.name, found.cluster) = chosen;
+        } else {
+            found.cluster = choice.check(&found.name, named?)?;
+        }
         Ok(found)
+    }
+
+    /// Fetches the cluster that the definition of rotate-nodes names.
+    async fn read_cluster(&self) -> Result<Option<String>> {
+        let machine = self.machine("rotate-nodes");
+        let answer = self.states.describe_machine(&machine).await;
+        let answer = answer
+            .map_err(|error| no_installation(&self.name, &self.account_and_region(), &machine, error))?;
+        Ok(find_cluster(answer.definition()))
+    }
+
+    /// Finds all installations that the caller may read, with their clusters. Their logs show their names.
+    async fn list_all(&self) -> Vec<(String, String)> {
+        let logs = aws_sdk_cloudwatchlogs::Client::new(&self.aws);
+        let list = logs.describe_log_groups().log_group_name_prefix(MACHINE_LOGS);
+        let groups: std::result::Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
+        let names = groups.into_iter().flatten().filter_map(|group| {
+            let name = group.log_group_name?;
+            let name = name.strip_prefix(MACHINE_LOGS)?.strip_suffix("-rotate-nodes");
+            name.map(str::to_owned)
+        });
+        let mut found = Vec::new();
+        for name in names {
+            let machine = format!("{}stateMachine:{name}-rotate-nodes", self.arn_prefix);
+            let answer = self.states.describe_machine(&machine).await.ok();
+            let cluster = answer.and_then(|answer| find_cluster(answer.definition()));
+            found.extend(cluster.map(|cluster| (name, cluster)));
+        }
+        found
     }
 
     /// The ARN of a state machine: `recycle-node`, `rotate-nodes` or `sweep`.
@@ -56,9 +104,12 @@ impl Installation {
 
     /// Describes where the installation is, for operators who have several.
     pub(crate) fn place(&self) -> String {
+        format!("in {}, cluster {}", self.account_and_region(), self.cluster)
+    }
+
+    fn account_and_region(&self) -> String {
         let part = |number| self.arn_prefix.split(':').nth(number).unwrap_or_default();
-        let (region, account) = (part(3), part(4));
-        format!("in account {account}, region {region}, cluster {}", self.cluster)
+        format!("account {}, region {}", part(4), part(3))
     }
 
     pub(crate) fn execution(&self, machine: &str, name: &str) -> String {
@@ -72,14 +123,15 @@ impl Installation {
 
 /// Converts the error of the search for an installation. A denial of access counts as a missing installation.
 /// AWS denies access to a caller who may see only their own installation, and does not say whether another one exists.
-fn no_installation(name: &str, region: &str, machine: &str, error: Error) -> Error {
+fn no_installation(name: &str, place: &str, machine: &str, error: Error) -> Error {
     let why = match error.code() {
         Some("StateMachineDoesNotExist") => format!("there is no state machine {machine}"),
         Some("AccessDeniedException") => format!("it does not exist, or you may not read it ({error})"),
         Some(_) | None => return error,
     };
-    Error::Refused(format!(
-        "there is no installation {name:?} in {region}: {why}; check --name and --region"
+    Error::Usage(format!(
+        "there is no installation {name:?} in {place}: {why}; use --name or --cluster for another one, --region for another region, and \
+         --profile for another account"
     ))
 }
 
@@ -110,29 +162,9 @@ fn find_cluster(definition: &str) -> Option<String> {
     find_text(definition, "cluster_name", |text| !text.starts_with("{%"))
 }
 
-fn choose_cluster(named: Option<String>, global: &Global) -> Result<String> {
-    match (named, &global.cluster) {
-        (Some(named), Some(given)) if named != *given => refuse!(
-            "--cluster must be {named:?}, the cluster of the installation {:?}, but is {given:?}",
-            global.name
-        ),
-        (Some(cluster), _) => Ok(cluster),
-        (None, Some(given)) => Ok(given.clone()),
-        (None, None) => refuse!("the definition of rotate-nodes names no cluster: use --cluster"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-    use crate::args::flags::CommandLine;
-
-    fn global(more: &[&str]) -> Global {
-        let line = ["recycle-eks", "doctor"].iter().chain(more);
-        CommandLine::try_parse_from(line).unwrap().global
-    }
 
     #[test]
     fn arns_have_the_partition_and_the_account_of_the_caller() {
@@ -158,15 +190,15 @@ mod tests {
                 code: Some(code.to_owned()),
                 reason: "no".to_owned(),
             };
-            no_installation("other", "eu-west-1", "the machine", answered)
+            no_installation("other", "region x", "the machine", answered)
         };
         for code in ["StateMachineDoesNotExist", "AccessDeniedException"] {
             let refusal = refused(code);
-            assert!(matches!(refusal, Error::Refused(_)), "{refusal}");
+            assert!(matches!(refusal, Error::Usage(_)), "{refusal}");
             assert!(
                 refusal
                     .to_string()
-                    .contains("there is no installation \"other\" in eu-west-1"),
+                    .contains("there is no installation \"other\" in region x"),
                 "{refusal}"
             );
         }
@@ -178,18 +210,5 @@ mod tests {
         let definition = r#"{"States": {"A": {"cluster_name": "{% $x %}"}, "B": [{"Payload": {"cluster_name": "production"}}]}}"#;
         assert_eq!(find_cluster(definition).as_deref(), Some("production"));
         assert_eq!(find_cluster("{}"), None);
-    }
-
-    #[test]
-    fn a_cluster_of_another_installation_is_refused() {
-        let named = || Some("production".to_owned());
-        assert_eq!(choose_cluster(named(), &global(&[])).unwrap(), "production");
-        assert_eq!(choose_cluster(None, &global(&["--cluster", "a"])).unwrap(), "a");
-        let refusal = choose_cluster(named(), &global(&["--cluster", "a"])).unwrap_err();
-        assert!(
-            refusal.to_string().contains("must be \"production\""),
-            "{refusal}"
-        );
-        assert!(choose_cluster(None, &global(&[])).is_err());
     }
 }

@@ -1,10 +1,13 @@
 //! Calls to AWS.
 
+pub(crate) mod access;
+mod choice;
 pub(crate) mod configuration;
-mod events;
+pub(crate) mod events;
 pub(crate) mod functions;
 pub(crate) mod groups;
 pub(crate) mod installation;
+mod kube_context;
 pub(crate) mod nodes;
 pub(crate) mod rotations;
 pub(crate) mod step_functions;

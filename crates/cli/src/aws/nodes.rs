@@ -4,7 +4,7 @@ use recycle::notify::status::{NodeStatus, Status};
 use serde_json::json;
 
 use crate::aws::installation::Installation;
-use crate::base::error::{Error, Result, refuse};
+use crate::base::error::{Error, Result, misuse};
 
 /// Fetches every node that carries a mark of recycle-eks, or the given node with or without a mark.
 pub(crate) async fn fetch_status(installation: &Installation, node: Option<&str>) -> Result<Status> {
@@ -25,7 +25,7 @@ pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result
         )));
     }
     let unreadable = status.unreadable_nodes.map(|why| format!("; {why}"));
-    refuse!(
+    misuse!(
         "there is no instance and no node {name:?} in cluster {cluster}: use an instance id or the name of a Node{}",
         unreadable.unwrap_or_default()
     )

@@ -9,12 +9,18 @@ use crate::base::exit::Exit;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The command line refuses the command, and nothing was changed. One sentence.
+    /// A mistake in the command, such as a wrong value or an unknown name. Nothing was changed. One sentence.
+    #[error("{0}")]
+    Usage(String),
+    /// The command is right, but the state of the node does not allow it, or the operator did not confirm it. Nothing was changed. One sentence.
     #[error("{0}")]
     Refused(String),
     /// The cluster could not be read. One sentence.
     #[error("{0}")]
     Unreachable(String),
+    /// AWS cannot be used with these settings. One sentence, with what to type.
+    #[error("{0}")]
+    NoAccess(String),
     /// AWS refused a call, or could not be reached.
     #[error("failed to call {call}: {reason}")]
     Aws {
@@ -49,6 +55,14 @@ macro_rules! refuse {
 }
 pub(crate) use refuse;
 
+/// Returns from a function with [`Error::Usage`]. The arguments are those of `format!`.
+macro_rules! misuse {
+    ($($text:tt)*) => {
+        return Err($crate::base::error::Error::Usage(format!($($text)*)))
+    };
+}
+pub(crate) use misuse;
+
 /// The error names of a function that Lambda itself has ended (Lambda guide, "Function errors").
 const ENDED_BY_LAMBDA: [&str; 2] = ["Sandbox.Timedout", "Runtime.ExitError"];
 
@@ -76,10 +90,15 @@ impl Error {
     }
 
     pub(crate) fn exit(&self) -> Exit {
-        if matches!(self, Self::Refused(_)) {
-            Exit::Refused
-        } else {
-            Exit::Failed
+        match self {
+            Self::Usage(_) => Exit::Usage,
+            Self::Refused(_) => Exit::Refused,
+            Self::Unreachable(_)
+            | Self::NoAccess(_)
+            | Self::Aws { .. }
+            | Self::Function { .. }
+            | Self::Unreadable(_)
+            | Self::Output(_) => Exit::Failed,
         }
     }
 
@@ -92,7 +111,12 @@ impl Error {
         match self {
             Self::Aws { code, .. } => code.as_deref().is_none_or(is_busy),
             Self::Function { name, .. } => ENDED_BY_LAMBDA.iter().chain(&of_functions).any(|of| of == name),
-            Self::Refused(_) | Self::Unreachable(_) | Self::Unreadable(_) | Self::Output(_) => false,
+            Self::Usage(_)
+            | Self::Refused(_)
+            | Self::Unreachable(_)
+            | Self::NoAccess(_)
+            | Self::Unreadable(_)
+            | Self::Output(_) => false,
         }
     }
 

@@ -6,25 +6,29 @@
 pub enum Exit {
     Done = 0,
     Failed = 1,
-    Refused = 2,
+    Usage = 2,
     Restored = 3,
     NeedsOperator = 4,
     Others = 5,
     Findings = 6,
     Warnings = 7,
+    Refused = 8,
+    TimedOut = 9,
     Unwatched = 130,
 }
 
 impl Exit {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Done,
         Self::Failed,
-        Self::Refused,
+        Self::Usage,
         Self::Restored,
         Self::NeedsOperator,
         Self::Others,
         Self::Findings,
         Self::Warnings,
+        Self::Refused,
+        Self::TimedOut,
         Self::Unwatched,
     ];
 
@@ -42,8 +46,8 @@ impl Exit {
             Self::Failed => {
                 "AWS or the cluster did not answer, or refused a call; executions that were started go on"
             }
-            Self::Refused => {
-                "refused before any change: a wrong flag, an unknown node or installation, InvalidInput, PreflightRefused, QueueTimedOut"
+            Self::Usage => {
+                "a mistake in the command, found before any change: a wrong flag or value, an unknown node, group, execution or installation, InvalidInput"
             }
             Self::Restored => {
                 "failed after the start: the node is restored or gone, or nodes of the rotation failed or were skipped"
@@ -56,6 +60,12 @@ impl Exit {
             }
             Self::Findings => "doctor found a problem",
             Self::Warnings => "doctor found no problem, but warnings or checks that it could not make",
+            Self::Refused => {
+                "refused before any change: PreflightRefused, a state that does not allow the command, or a question that you did not answer with yes"
+            }
+            Self::TimedOut => {
+                "a time limit was over: QueueTimedOut, ReplacementTimedOut, DrainTimedOut, TIMED_OUT; the node is untouched or restored"
+            }
             Self::Unwatched => {
                 "Ctrl-C while watching, or the output was closed; executions that were started go on"
             }

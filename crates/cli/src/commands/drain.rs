@@ -14,7 +14,7 @@ use crate::args::flags::{Extend, Finish};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::find_node;
 use crate::base::clock;
-use crate::base::error::{Result, refuse};
+use crate::base::error::{Result, misuse, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::moment;
 use crate::commands::confirm::confirm;
@@ -125,14 +125,14 @@ fn current_end(node: &NodeStatus) -> Result<Timestamp> {
 fn parse_time(text: &str) -> Result<Timestamp> {
     match text.parse() {
         Ok(time) => Ok(time),
-        Err(_) => refuse!("--until must be a time such as 2027-01-31T18:00:00Z, but is {text:?}"),
+        Err(_) => misuse!("--until must be a time such as 2027-01-31T18:00:00Z, but is {text:?}"),
     }
 }
 
 /// Refuses a time that is not in the future, because `finish` is the command that ends a drain now.
 fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp> {
     if until <= now {
-        refuse!(
+        misuse!(
             "--until must be later than now ({now}), but is {until}: to end the drain now, use recycle-eks finish"
         );
     }

@@ -1,13 +1,42 @@
-//! Waits for the end of a dry run, and shows its plan.
+//! Waits for the end of a dry run, and shows its plan: first a table, and the details on demand.
 
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
 use recycle::report::event::End;
 use serde_json::{Value, json};
 
 use crate::aws::step_functions::StepFunctions;
 use crate::base::error::Result;
+use crate::base::exit::Exit;
+use crate::base::times::shortly;
 use crate::history::end::{describe_end, exit_of};
 use crate::views::output::Output;
 use crate::views::watch;
+
+/// The names of pods in a line of the table. The details name all of them.
+const NAMED: usize = 3;
+
+/// The plan of one node of a selection.
+pub(super) struct PlannedNode {
+    pub instance: String,
+    pub group: String,
+    pub criteria: Vec<String>,
+    /// The ARN and the end of the dry run.
+    pub execution: String,
+    pub end: End,
+}
+
+impl PlannedNode {
+    fn plan(&self) -> &Value {
+        &self.end.output["plan"]
+    }
+
+    /// The name of the Node, or the instance id if the node was refused.
+    fn name(&self) -> &str {
+        self.plan()["node"].as_str().unwrap_or(&self.instance)
+    }
+}
 
 /// Waits for the end of a dry run. The end comes within seconds, because a dry run waits for nothing.
 pub(super) async fn wait_for_end(states: &StepFunctions, arn: &str) -> Result<End> {
@@ -19,30 +48,139 @@ pub(super) async fn wait_for_end(states: &StepFunctions, arn: &str) -> Result<En
     }
 }
 
-pub(super) fn show(output: &Output, arn: &str, end: &End) -> Result<()> {
+/// Prints the plan of one node: its pods by class, the longest wait, and what blocks them.
+/// With `has_details` also each step, each pod, and how the node would be restored.
+pub(super) fn show(output: &Output, arn: &str, end: &End, has_details: bool) -> Result<()> {
     let document = json!({"execution_arn": arn, "outcome": end.outcome(), "reason": end.reason(), "output": end.output,
         "exit": exit_of(end).code()});
     output.document(&document)?;
     output.say(describe_end(end))?;
+    if exit_of(end) != Exit::Done {
+        return Ok(());
+    }
     let plan = &end.output["plan"];
-    for (number, step) in (1..).zip(texts(&plan["steps"])) {
-        output.say(format!("  {number}. {step}"))?;
+    if has_details {
+        for (number, step) in (1..).zip(texts(&plan["steps"])) {
+            output.say(format!("  {number}. {step}"))?;
+        }
+        let pods = list_pods(&plan["pods"]);
+        if !pods.is_empty() {
+            output.table(&["pod", "class", "why"], pods)?;
+        }
+        for cell in texts(&plan["restore"]) {
+            output.say(format!("if it fails: {cell}"))?;
+        }
+    } else {
+        let classes = list_classes(&plan["pods"]);
+        if !classes.is_empty() {
+            output.table(&["class", "pods", "why", "names"], classes)?;
+        }
     }
-    let pods = list_pods(&plan["pods"]);
-    if !pods.is_empty() {
-        output.table(&["pod", "what", "why"], pods)?;
-    }
-    for cell in texts(&plan["restore"]) {
-        output.say(format!("if it fails: {cell}"))?;
+    output.say(format!("longest wait: {}", describe_wait(plan)))?;
+    for text in texts(&plan["blocked"]) {
+        output.say(format!("blocked: {text}"))?;
     }
     for note in texts(&plan["notes"]) {
         output.say(format!("note: {note}"))?;
     }
+    if !has_details {
+        output.say("--details adds the steps, each pod, and how the node would be restored")?;
+    }
     Ok(())
+}
+
+/// Prints a line for each node of a selection, and the notes of their plans, each once.
+pub(super) fn show_nodes(output: &Output, nodes: &[PlannedNode]) -> Result<()> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let head = ["group", "node", "selected by", "pods", "longest wait", "blocked"];
+    output.table(&head, nodes.iter().map(to_row))?;
+    let mut noted: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in nodes {
+        for note in texts(&node.plan()["notes"]) {
+            noted.entry(note).or_default().push(node.name());
+        }
+    }
+    for (note, of) in noted {
+        let of = match of.as_slice() {
+            [one] => (*one).to_owned(),
+            several => format!("{} nodes", several.len()),
+        };
+        output.say(format!("note on {of}: {note}"))?;
+    }
+    Ok(())
+}
+
+fn to_row(node: &PlannedNode) -> [String; 6] {
+    let plan = node.plan();
+    let criteria = match node.criteria.join(", ") {
+        none if none.is_empty() => "unknown".to_owned(),
+        criteria => criteria,
+    };
+    let (group, name) = (node.group.clone(), node.name().to_owned());
+    if exit_of(&node.end) != Exit::Done || plan.is_null() {
+        let none = "-".to_owned();
+        return [group, name, criteria, none.clone(), none, describe_end(&node.end)];
+    }
+    let mut counts: Vec<(&str, u64)> = Vec::new();
+    for pods in plan["pods"].as_array().into_iter().flatten() {
+        let (class, count) = (pods["class"].as_str().unwrap_or_default(), count_of(pods));
+        match counts.iter_mut().find(|(known, _)| *known == class) {
+            Some((_, sum)) => *sum += count,
+            None => counts.push((class, count)),
+        }
+    }
+    let counts: Vec<String> = counts
+        .iter()
+        .map(|(class, count)| format!("{count} {class}"))
+        .collect();
+    let blocked: Vec<&str> = texts(&plan["blocked"]).collect();
+    let wait = &plan["longest_wait"];
+    let wait = match wait["seconds"].as_i64() {
+        Some(0) | None => "-".to_owned(),
+        Some(seconds) => shortly(SignedDuration::from_secs(seconds)),
+    };
+    [group, name, criteria, counts.join(", "), wait, blocked.join("; ")]
+}
+
+fn describe_wait(plan: &Value) -> String {
+    let wait = &plan["longest_wait"];
+    let (seconds, pods) = (
+        wait["seconds"].as_i64().unwrap_or(0),
+        wait["pods"].as_u64().unwrap_or(0),
+    );
+    let plural = if pods == 1 { "" } else { "s" };
+    let time = shortly(SignedDuration::from_secs(seconds));
+    match wait["limit"].as_str() {
+        Some("drain_timeout") => {
+            format!("up to {time} (drain_timeout), for {pods} pod{plural} whose end is not known")
+        }
+        Some("grace_period") => format!("about {time} (grace_period), for {pods} pod{plural} to leave"),
+        Some(_) | None => "none, because no pod holds the node".to_owned(),
+    }
 }
 
 fn texts(value: &Value) -> impl Iterator<Item = &str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn count_of(pods: &Value) -> u64 {
+    pods["count"].as_u64().unwrap_or(0)
+}
+
+/// Returns a row for each class and reason, with the first names.
+fn list_classes(planned: &Value) -> Vec<[String; 4]> {
+    let rows = planned.as_array().into_iter().flatten().map(|pods| {
+        let text = |field: &str| pods[field].as_str().unwrap_or_default().to_owned();
+        let count = count_of(pods);
+        let mut names: Vec<&str> = texts(&pods["pods"]).take(NAMED).collect();
+        if (names.len() as u64) < count {
+            names.push("…");
+        }
+        [text("class"), count.to_string(), text("reason"), names.join(", ")]
+    });
+    rows.collect()
 }
 
 /// Returns a row for each named pod, and one for the unnamed pods of the same class and reason.
@@ -52,7 +190,7 @@ fn list_pods(planned: &Value) -> Vec<[String; 3]> {
         let text = |field: &str| group[field].as_str().unwrap_or_default().to_owned();
         let row = |name: String| [name, text("class"), text("reason")];
         let named = texts(&group["pods"]).count() as u64;
-        let left = group["count"].as_u64().unwrap_or(0).saturating_sub(named);
+        let left = count_of(group).saturating_sub(named);
         rows.extend(texts(&group["pods"]).map(|name| row(name.to_owned())));
         rows.extend((left > 0).then(|| row(format!("and {left} more"))));
     }
@@ -63,16 +201,66 @@ fn list_pods(planned: &Value) -> Vec<[String; 3]> {
 mod tests {
     use super::*;
 
+    fn pods() -> Value {
+        json!([
+            {"class": "awaited", "reason": "label_selector", "count": 1, "pods": ["a/job"]},
+            {"class": "evictable", "reason": "other", "count": 5, "pods": ["a/1", "a/2", "a/3", "a/4"]},
+            {"class": "evictable", "reason": "its budget", "count": 2, "pods": ["a/5", "a/6"]},
+        ])
+    }
+
     #[test]
     fn unnamed_pods_are_counted() {
-        let planned = json!([
-            {"class": "wait", "reason": "label_selector", "count": 1, "pods": ["a/job"]},
-            {"class": "evict", "reason": "other", "count": 3, "pods": ["a/web"]},
-        ]);
-        let names: Vec<String> = list_pods(&planned)
+        let names: Vec<String> = list_pods(&pods())
             .into_iter()
             .map(|[name, class, _]| format!("{name} {class}"))
             .collect();
-        assert_eq!(names, ["a/job wait", "a/web evict", "and 2 more evict"]);
+        assert_eq!(names[0], "a/job awaited");
+        assert_eq!(names[5], "and 1 more evictable");
+        let classes = list_classes(&pods());
+        assert_eq!(classes[0], ["awaited", "1", "label_selector", "a/job"]);
+        assert_eq!(classes[1], ["evictable", "5", "other", "a/1, a/2, a/3, …"]);
+    }
+
+    #[test]
+    fn a_row_has_the_pods_by_class_the_longest_wait_and_what_blocks() {
+        let plan = json!({"node": "ip-1", "pods": pods(), "blocked": ["budget a/b allows no eviction now of 2 pods"],
+            "longest_wait": {"seconds": 172_800, "pods": 3, "limit": "drain_timeout"}});
+        let mut node = PlannedNode {
+            instance: "i-1".to_owned(),
+            group: "workers".to_owned(),
+            criteria: vec!["all".to_owned()],
+            execution: String::new(),
+            end: End {
+                status: "SUCCEEDED".to_owned(),
+                output: json!({"outcome": "planned", "plan": plan}),
+                ..End::default()
+            },
+        };
+        assert_eq!(
+            to_row(&node),
+            [
+                "workers",
+                "ip-1",
+                "all",
+                "1 awaited, 7 evictable",
+                "2d",
+                "budget a/b allows no eviction now of 2 pods"
+            ]
+        );
+        assert_eq!(
+            describe_wait(&plan),
+            "up to 2d (drain_timeout), for 3 pods whose end is not known"
+        );
+        node.end = End {
+            status: "FAILED".to_owned(),
+            error: "PreflightRefused".to_owned(),
+            cause: "no tag".to_owned(),
+            ..End::default()
+        };
+        assert_eq!(
+            to_row(&node),
+            ["workers", "i-1", "all", "-", "-", "PreflightRefused: no tag"]
+        );
     }
 }

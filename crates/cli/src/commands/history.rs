@@ -10,7 +10,7 @@ use crate::aws::installation::Installation;
 use crate::aws::nodes::find_node;
 use crate::aws::step_functions::Listed;
 use crate::base::clock;
-use crate::base::error::{Result, refuse};
+use crate::base::error::{Result, misuse};
 use crate::base::exit::Exit;
 use crate::base::times::{moment, shortly};
 use crate::history::end::describe_end;
@@ -82,10 +82,10 @@ async fn find_wanted(installation: &Installation, of: Option<&str>) -> Result<Wa
     let Some(name) = of else { return Ok(Wanted::All) };
     if name.starts_with("arn:") {
         if !installation.has_execution("rotate-nodes", name) {
-            refuse!("with --history an ARN must be that of a rotation of this installation, but is {name}");
+            misuse!("with --history an ARN must be that of a rotation of this installation, but is {name}");
         }
         let Some(execution) = installation.states.find(name).await? else {
-            refuse!("there is no execution {name}");
+            misuse!("there is no execution {name}");
         };
         let trigger = execution.input["trigger"].as_str().unwrap_or(MANUAL).to_owned();
         let arn = name.to_owned();

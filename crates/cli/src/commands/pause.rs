@@ -15,7 +15,7 @@ use crate::args::flags::Groups;
 use crate::aws::groups::{is_paused, list_groups};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
-use crate::base::error::{Error, Result, refuse};
+use crate::base::error::{Error, Result, misuse};
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
@@ -143,7 +143,7 @@ impl ClusterGroups {
     fn choose(&self, wanted: &Groups) -> Result<Vec<String>> {
         let names = &self.names;
         if names.is_empty() {
-            refuse!(
+            misuse!(
                 "cluster {} has no Auto Scaling group: none has the tag {} with the value owned or shared",
                 self.cluster,
                 cluster_tag(&self.cluster)
@@ -153,7 +153,7 @@ impl ClusterGroups {
             return Ok(names.clone());
         }
         if let Some(unknown) = wanted.groups.iter().find(|group| !names.contains(group)) {
-            refuse!(
+            misuse!(
                 "GROUP must be a group of cluster {} ({}), but is {unknown:?}",
                 self.cluster,
                 names.join(", ")

@@ -17,6 +17,6 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &P
     input["dry_run"] = true.into();
     let arn = installation.states.start(&installation.live(), &input).await?;
     let end = wait_for_end(&installation.states, &arn).await?;
-    show(output, &arn, &end)?;
+    show(output, &arn, &end, wanted.details)?;
     Ok(exit_of(&end))
 }

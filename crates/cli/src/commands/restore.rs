@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::args::flags::{Abort, Restore};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::{fetch_status, find_node};
-use crate::base::error::{Result, refuse};
+use crate::base::error::{Result, misuse, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::commands::confirm::confirm;
@@ -106,14 +106,14 @@ async fn abort_execution(
 ) -> Result<Exit> {
     let is_of_node = installation.has_execution("recycle-node", arn);
     if !is_of_node && !installation.has_execution("rotate-nodes", arn) {
-        refuse!(
+        misuse!(
             "EXECUTION must be an execution of recycle-node or rotate-nodes of the installation {:?} ({}), but is {arn}",
             installation.name,
             installation.place()
         );
     }
     let Some(execution) = installation.states.find(arn).await? else {
-        refuse!("there is no execution {arn}");
+        misuse!("there is no execution {arn}");
     };
     if execution.end.is_some() {
         refuse!("the execution {arn} has ended already");
@@ -282,11 +282,14 @@ async fn watch_sweep(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
 /// Describes how the sweep has ended, with the results of its nodes.
 fn describe_sweep(end: &End) -> String {
     match end.output["nodes"].as_array() {
-        Some(none) if none.is_empty() && end.status == "SUCCEEDED" => {
-            "there was nothing to restore".to_owned()
-        }
-        Some(nodes) => format!("{} {}", describe_end(end), Value::from(nodes.clone())),
         None => describe_end(end),
+        Some(nodes) => {
+            let restored = nodes.iter().filter_map(|node| node["restored"].as_str());
+            match restored.collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => "there was nothing to restore".to_owned(),
+                restored => format!("restored {restored}"),
+            }
+        }
     }
 }
 
@@ -358,6 +361,25 @@ mod tests {
             ("unreadable", None, Some("no"), true, None),
         ] {
             assert_eq!(judge_restore(node.as_ref(), away, is_swept).1, exit, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_sweep_names_the_nodes_that_it_has_restored() {
+        for (output, text) in [
+            (json!({"nodes": []}), "there was nothing to restore"),
+            (json!({"nodes": [{}]}), "there was nothing to restore"),
+            (
+                json!({"nodes": [{"restored": "i-1"}, {}, {"restored": "i-2"}]}),
+                "restored i-1, i-2",
+            ),
+        ] {
+            let end = End {
+                status: "SUCCEEDED".to_owned(),
+                output,
+                ..End::default()
+            };
+            assert_eq!(describe_sweep(&end), text);
         }
     }
 

@@ -4,24 +4,27 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use recycle::base::ids::InstanceId;
+use recycle::base::shell::quote;
+use recycle::input::start::Start;
 use recycle::notify::status::{NodeStatus, Status};
 use recycle::report::event::End;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::args::flags::{Plan, Rotate};
+use crate::args::flags::{Plan, Rotate, Selection};
 use crate::args::selection::rotation_input;
-use crate::aws::groups::list_paused;
+use crate::aws::groups::{list_groups, list_paused};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::aws::step_functions::Listed;
 use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
-use crate::commands::dry_run::{show, wait_for_end};
+use crate::commands::dry_run::{PlannedNode, show, show_nodes, wait_for_end};
 use crate::commands::start::start;
 use crate::history::end::{describe_end, exit_of};
 use crate::history::rotation::RotationHistory;
 use crate::history::rotation_end::{RotationEnd, exit_of_rotation};
+use crate::commands::confirm::confirm;
 use crate::history::started_by::{StartedBy, Starter, instance_of};
 use crate::views::fleet::{Heading, frame};
 use crate::views::output::Output;
@@ -35,6 +38,9 @@ const CHECKS: u32 = 6;
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Rotate) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, false)?;
     warn_of_pauses(installation, output, &wanted.rotation.selection.groups).await?;
+    if wanted.rotation.selection.all && !wanted.yes {
+        confirm_all(installation, output, &wanted.rotation.selection).await?;
+    }
     let machine = installation.machine("rotate-nodes");
     let (arn, mut watching) = start(installation, output, &machine, &input).await?;
     if wanted.no_wait {
@@ -58,6 +64,37 @@ async fn warn_of_pauses(installation: &Installation, output: &Output, groups: &[
         ))?;
     }
     Ok(())
+}
+
+/// Asks before all nodes of the cluster are recycled, or those of the selected groups.
+async fn confirm_all(installation: &Installation, output: &Output, selection: &Selection) -> Result<()> {
+    let client = aws_sdk_autoscaling::Client::new(&installation.aws);
+    let groups = list_groups(&client, &installation.cluster);
+    let sizes = groups.await?.into_iter().filter_map(|group| {
+        let size = group.instances().len();
+        Some((group.auto_scaling_group_name?, size))
+    });
+    let warning = warn_of_all(&installation.cluster, selection, &sizes.collect::<Vec<_>>());
+    let words = std::env::args().skip(1).map(|word| quote(&word).into_owned());
+    let again = format!("recycle-eks {} --yes", words.collect::<Vec<_>>().join(" "));
+    confirm(output, &warning, "recycle all these nodes?", &again)
+}
+
+/// Returns a sentence with the number of instances that `--all` selects. A filter by tags or labels may exclude some of them.
+fn warn_of_all(cluster: &str, selection: &Selection, sizes: &[(String, usize)]) -> String {
+    let is_meant = |name: &String| selection.groups.is_empty() || selection.groups.contains(name);
+    let sizes = sizes.iter().filter(|(name, _)| is_meant(name));
+    let (mut count, mut names) = (0, Vec::new());
+    for (name, size) in sizes {
+        count += size;
+        names.push(format!("{name}: {size}"));
+    }
+    let is_filtered = selection.group_tag.is_some() || selection.node_labels.is_some();
+    let up_to = if is_filtered { "up to " } else { "" };
+    format!(
+        "--all recycles {up_to}{count} instances of cluster {cluster} ({}).",
+        names.join(", ")
+    )
 }
 
 /// Starts a dry run of the rotation, in which the execution of each node is a dry run too, and prints the plans.
@@ -85,28 +122,39 @@ pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &
     if let Some(why) = &rotation.unread {
         output.say(why)?;
     }
-    let (mut plans, mut exits) = (Vec::new(), Vec::new());
+    let mut nodes = Vec::new();
     for (instance, listed) in list_begun(installation, &rotation.starter(), started).await? {
         let planned = wait_for_end(states, &listed.arn).await?;
         let (group, criteria) = rotation.find_criteria(instance.as_str()).unwrap_or(("-", vec![]));
-        let why = match criteria.join(", ") {
-            none if none.is_empty() => "unknown".to_owned(),
-            criteria => criteria,
-        };
-        output.say(format!("\n{instance} of group {group}, selected by: {why}"))?;
-        exits.push(exit_of(&planned));
-        if output.is_json() {
-            plans.push(json!({"instance_id": instance.as_str(), "group": group, "criteria": criteria, "outcome": planned.outcome(),
-                "reason": planned.reason(), "output": planned.output}));
-        } else {
-            show(output, &listed.arn, &planned)?;
-        }
+        nodes.push(PlannedNode {
+            instance: instance.to_string(),
+            group: group.to_owned(),
+            criteria: criteria.into_iter().map(str::to_owned).collect(),
+            execution: listed.arn,
+            end: planned,
+        });
     }
+    show_nodes(output, &nodes)?;
+    if !output.is_json() && wanted.details {
+        for node in &nodes {
+            output.say("")?;
+            show(output, &node.execution, &node.end, true)?;
+        }
+    } else if !nodes.is_empty() {
+        output.say("--details adds the steps and each pod of each node")?;
+    }
+    let plans: Vec<Value> = nodes.iter().map(document_of).collect();
+    let exits: Vec<Exit> = nodes.iter().map(|node| exit_of(&node.end)).collect();
     let exit = exit_of_plan(&end, &exits);
     let document = json!({"execution_arn": arn, "outcome": end.outcome(), "reason": end.reason(), "output": end.output,
         "nodes": plans, "exit": exit.code()});
     output.document(&document)?;
     Ok(exit)
+}
+
+fn document_of(node: &PlannedNode) -> Value {
+    json!({"instance_id": node.instance, "group": node.group, "criteria": node.criteria, "outcome": node.end.outcome(),
+        "reason": node.end.reason(), "output": node.end.output})
 }
 
 /// Returns the exit code of a dry run, in which it is not a failure that nodes were not recycled.
@@ -276,6 +324,26 @@ mod tests {
                 shown,
                 "{now} {before:?}"
             );
+        }
+    }
+
+    #[test]
+    fn the_warning_counts_the_instances_of_the_selected_groups() {
+        let sizes = [("a".to_owned(), 3), ("b".to_owned(), 9)];
+        let every = Selection::default();
+        let one = Selection {
+            groups: vec!["b".to_owned()],
+            node_labels: Some("x=y".to_owned()),
+            ..Selection::default()
+        };
+        for (selection, text) in [
+            (
+                every,
+                "--all recycles 12 instances of cluster world (a: 3, b: 9).",
+            ),
+            (one, "--all recycles up to 9 instances of cluster world (b: 9)."),
+        ] {
+            assert_eq!(warn_of_all("world", &selection, &sizes), text);
         }
     }
 

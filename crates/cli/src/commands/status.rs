@@ -11,7 +11,7 @@ use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::aws::step_functions::Listed;
 use crate::base::clock;
-use crate::base::error::{Error, Result, refuse};
+use crate::base::error::{Error, Result, misuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::history::node::History;
@@ -45,7 +45,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &S
                 "no instance with a mark of recycle-eks is node {name:?}, and the cluster {cluster} cannot be read: {why}"
             )));
         }
-        refuse!(
+        misuse!(
             "there is no instance and no node {name:?} in cluster {cluster}. For the past of an instance: recycle-eks status --history {name}"
         );
     }
@@ -73,12 +73,12 @@ async fn watch_execution(
 ) -> Result<Exit> {
     let is_of_rotation = installation.has_execution("rotate-nodes", arn);
     if !is_watched || !(is_of_rotation || installation.has_execution("recycle-node", arn)) {
-        refuse!(
+        misuse!(
             "an ARN needs --watch and must be that of an execution of recycle-node or rotate-nodes of this installation, but is {arn}"
         );
     }
     if installation.states.find(arn).await?.is_none() {
-        refuse!("there is no execution {arn}");
+        misuse!("there is no execution {arn}");
     }
     let mut watch = Watch::begin(installation, output)?;
     if is_of_rotation {

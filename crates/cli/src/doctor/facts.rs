@@ -7,6 +7,7 @@ use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
 use recycle::doctor::facts::{Group, Installation as Facts, Machine, Rule, Seen, Sweep, Topic};
 
+use crate::aws::events::to_timestamp;
 use crate::aws::groups::list_groups;
 use crate::aws::installation::{Installation, find_text};
 use crate::base::clock;
@@ -132,6 +133,7 @@ async fn find_machine(installation: &Installation, machine: &str) -> Result<Opti
     let status = found.status().map(|status| status.as_str().to_owned());
     let machine = Machine {
         status: status.unwrap_or_default(),
+        created_at: Some(to_timestamp(&found.creation_date)),
         live,
         newest,
     };
@@ -350,6 +352,7 @@ mod tests {
         let machines = |definition: &str| {
             let machine = Machine {
                 status: "ACTIVE".to_owned(),
+                created_at: None,
                 live: None,
                 newest: None,
             };

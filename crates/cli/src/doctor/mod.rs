@@ -45,27 +45,31 @@ fn find_pause(group: String) -> Finding {
 }
 
 /// Prints the findings. The worst come last, next to the prompt, where readers start.
+/// Nothing is wrapped, and a remedy has a line of its own, so that its command can be copied.
 fn show(findings: &[Finding], output: &Output, shows_all: bool) -> Result<()> {
     let shown = findings.iter();
     let shown = shown.filter(|finding| shows_all || finding.level != Level::Ok);
     let mut shown: Vec<&Finding> = shown.collect();
     shown.sort_by_key(|finding| finding.level);
+    for finding in &shown {
+        output.say(describe(finding))?;
+        if let Some(remedy) = &finding.remedy {
+            output.say(format!("         {remedy}"))?;
+        }
+    }
     if !shown.is_empty() {
-        let head = ["", "check", "of", "found", "remedy"];
-        output.table(&head, shown.into_iter().map(to_row))?;
         output.say("")?;
     }
     output.say(sum_up(findings))
 }
 
-fn to_row(finding: &Finding) -> [String; 5] {
-    [
-        word(finding.level).to_owned(),
-        finding.check.to_owned(),
-        finding.of.clone(),
-        finding.found.clone(),
-        finding.remedy.clone().unwrap_or_default(),
-    ]
+fn describe(finding: &Finding) -> String {
+    let of = match finding.of.as_str() {
+        "" => String::new(),
+        of => format!(" {of}"),
+    };
+    let (level, check, found) = (word(finding.level), finding.check, &finding.found);
+    format!("{level:<7}  {check}{of}: {found}")
 }
 
 fn word(level: Level) -> &'static str {
@@ -117,10 +121,7 @@ mod tests {
             sum_up(&findings),
             "3 findings: 1 problem, 0 warning, 0 unknown, 2 ok"
         );
-        assert_eq!(
-            to_row(&findings[0]),
-            ["problem", "sizes", "workers", "all are 3", "raise it"]
-        );
+        assert_eq!(describe(&findings[0]), "problem  sizes workers: all are 3");
     }
 
     #[test]

@@ -24,9 +24,11 @@ pub(crate) fn exit_of(end: &End) -> Exit {
     match (end.status.as_str(), end.outcome()) {
         ("SUCCEEDED", "duplicate" | "superseded") | (_, "ClaimLost") => Exit::Others,
         ("SUCCEEDED", _) => Exit::Done,
-        (_, "InvalidInput" | "PreflightRefused" | "QueueTimedOut") => Exit::Refused,
+        (_, "InvalidInput") => Exit::Usage,
+        (_, "PreflightRefused") => Exit::Refused,
         (_, "LeftInStandby" | "NodeLost") => Exit::NeedsOperator,
         _ if end.cause.contains("and RestoreNode failed with") => Exit::NeedsOperator,
+        ("TIMED_OUT", _) | (_, "QueueTimedOut" | "ReplacementTimedOut" | "DrainTimedOut") => Exit::TimedOut,
         _ => Exit::Restored,
     }
 }

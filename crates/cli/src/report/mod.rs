@@ -14,7 +14,7 @@ use crate::args::flags::Report as Wanted;
 use crate::aws::installation::Installation;
 use crate::aws::step_functions::StepFunctions;
 use crate::base::clock;
-use crate::base::error::{Error, Result, refuse};
+use crate::base::error::{Error, Result, misuse};
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
@@ -36,7 +36,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &W
     match &wanted.file {
         None => Output::write(&text)?,
         Some(file) => std::fs::write(file, text).map_err(|error| {
-            Error::Refused(format!(
+            Error::Usage(format!(
                 "--file must be a file that can be written, but {} cannot: {error}",
                 file.display()
             ))
@@ -54,7 +54,7 @@ async fn find_execution(
     let machines = ["recycle-node", "rotate-nodes"];
     if wanted.starts_with("arn:") {
         if !machines.iter().any(|machine| is_of_machine(wanted, machine)) {
-            refuse!("EXECUTION must be an execution of recycle-node or rotate-nodes, but is {wanted:?}");
+            misuse!("EXECUTION must be an execution of recycle-node or rotate-nodes, but is {wanted:?}");
         }
         return states.describe(wanted).await;
     }
@@ -63,7 +63,7 @@ async fn find_execution(
             return Ok(execution);
         }
     }
-    refuse!(
+    misuse!(
         "EXECUTION must be the ARN or the name of an execution of recycle-node or rotate-nodes, but none is called {wanted:?}"
     )
 }

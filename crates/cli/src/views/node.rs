@@ -302,7 +302,7 @@ mod tests {
             ("SUCCEEDED", "duplicate", Exit::Others),
             ("SUCCEEDED", "superseded", Exit::Others),
             ("ABORTED", "", Exit::Restored),
-            ("TIMED_OUT", "", Exit::Restored),
+            ("TIMED_OUT", "", Exit::TimedOut),
             ("FAILED", "RotationFailed", Exit::Restored),
         ] {
             assert_eq!(exit_of(&end(status, outcome)), exit, "{status} {outcome}");
@@ -313,14 +313,16 @@ mod tests {
     fn every_failure_has_its_exit_code() {
         for failure in Failure::ALL.into_iter().filter(|failure| failure.ends_failed()) {
             let exit = match failure {
-                Failure::InvalidInput | Failure::PreflightRefused | Failure::QueueTimedOut => Exit::Refused,
+                Failure::InvalidInput => Exit::Usage,
+                Failure::PreflightRefused => Exit::Refused,
+                Failure::QueueTimedOut | Failure::ReplacementTimedOut | Failure::DrainTimedOut => {
+                    Exit::TimedOut
+                }
                 Failure::NodeLost | Failure::LeftInStandby => Exit::NeedsOperator,
                 Failure::ClaimLost | Failure::Superseded => Exit::Others,
-                Failure::ReplacementTimedOut
-                | Failure::DrainTimedOut
-                | Failure::ServiceUnavailable
-                | Failure::ServiceRefused
-                | Failure::InternalError => Exit::Restored,
+                Failure::ServiceUnavailable | Failure::ServiceRefused | Failure::InternalError => {
+                    Exit::Restored
+                }
             };
             assert_eq!(
                 exit_of(&end("FAILED", failure.name())),

@@ -116,7 +116,7 @@ pub(crate) fn terminal_size() -> (u16, u16) {
 pub(crate) fn show_refusal(refusal: &clap::Error) -> Exit {
     let _unwritten = refusal.print();
     if refusal.use_stderr() {
-        Exit::Refused
+        Exit::Usage
     } else {
         Exit::Done
     }

@@ -28,7 +28,7 @@ fn examine_mode(seen: &Installation, mode: &str, is_mapped: bool) -> Finding {
         return check.ok(format!("mode {mode}"));
     }
     let remedy = format!(
-        "aws eks update-cluster-config --name {} --access-config authenticationMode=API_AND_CONFIG_MAP, then apply the Terraform module \
+        "aws eks update-cluster-config --name {} --access-config authenticationMode=API_AND_CONFIG_MAP # then apply the Terraform module \
          again with create_access_entries = true",
         quote(&seen.cluster)
     );

@@ -1,7 +1,7 @@
 //! Checks EventBridge rules, the topic, the dead-letter queue, logs and sweeps.
 
 use crate::base::shell::quote;
-use crate::doctor::facts::{Installation, Rule};
+use crate::doctor::facts::{Installation, Rule, Seen};
 use crate::doctor::finding::{APPLY, Check, Finding, count};
 use crate::restore::sweep::INTERVAL;
 
@@ -11,7 +11,11 @@ pub(crate) fn examine_sweeps(seen: &Installation) -> Finding {
         let start = format!("Enable the rule {}-sweep-clock.", seen.name);
         let ended = sweeps.iter().find(|sweep| sweep.status != "RUNNING");
         let Some(last) = ended.or(sweeps.first()) else {
-            return check.problem("no sweep has ever run", start);
+            return if is_fresh(seen) {
+                check.ok("none has run yet, because the installation is new: the first one begins within 15 minutes")
+            } else {
+                check.problem("no sweep has ever run", start)
+            };
         };
         let (began, status, execution) = (last.started_at, &last.status, quote(&last.execution));
         if seen.now.duration_since(began).as_secs() > 3 * INTERVAL {
@@ -25,6 +29,17 @@ pub(crate) fn examine_sweeps(seen: &Installation) -> Finding {
             ),
         }
     })
+}
+
+/// Checks whether the sweep's state machine is so new that its first execution may not have begun.
+fn is_fresh(seen: &Installation) -> bool {
+    let Some(Seen::Found(Some(machine))) = seen.machines.get("sweep") else {
+        return false;
+    };
+    let age = machine
+        .created_at
+        .map(|time| seen.now.duration_since(time).as_secs());
+    age.is_some_and(|age| age <= 2 * INTERVAL)
 }
 
 /// The rules that the module creates whatever its variables are, without the module's name.
@@ -61,7 +76,7 @@ pub(crate) fn examine_topic(seen: &Installation) -> Finding {
     let check = Check::only("notifications");
     check.judge(&seen.topic, |topic| {
         let subscribe = format!(
-            "aws sns subscribe --topic-arn {} --protocol email --notification-endpoint <address>",
+            "aws sns subscribe --topic-arn {} --protocol email --notification-endpoint you@example.com",
             quote(&topic.arn)
         );
         match (topic.confirmed, topic.pending) {

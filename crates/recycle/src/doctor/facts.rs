@@ -149,6 +149,7 @@ pub struct Installation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     pub status: String,
+    pub created_at: Option<Timestamp>,
     /// Version behind the alias `live`. None without the alias.
     pub live: Option<String>,
     pub newest: Option<String>,

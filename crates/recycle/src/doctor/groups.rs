@@ -89,7 +89,7 @@ pub(crate) fn examine_sizes(group: &Group) -> Option<Finding> {
     (max > 0 && min >= desired && desired >= max).then(|| Check::new("sizes", &group.name).warning(
         format!("minimum, desired capacity and maximum are all {max}: no instance can leave Standby"),
         format!(
-            "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {} --max-size {}, or recycle its nodes with replacement: after",
+            "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {} --max-size {} # or recycle its nodes with replacement: after",
             quote(&group.name),
             max.saturating_add(1)
         ),

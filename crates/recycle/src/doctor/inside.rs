@@ -156,6 +156,6 @@ fn examine_tags(seen: &Installation, untagged: Option<&Seen<Vec<InstanceId>>>) -
     let command = tag_instances(&untagged[..untagged.len().min(MOST_IN_COMMAND)], &seen.cluster);
     Some(check.problem(
         format!("{members} without {tag} cannot be recycled: {some}"),
-        format!("{command}; also tag their groups with propagation, so that new members have the tag"),
+        format!("{command} # also tag their groups with propagation, so that new members have the tag"),
     ))
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::base::text::fit_names;
+use crate::base::text::{NAMES_PER_CLASS, fit_names};
 use crate::cluster::group::Group;
 use crate::cluster::node::NodeFacts;
 use crate::cluster::pod::PodFacts;
 use crate::drain::budgets::{Budget, describe_refusing, is_refused};
-use crate::drain::classify::{PodClass, find_rule};
+use crate::drain::classify::{PodClass, Rule, find_rule};
 use crate::drain::survey::PodSurvey;
 use crate::drain::terms::Terms;
 use crate::input::model::{Dispose, Evict, Input, OnDrainTimeout, Replacement};
@@ -23,6 +23,12 @@ const PODS_NAMED: usize = 55;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
+    /// The name of the Node.
+    pub node: String,
+    /// The longest time that the drain may take with the pods that are on the node now.
+    pub longest_wait: LongestWait,
+    /// One sentence for each budget that allows no eviction now, and for each pod that nothing lets go.
+    pub blocked: Vec<String>,
     /// One sentence for each step.
     pub steps: Vec<String>,
     /// Remarks for an operator.
@@ -34,10 +40,21 @@ pub struct Plan {
     pub restore: Vec<String>,
 }
 
+/// How long the pods of a node may hold it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct LongestWait {
+    pub seconds: u32,
+    /// The number of pods that may need this time.
+    pub pods: u32,
+    /// The limit of the time: `drain_timeout`, `grace_period`, or `nothing_to_wait_for`.
+    pub limit: &'static str,
+}
+
 /// Pods that are treated alike for the same reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlannedPods {
-    /// The treatment: `wait`, `hold`, `evict`, `leave`, `skip` or `ignore`.
+    /// The class of the pods in a drain: `unreadable`, `awaited`, `zone_mismatch`, `evictable`, `leaves_last`, `terminating`, `stuck`, `skipped`
+    /// or `ignored`.
     pub class: &'static str,
     pub reason: &'static str,
     pub count: u32,
@@ -88,41 +105,82 @@ pub fn write_plan(facts: PlanFacts<'_>, notes: Vec<String>) -> Plan {
     if input.replacement == Replacement::After && input.hook.is_none() {
         steps.push(plan_wait("the group's new member", input, node));
     }
-    let refusing = describe_refusing(&survey.evictable, facts.budgets);
+    let mut blocked = describe_refusing(&survey.evictable, facts.budgets);
+    blocked.extend(survey.held_because.iter().take(NAMES_PER_CLASS).cloned());
     Plan {
+        node: node.name.to_string(),
+        longest_wait: find_longest_wait(facts),
+        blocked,
         steps,
-        notes: notes
-            .into_iter()
-            .chain(note_pods(survey))
-            .chain(refusing)
-            .collect(),
+        notes: notes.into_iter().chain(note_pods(survey)).collect(),
         pods: plan_pods(facts),
         restore: plan_restore(input, group),
     }
 }
 
-/// Finds the treatment of a pod, its rank in a plan, and the reason.
+/// Pods that end by themselves, or that nothing lets go now, may take all of the drain's time. All others take their grace period.
+fn find_longest_wait(facts: PlanFacts<'_>) -> LongestWait {
+    let PlanFacts {
+        input, survey, terms, ..
+    } = facts;
+    let refused = survey.evictable.iter();
+    let refused = refused.filter(|pod| is_refused(pod, facts.budgets)).count();
+    let held = [&survey.unreadable, &survey.awaited, &survey.zone_mismatch];
+    // A stuck pod that is also awaited counts once.
+    let stuck = survey.stuck.iter().filter(|pod| !survey.awaited.contains(pod));
+    let open = held.iter().map(|pods| pods.len()).sum::<usize>() + refused + stuck.count();
+    if open > 0 {
+        return LongestWait {
+            seconds: input.drain_timeout,
+            pods: u32::try_from(open).unwrap_or(u32::MAX),
+            limit: "drain_timeout",
+        };
+    }
+    let leaving = [&survey.evictable, &survey.leaves_last, &survey.terminating];
+    let graces = leaving.into_iter().flatten().map(|pod| terms.grace_of(pod));
+    let graces: Vec<u32> = graces.map(|grace| grace.min(input.drain_timeout)).collect();
+    let Some(seconds) = graces.iter().copied().max() else {
+        return LongestWait {
+            limit: "nothing_to_wait_for",
+            ..LongestWait::default()
+        };
+    };
+    let pods = graces.iter().filter(|grace| **grace == seconds).count();
+    LongestWait {
+        seconds,
+        pods: u32::try_from(pods).unwrap_or(u32::MAX),
+        limit: "grace_period",
+    }
+}
+
+/// Finds the class of a pod, its rank in a plan, and the reason.
 fn plan_pod(pod: &PodFacts, facts: PlanFacts<'_>) -> (u8, &'static str, &'static str) {
     let (rule, terms) = (find_rule(pod, facts.terms), facts.terms);
     let is_held = facts.survey.zone_mismatch.iter().any(|held| held.uid == pod.uid);
     let is_leaving = pod.deletion_at.is_some();
     let class = rule.class(terms.evict);
     if class != PodClass::Ignore && terms.skips(pod) {
-        return (4, "skip", "it should have ended long ago");
+        return (5, "skipped", "it should have ended long ago");
     }
     match class {
-        PodClass::Ignore => (5, "ignore", rule.reason(terms.evict)),
+        PodClass::Ignore => (6, "ignored", rule.reason(terms.evict)),
+        PodClass::Wait if pod.unreadable.is_some() => (0, "unreadable", rule.reason(terms.evict)),
         PodClass::Wait if !is_leaving && terms.is_out_of_time(pod) => {
-            (2, "evict", "the drain has no time to wait for it")
+            (3, "evictable", "the drain has no time to wait for it")
         }
-        PodClass::Wait => (0, "wait", rule.reason(terms.evict)),
-        PodClass::Evict if pod.is_stuck(terms.now) => (3, "leave", "it should have ended five minutes ago"),
-        PodClass::Evict if is_leaving => (3, "leave", "it is already leaving"),
-        PodClass::Evict if is_held => (1, "hold", "no other node that takes pods can use its volume"),
+        PodClass::Wait => (1, "awaited", rule.reason(terms.evict)),
+        PodClass::Evict if pod.is_stuck(terms.now) => (4, "stuck", "it should have ended five minutes ago"),
+        PodClass::Evict if is_leaving => (4, "terminating", "it is already leaving"),
+        PodClass::Evict if is_held => (
+            2,
+            "zone_mismatch",
+            "no other node that takes pods can use its volume",
+        ),
         PodClass::Evict if is_refused(pod, facts.budgets) => {
-            (2, "evict", "its budget allows no eviction now")
+            (3, "evictable", "its budget allows no eviction now")
         }
-        PodClass::Evict => (2, "evict", rule.reason(terms.evict)),
+        PodClass::Evict if rule == Rule::LeavesLast => (3, "leaves_last", rule.reason(terms.evict)),
+        PodClass::Evict => (3, "evictable", rule.reason(terms.evict)),
     }
 }
 
@@ -481,34 +539,69 @@ mod tests {
         assert_eq!(
             found,
             [
-                row("wait", "it runs to completion", "default/job"),
-                row("wait", "its owner's annotation protects it", "default/protected"),
+                row("awaited", "it runs to completion", "default/job"),
                 row(
-                    "hold",
+                    "awaited",
+                    "its owner's annotation protects it",
+                    "default/protected"
+                ),
+                row(
+                    "zone_mismatch",
                     "no other node that takes pods can use its volume",
                     "default/held"
                 ),
+                row("evictable", "its budget allows no eviction now", "shop/blocked"),
                 row(
-                    "evict",
-                    "its annotation recycle-eks/drain, after all other pods",
-                    "default/daemon"
-                ),
-                row("evict", "its budget allows no eviction now", "shop/blocked"),
-                row(
-                    "evict",
+                    "evictable",
                     "its controller starts it elsewhere",
                     "default/api default/web"
                 ),
-                row("leave", "it is already leaving", "default/leaving"),
-                row("leave", "it should have ended five minutes ago", "default/stuck"),
-                row("skip", "it should have ended long ago", "default/forgotten"),
-                row("ignore", "its annotation recycle-eks/drain", "default/annotated"),
+                row(
+                    "leaves_last",
+                    "its annotation recycle-eks/drain, after all other pods",
+                    "default/daemon"
+                ),
+                row("stuck", "it should have ended five minutes ago", "default/stuck"),
+                row("terminating", "it is already leaving", "default/leaving"),
+                row("skipped", "it should have ended long ago", "default/forgotten"),
+                row("ignored", "its annotation recycle-eks/drain", "default/annotated"),
             ]
         );
         assert_eq!(
-            plan.notes.last().map(String::as_str),
-            Some("budget shop/web allows no eviction now of 1 pod (shop/blocked)")
+            plan.blocked,
+            ["budget shop/web allows no eviction now of 1 pod (shop/blocked)"]
         );
+    }
+
+    #[test]
+    fn the_longest_wait_is_the_whole_drain_or_the_longest_grace_period() {
+        let slow = PodFacts {
+            grace_seconds: 7_200,
+            ..pod("slow")
+        };
+        let blocked = PodFacts {
+            namespace: "shop".to_owned(),
+            ..pod("blocked")
+        };
+        let nothing = PodSurvey::default();
+        let leaving = PodSurvey {
+            evictable: vec![pod("web"), slow.clone()],
+            ..nothing.clone()
+        };
+        let refused = PodSurvey {
+            evictable: vec![slow, blocked],
+            stuck: vec![pod("stuck")],
+            ..nothing.clone()
+        };
+        for (survey, expected) in [
+            (nothing, (0, 0, "nothing_to_wait_for")),
+            (leaving, (7_200, 1, "grace_period")),
+            (refused, (172_800, 2, "drain_timeout")),
+            (survey(), (172_800, 1, "drain_timeout")),
+        ] {
+            let wait = plan_of(json!({}), &group(), &[], &survey).longest_wait;
+            assert_eq!((wait.seconds, wait.pods, wait.limit), expected);
+        }
     }
 
     #[test]

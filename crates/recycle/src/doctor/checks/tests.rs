@@ -37,6 +37,7 @@ fn healthy() -> Installation {
     let machine = |versions: Option<&str>| {
         Seen::Found(Some(Machine {
             status: "ACTIVE".to_owned(),
+            created_at: Some(at(-86_400)),
             live: versions.map(str::to_owned),
             newest: versions.map(str::to_owned),
         }))
@@ -434,6 +435,24 @@ fn one_fault_of_rules_topic_queue_or_logs_is_one_finding() {
         let mut seen = healthy();
         break_it(&mut seen);
         is_the_only_one(&wrong(&seen, inside()), expected);
+    }
+}
+
+#[test]
+fn a_sweep_that_could_not_have_run_yet_is_no_problem() {
+    for (age, level) in [(600, Level::Ok), (1_800, Level::Ok), (1_801, Level::Problem)] {
+        let mut seen = healthy();
+        seen.sweeps = Seen::Found(Vec::new());
+        if let Some(Seen::Found(Some(machine))) = seen.machines.get_mut("sweep") {
+            machine.created_at = Some(at(600 - age));
+        }
+        let found = wrong(&seen, inside());
+        let levels: Vec<Level> = found.iter().map(|finding| finding.level).collect();
+        assert_eq!(
+            levels,
+            if level == Level::Ok { vec![] } else { vec![level] },
+            "{age}"
+        );
     }
 }
 
