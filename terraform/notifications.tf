@@ -6,6 +6,11 @@ locals {
   notification_key_arn   = var.notification_topic == null ? var.kms_key_arn : var.notification_topic.kms_key_arn
   created_topics         = var.notification_topic == null ? { this = "${var.name}-notifications" } : {}
 
+  # The JSONata expression of a message, within a string of JSON: the notification itself, or the format of chat applications.
+  notification_message = var.notification_format == "json" ? "$" : trim(
+    jsonencode(join(" ", [for line in split("\n", file("${local.definitions}/chat-message.jsonata")) : trimspace(line)])), "\""
+  )
+
   # AWS does not document whether an event without an error has null or no such field.
   no_error = [null, { exists = false }]
 
@@ -43,6 +48,54 @@ locals {
         ]
       }
     }
+  }
+
+  # The notifications of these rules: with the fields of every other one, or in the format of chat applications.
+  unreported_notifications = {
+    for machine, rule in local.unreported : machine => {
+      schema      = 1
+      event       = "failed"
+      severity    = rule.severity
+      outcome     = "<status>"
+      subject     = "recycle-eks: an execution of ${var.name}-${machine} ended <status>, cluster ${var.cluster_name}"
+      reason      = "The execution ended <status> and could not give the reason."
+      blocks      = []
+      what_to_do  = [rule.what_next, "aws stepfunctions describe-execution --region ${local.region} --execution-arn <execution>"]
+      since       = "<time>"
+      until       = null
+      cluster     = var.cluster_name
+      group       = "unknown"
+      node        = null
+      instance_id = null
+      execution   = "<execution>"
+    }
+  }
+
+  unreported_messages = {
+    for machine, message in local.unreported_notifications : machine => var.notification_format == "json" ? jsonencode(message) : jsonencode({
+      version = "1.0"
+      source  = "custom"
+      content = {
+        textType    = "client-markdown"
+        title       = message.subject
+        description = message.reason
+        nextSteps   = [message.what_to_do[0], "`${message.what_to_do[1]}`"]
+        keywords    = [message.severity, message.event, message.group]
+      }
+      metadata = {
+        threadId         = message.execution
+        summary          = message.subject
+        eventType        = message.event
+        relatedResources = [message.execution]
+        additionalContext = {
+          severity    = message.severity
+          group       = message.group
+          cluster     = message.cluster
+          instance_id = "unknown"
+          outcome     = message.outcome
+        }
+      }
+    })
   }
 }
 
@@ -132,23 +185,7 @@ resource "aws_cloudwatch_event_target" "unreported" {
 
     # Follows the schema in crates/recycle/src/notify/notification.rs. The template uses only values of the event that contain no quotation
     # mark and that AWS always sets. jsonencode writes < and > as escapes, which EventBridge does not accept as its variables.
-    input_template = replace(replace(jsonencode({
-      schema      = 1
-      event       = "failed"
-      severity    = each.value.severity
-      outcome     = "<status>"
-      subject     = "recycle-eks: an execution of ${var.name}-${each.key} ended <status>, cluster ${var.cluster_name}"
-      reason      = "The execution ended <status> and could not give the reason."
-      blocks      = []
-      what_to_do  = [each.value.what_next, "aws stepfunctions describe-execution --region ${local.region} --execution-arn <execution>"]
-      since       = "<time>"
-      until       = null
-      cluster     = var.cluster_name
-      group       = "unknown"
-      node        = null
-      instance_id = null
-      execution   = "<execution>"
-    }), "\\u003c", "<"), "\\u003e", ">")
+    input_template = replace(replace(local.unreported_messages[each.key], "\\u003c", "<"), "\\u003e", ">")
   }
 
   dead_letter_config {

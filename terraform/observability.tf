@@ -1,4 +1,4 @@
-# The dashboard of the metrics that the functions write to their logs (crates/recycle/src/notify/metrics.rs), and the alarms for an operator.
+# The dashboard of the metrics and the decisions that the functions write to their logs (crates/recycle/src/notify/metrics.rs), and the alarms for an operator.
 
 locals {
   # The period of each metric in seconds. The sweep counts claims every 15 minutes.
@@ -69,7 +69,12 @@ locals {
   dashboard = templatefile("${path.module}/dashboard.json", {
     cluster      = var.cluster_name
     dead_letters = aws_sqs_queue.dead_letters.name
-    region       = local.region
-    sweep        = aws_sfn_state_machine.sweep.arn
+    # The functions of recycle-node and of the sweep. serve-operator, select-nodes and start-rotation end no execution of a node.
+    logs = join(" | ", [
+      for name in ["check-pods", "claim-node", "detach-terminate", "evict-pods", "restore-node", "standby-node", "taint-node"] :
+      "SOURCE '${aws_cloudwatch_log_group.function[name].name}'"
+    ])
+    region = local.region
+    sweep  = aws_sfn_state_machine.sweep.arn
   })
 }

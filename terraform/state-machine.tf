@@ -61,6 +61,7 @@ locals {
             cluster_name       = var.cluster_name
             event_retry        = "@event_retry"
             live               = local.live
+            message            = local.notification_message
             notification_topic = local.notification_topic_arn
             partition          = local.partition
             publish_retry      = "@publish_retry"

@@ -432,6 +432,18 @@ variable "notification_topic" {
   }
 }
 
+variable "notification_format" {
+  description = "Format of the notifications on the topic: `json` for queues, functions and HTTP endpoints ([fields](notifications.md#fields)), or `chat` for Amazon Q Developer in chat applications, which shows them in Slack, Microsoft Teams or Amazon Chime ([chat](notifications.md#chat)). An email is text in both."
+  type        = string
+  default     = "json"
+  nullable    = false
+
+  validation {
+    condition     = contains(["json", "chat"], var.notification_format)
+    error_message = "notification_format must be json or chat."
+  }
+}
+
 variable "alarms" {
   description = "Create alarms for claims that last longer than their drain, restores, nodes that need manual commands, and events that could not be delivered. The alarms notify the topic."
   type        = bool

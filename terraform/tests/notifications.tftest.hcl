@@ -157,3 +157,26 @@ run "an_existing_topic_is_used_as_it_is" {
     error_message = "every target and alarm publishes to the given topic"
   }
 }
+
+run "notifications_can_have_the_format_of_chat_applications" {
+  variables {
+    notification_format = "chat"
+  }
+
+  assert {
+    condition = alltrue([
+      for definition in [aws_sfn_state_machine.recycle_node.definition, aws_sfn_state_machine.rotate_nodes.definition, aws_sfn_state_machine.sweep.definition] :
+      length(regexall("aws-sdk:sns:publish", definition)) == length(regexall("'default': \\$string\\(\\{ 'version': '1.0', 'source': 'custom'", definition))
+    ])
+    error_message = "every message of the state machines has the format"
+  }
+
+  assert {
+    condition = alltrue([
+      for target in aws_cloudwatch_event_target.unreported : jsondecode(target.input_transformer[0].input_template).metadata.threadId == "<execution>"
+      && jsondecode(target.input_transformer[0].input_template).version == "1.0" && jsondecode(target.input_transformer[0].input_template).source == "custom"
+      && length(jsondecode(target.input_transformer[0].input_template).content.nextSteps) == 2
+    ])
+    error_message = "every message of the rules has the format, in the thread of its execution"
+  }
+}

@@ -41,8 +41,16 @@ run "the_dashboard_shows_this_cluster" {
   }
 
   assert {
-    condition     = length(jsondecode(local.dashboard).widgets) == 5 && length(regexall("\\$\\{", local.dashboard)) == 0
+    condition     = length(jsondecode(local.dashboard).widgets) == 8 && length(regexall("\\$\\{", local.dashboard)) == 0
     error_message = "the dashboard is JSON without placeholders"
+  }
+
+  assert {
+    condition = alltrue([
+      for widget in jsondecode(local.dashboard).widgets : length(regexall("SOURCE '/aws/lambda/recycle-eks-[a-z-]+'", widget.properties.query)) == 7
+      if widget.type == "log"
+    ])
+    error_message = "the queries read the logs of the functions that end executions"
   }
 }
 

@@ -73,6 +73,7 @@ run "refuses_the_first_bad_value_of_each" {
     architecture           = "amd64"
     vpc                    = { subnet_ids = [], security_group_ids = ["sg-1"] }
     notification_topic     = { arn = "ops@example.com" }
+    notification_format    = "xml"
     permissions_boundary   = "Boundary"
     role_path              = "platform"
     kms_key_arn            = "alias/logs"
@@ -82,7 +83,7 @@ run "refuses_the_first_bad_value_of_each" {
 
   expect_failures = [
     var.name, var.cluster_name, var.input_defaults, var.max_parallel_per_group, var.architecture, var.vpc,
-    var.notification_topic, var.permissions_boundary, var.role_path, var.kms_key_arn, var.artifacts,
+    var.notification_topic, var.notification_format, var.permissions_boundary, var.role_path, var.kms_key_arn, var.artifacts,
   ]
 }
 

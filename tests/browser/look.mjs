@@ -28,8 +28,9 @@ await opened.screenshot({ path: picture, fullPage: true });
 await browser.close();
 console.log(JSON.stringify({ ...seen, said, requests: requests.filter((url) => url !== address) }));
 
-// In the page: each piece of text with its position, and the texts that cover each other.
+// In the page, with everything unfolded: each piece of text with its position, and the texts that cover each other.
 function measure() {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const texts = [];
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
@@ -66,6 +67,7 @@ function measure() {
     bars,
     overlapping,
     sticks_out: texts.filter((each) => !each.scrolls && each.right > innerWidth + 1).map((each) => each.text),
+    cut: texts.filter((each) => each.right > innerWidth + 1).map((each) => each.text),
     wider_than_the_screen: document.documentElement.scrollWidth > innerWidth,
     background: getComputedStyle(document.body).backgroundColor,
   };

@@ -188,13 +188,15 @@ def follow(script: Script, definition: dict[str, Any], services: Any = None) -> 
     return Walk(path, execution.status, execution.error, execution.cause, execution.output)
 
 
-def rendered(machine: str = "recycle-node") -> dict[str, Any]:
-    """Returns a definition as Terraform renders it, each function named like its crate."""
+def rendered(machine: str = "recycle-node", message: str = "$") -> dict[str, Any]:
+    """Returns a definition as Terraform renders it, each function named like its crate. `message` is the expression
+    of a notification's text for machines."""
     text = (ROOT / "state-machine" / f"{machine}.asl.json").read_text()
     for name, value in {
         "partition": "aws",
         "cluster_name": INPUT["cluster_name"],
         "notification_topic": TOPIC,
+        "message": json.dumps(message)[1:-1],
         "live": LIVE,
     }.items():
         text = text.replace("${" + name + "}", value)

@@ -1,11 +1,13 @@
 """The real definition, walked into every state and twice round each loop, with functions that only answer."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from contract.scripts import INPUT, LOOPS, NOTIFICATION, OTHER, TOPIC, Script, Topic, Walk, answered, follow, rendered
+from prepare import ROOT
 from world.stepfunctions.in_memory import FunctionFailed
 from world.stepfunctions.state_errors import StateError
 
@@ -163,6 +165,45 @@ def test_a_message_is_json_for_machines_and_lines_of_text_for_operators():
     assert (sent["TopicArn"], sent["Subject"], sent["MessageStructure"]) == (TOPIC, NOTIFICATION["subject"], "json")
     of = {name: attribute["StringValue"] for name, attribute in sent["MessageAttributes"].items()}
     assert of == {"severity": "info", "event": "finished", "group": "workers", "cluster": "world"}
+
+
+CHAT = " ".join((ROOT / "state-machine" / "chat-message.jsonata").read_text().split())
+#: One notification of each kind, from docs/messages.md.
+EXAMPLES = re.findall(r"```json\n(.*?)\n```", (ROOT / "docs" / "messages.md").read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("example", [json.loads(example) for example in EXAMPLES], ids=lambda example: example["event"])
+def test_in_the_chat_format_each_notification_is_a_custom_notification_of_amazon_q(example):
+    """Amazon Q Developer in chat applications, administrator guide, "Custom notifications": each value is a String or a list."""
+    topic = Topic()
+    end = {"verdict": "recycled", "reason": "it is so", "counts": {}, "names": {}, "notification": example, "run": {}}
+    follow(Script(detach_terminate=[end]), rendered(message=CHAT), topic)
+    (sent,) = topic.published
+    both = json.loads(sent["Message"])
+    # An email stays text, and filters still work.
+    assert both["email"].startswith(example["subject"]) and sent["MessageAttributes"]["event"]["StringValue"] == example["event"]
+    message = json.loads(both["default"])
+    assert (message["version"], message["source"], set(message)) == (
+        "1.0",
+        "custom",
+        {"version", "source", "content", "metadata"},
+    )
+    content, metadata = message["content"], message["metadata"]
+    assert content["textType"] == "client-markdown" and content["title"] == example["subject"]
+    assert content["description"] == "\n".join([example["reason"], *example["blocks"]])
+    assert [step.strip("`") for step in content["nextSteps"]] == example["what_to_do"]
+    assert all(step.startswith("`") for step in content["nextSteps"] if not step.endswith((".", ":")))
+    assert content["keywords"] == [example["severity"], example["event"], example["group"]]
+    # The messages of an execution are in one thread.
+    assert metadata["threadId"] == example["execution"] and metadata["relatedResources"] == [example["execution"]]
+    assert (metadata["summary"], metadata["eventType"]) == (example["subject"], example["event"])
+    assert all(isinstance(value, str) for value in metadata["additionalContext"].values())
+
+
+@pytest.mark.parametrize("machine", ["recycle-node", "sweep", "rotate-nodes"])
+def test_every_notification_of_a_machine_has_the_chosen_format(machine):
+    text = json.dumps(rendered(machine, "'chosen'"))
+    assert text.count("aws-sdk:sns:publish") == text.count("'default': $string('chosen')") > 0
 
 
 class Bus:

@@ -29,7 +29,11 @@ def write_page(notifications: Iterable[dict[str, Any]]) -> str:
     parts = [INTRODUCTION]
     for event, message in first.items():
         parts.append(f"## `{event}`\n\n```json\n{json.dumps(message, indent=2, ensure_ascii=False)}\n```\n")
-    text = "\n".join(parts)
+    return steady("\n".join(parts))
+
+
+def steady(text: str) -> str:
+    """Replaces the values that are random in each run."""
     for pattern, instead in _RANDOM:
         text = re.sub(pattern, instead, text)
     return text

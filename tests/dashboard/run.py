@@ -1,9 +1,11 @@
-"""The run that docs/dashboard.svg and docs/messages.md are made of."""
+"""The run that docs/dashboard.svg and docs/messages.md are made of; `busy.py` has the numbers of docs/dashboard-200-nodes.svg."""
 
 import json
 from pathlib import Path
 
-from dashboard.messages import write_page
+from dashboard import busy
+from dashboard.insights import Entry
+from dashboard.messages import steady, write_page
 from dashboard.svg import draw
 from dashboard.widgets import read_widgets
 from prepare import ROOT
@@ -11,6 +13,7 @@ from world.deployment import CLUSTER
 from world.world import World
 
 PICTURE = ROOT / "docs" / "dashboard.svg"
+CROWDED = ROOT / "docs" / "dashboard-200-nodes.svg"
 MESSAGES = ROOT / "docs" / "messages.md"
 DAYS = 1
 
@@ -36,11 +39,31 @@ def live_through(world: World) -> None:
 
 
 def pages(world: World) -> dict[Path, str]:
-    """Both, after the run."""
+    """All pages, after the run."""
     cloudwatch = world.aws.client("cloudwatch")
     (name,) = [each["DashboardName"] for each in cloudwatch.list_dashboards()["DashboardEntries"]]
     assert name.endswith(CLUSTER)
     body = json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
     began = world.clock.now() - world.clock.elapsed()
-    picture = draw(read_widgets(body, world.metrics), began, began + DAYS * 86_400)
-    return {PICTURE: picture, MESSAGES: write_page(world.all_notifications)}
+    end = began + DAYS * 86_400
+    picture = draw(read_widgets(body, world.metrics, entries(world)), began, end)
+    crowded = draw(read_widgets(body, busy.measure(began), busy.log(began)), began, end)
+    return {PICTURE: picture, CROWDED: crowded, MESSAGES: write_page(world.all_notifications)}
+
+
+def entries(world: World) -> list[Entry]:
+    """The lines of JSON in the functions' logs. A metric has the virtual time, a decision gets that of its execution's end."""
+    found = []
+    for function in world.host.functions_with_logs():
+        for text in world.host.logs(function).splitlines():
+            if not text.startswith("{"):
+                continue
+            line = json.loads(steady(text))
+            if "_aws" in line:
+                moment = line["_aws"]["Timestamp"] / 1000
+            elif execution := json.loads(text).get("execution"):
+                moment = world.engine.execution(execution).stop or world.clock.now()
+            else:
+                continue
+            found.append(Entry(moment, f"/aws/lambda/{function}", line))
+    return found

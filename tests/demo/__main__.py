@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import json
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,11 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from cli_page import BINARY
-from demo import svg
+from demo import playground, svg
 from demo.clusters import CLUSTERS, FLEETS
 from demo.pace import Pace
 from world.cli import Cli, command_line
 from world.deployment import variables
+from world.process.folders import temporary_folder
 from world.process.terraform import Terraform
 from world.scenario.executions import Execution
 from world.scenario.groups import Group
@@ -71,9 +73,9 @@ def main() -> int:
         terraform = deploy(world, by_terraform=arguments.terraform or arguments.keep)
         with command_line(world, look_again=LOOK) as cli:
             code = show(world, cli, arguments)
-        if arguments.keep:
-            stand(world, terraform)
-        elif terraform:
+            if arguments.keep:
+                keep(world, cli, terraform, list(world.groups.values()))
+        if terraform and not arguments.keep:
             stage("terraform destroy")
             terraform.destroy(**variables())
             print("everything is gone again")
@@ -105,7 +107,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--plain", action="store_true", help="lines instead of a picture that changes, as where there is no terminal"
     )
     parser.add_argument("--terraform", action="store_true", help="apply and destroy by Terraform even if nothing has changed")
-    parser.add_argument("--keep", action="store_true", help="leave the world standing at the end, to explore it")
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="leave the world standing, with a clock that goes on, to try commands",
+    )
     parser.add_argument("--picture", type=Path, metavar="FILE", help="only save a picture of the screen (SVG)")
     given = parser.parse_intermixed_args(arguments)
     if given.picture and not given.picture.parent.is_dir():
@@ -252,31 +258,17 @@ def clock_face(seconds: float) -> str:
     return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
 
 
-def stand(world: World, terraform: Terraform) -> None:
-    """Runs until Ctrl-C. Time passes only while an execution runs."""
-    alias = world.deployment.outputs["state_machine_alias_arn"]
-    settings = {**world.environment(), "TF_CLI_CONFIG_FILE": terraform.environment["TF_CLI_CONFIG_FILE"]}
+def keep(world: World, cli: Cli, terraform: Terraform, groups: list[Group]) -> None:
+    """Runs until Ctrl-C."""
     (terraform.folder / "terraform.tfvars.json").write_text(json.dumps(variables()))
-    stage("The world stands. In another terminal:")
-    for name, value in settings.items():
-        print(f"export {name}={shlex.quote(value)}")
-    print(f"""
-kubectl get nodes,pods --all-namespaces
-aws autoscaling describe-auto-scaling-instances
-aws stepfunctions list-executions --state-machine-arn {alias.rpartition(":")[0]}
-terraform -chdir={terraform.folder} plan
-
-Start executions as you like, with
-{world.deployment.outputs["start_execution_command"]}
-Virtual time stands still otherwise. Ctrl-C ends it all.""")
-    with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            world.clock.run(limit=world.clock.elapsed())
-            for execution in world.engine.executions_of(alias.rpartition(":")[0], "RUNNING"):
-                end = Execution(world.engine, execution.arn).finishes()
-                name = execution.arn.rpartition(":")[2]
-                print(f"{clock_face(end.at):>9}  {name}: {end.outcome or end.error} {end.cause}", flush=True)
-            time.sleep(0.3)
+    folder = temporary_folder("demo")
+    try:
+        shell = playground.make_shell(world, cli, folder)
+        stage("The world stands, and its clock goes on")
+        print(playground.instructions(world, terraform, shell, playground.fill(world, groups)), flush=True)
+        playground.stand(world, cli)
+    finally:
+        shutil.rmtree(folder)
 
 
 def stage(text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -11,13 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-import boto3
 import pytest
 
 from demo.__main__ import LOOK, parse, show, watched
 from prepare import ROOT, TESTS
 from world.cli import command_line
-from world.kubernetes import kube_binaries
 from world.process.processes import descendants, eventually, is_running, run_to_its_end
 from world.process.terminal import Terminal
 from world.world import World
@@ -87,29 +84,43 @@ def test_ctrl_c_in_the_middle_leaves_nothing_running(terminal):
     assert eventually(lambda: not any(map(is_running, children)))
 
 
-def test_a_world_that_is_kept_can_be_explored_with_the_settings_it_prints(terminal):
+def test_a_kept_world_is_a_playground_in_a_shell_of_its_own(terminal):
     demo = terminal("--keep", "--cluster", "full", "evict=nonsense")
-    demo.shows("Ctrl-C ends it all.")
+    demo.shows("Ctrl-C here ends it all.")
     written = demo.written
     # The command line has refused the field; the world stands nevertheless.
     assert "invalid value 'nonsense' for '--evict <WHAT>'" in written
-    settings = dict(re.findall(r"^export (\w+)=(\S+)$", written, re.MULTILINE))
-    environment = {**os.environ, **settings}
+    # Nothing is to be exported into the user's own shell.
+    assert not re.search(r"^export ", written, re.MULTILINE)
+    shell = re.search(r"^(/\S+/shell)$", written, re.MULTILINE)[1]
+    ours = {**os.environ, "AWS_PROFILE": "mine", "TF_CLI_CONFIG_FILE": "/mine", "KUBECONFIG": "/mine"}
 
-    kubectl = [kube_binaries.find() / "kubectl", "get", "nodes", "--output=name"]
-    listed = subprocess.run(kubectl, env=environment, capture_output=True, text=True, check=True)
-    assert len(listed.stdout.split()) == 3
-    terraform = re.search(r"^terraform (-chdir=\S+) plan$", written, re.MULTILINE)
-    plan = ["terraform", terraform[1], "plan", "-detailed-exitcode", "-no-color"]
-    assert subprocess.run(plan, env=environment, capture_output=True, check=False).returncode == 0
-    session = boto3.Session(settings["AWS_ACCESS_KEY_ID"], settings["AWS_SECRET_ACCESS_KEY"], region_name=settings["AWS_REGION"])
-    groups = session.client("autoscaling", endpoint_url=settings["AWS_ENDPOINT_URL"])
-    instance = groups.describe_auto_scaling_instances()["AutoScalingInstances"][1]["InstanceId"]
-    given = {"cluster_name": "world", "instance_id": instance}
-    machine = re.search(r"--state-machine-arn (\S+:live)", written)[1]
-    machines = session.client("stepfunctions", endpoint_url=settings["AWS_ENDPOINT_URL"])
-    machines.start_execution(stateMachineArn=machine, input=json.dumps(given))
-    demo.shows(": recycled")
+    def run(command: str, code: int = 0, printed: str = "") -> str:
+        """Runs a command in the shell, with settings of a user in the terminal."""
+        done = subprocess.run([shell, "bash", "-c", command], env=ours, capture_output=True, text=True, check=False, timeout=300)
+        assert done.returncode == code, f"{command}: {done.stdout}{done.stderr}"
+        assert printed in done.stdout, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    assert run("echo $TF_CLI_CONFIG_FILE [$AWS_PROFILE]") == "/mine []\n"
+    assert len(run("kubectl get nodes --output=name").split()) == 3
+    terraform = re.search(r"^(TF_CLI_CONFIG_FILE=\S+ terraform -chdir=\S+ plan)$", written, re.MULTILINE)[1]
+    run(f"{terraform} -detailed-exitcode -no-color")
+
+    # Time goes on: a plan ends, a drain waits, and is extended, finished or aborted by hand.
+    run("recycle-eks plan --all --output json")
+    drains = re.findall(r"^(recycle-eks recycle (\S+) .*)$", written, re.MULTILINE)
+    assert len(drains) == 2
+    for drain, _ in drains:
+        run(drain)
+    first, second = (node for _, node in drains)
+    assert eventually(lambda: run("recycle-eks status --output json").count('"phase":"draining"') == 2)
+    run(f"recycle-eks extend {first} --by 1d", printed="moved")
+    run(f"recycle-eks abort {second}")
+    run(f"recycle-eks finish {first} --yes")
+    demo.shows("DrainTimedOut")
+    run("recycle-eks pause --all")
+    run("recycle-eks report --last --output json", printed="DrainTimedOut")
 
     demo.press("C-c")
     assert demo.ends() == 0, demo.written

@@ -1,6 +1,7 @@
 """`recycle-eks report`: the history of a real execution, as JSON, and as a page that is opened in a real browser."""
 
 import json
+import re
 
 from world.process.browser import look
 
@@ -31,20 +32,26 @@ def test_a_report_has_the_history_of_the_execution_and_its_page_is_whole_in_ever
     assert awaited["until"] >= "2027-01-01T00:40:00Z"
     (blocked,) = report["blocked"]
     assert "web" in blocked["what"][0] and blocked["until"] >= "2027-01-01T00:20:00Z"
+    # The notification has cut the reason of the budget. The report has it in full.
+    assert world.all_notifications[1]["blocks"][0].endswith("…") and re.search(r"has \d currently .*web-", blocked["what"][0])
+    assert report["replacement"] in world.groups["workers"].instances
     assert [each["event"] for each in report["notifications"]] == ["started", "blocked", "finished"]
 
     # The page is whole on a phone and on a desk, by day and by night.
     page = tmp_path / "report.html"
     printed = cli("report", execution.arn.rpartition(":")[2], "--file", str(page), pace=0)
-    assert (printed.code, printed.text) == (0, ""), printed.errors
+    assert (printed.code, printed.text.split()) == (0, ["wrote", f"{page}:", "the", "report", "of", execution.arn]), (
+        printed.errors
+    )
 
     for width, scheme, background in ((400, "light", "rgb(255, 255, 255)"), (1400, "dark", "rgb(16, 21, 27)")):
         seen = look(page, width, scheme)
-        assert seen["said"] == seen["requests"] == seen["overlapping"] == seen["sticks_out"] == seen["broken_links"] == []
+        assert seen["said"] == seen["requests"] == seen["overlapping"] == seen["cut"] == seen["broken_links"] == []
         assert not seen["wider_than_the_screen"]
         assert node.name in seen["title"] and "recycled" in seen["text"]
         assert seen["headings"] == [node.name, "Stages", "Pods over time", "Pods", "Blockers", "Notifications"]
         assert len(seen["captions"]) == 4 and all(seen["pictures"])
+        assert len(re.findall(r"^\d\d:\d\d$", seen["text"], re.MULTILINE)) >= 2, seen["text"]
         assert [bar["stage"] for bar in seen["bars"]] == ["queue", "replacement", "drain", "disposal"]
         assert all(bar["width"] >= 2 and bar["height"] > 10 for bar in seen["bars"]), seen["bars"]
         assert len({bar["colour"] for bar in seen["bars"]}) == 4
@@ -71,7 +78,7 @@ def test_a_rotation_has_a_row_for_each_node_that_links_to_its_history(world, cli
     assert cli("report", rotation.arn, "--file", str(page), pace=0).code == 0
     for width in (400, 1400):
         seen = look(page, width)
-        assert seen["said"] == seen["requests"] == seen["overlapping"] == seen["sticks_out"] == seen["broken_links"] == []
+        assert seen["said"] == seen["requests"] == seen["overlapping"] == seen["cut"] == seen["broken_links"] == []
         assert not seen["wider_than_the_screen"] and len(seen["bars"]) > 8
 
 
@@ -91,13 +98,39 @@ def test_a_report_of_a_rotation_by_groups_has_the_nodes_of_every_group(world, cl
         ("batch", "recycled"),
         ("batch", "recycled"),
     ]
+    assert all(node["replacement"] for node in nodes) and report["groups"][0].startswith("group api: 1 recycled")
     page = tmp_path / "rotation.html"
-    assert cli("report", rotation.arn, "--file", str(page), pace=0).code == 0
+    assert cli("report", "--last", "--file", str(page), pace=0).code == 0
     for width in (400, 1400):
         seen = look(page, width)
-        assert seen["said"] == seen["requests"] == seen["overlapping"] == seen["sticks_out"] == seen["broken_links"] == []
+        assert seen["said"] == seen["requests"] == seen["overlapping"] == seen["cut"] == seen["broken_links"] == []
         assert not seen["wider_than_the_screen"]
         assert all(node["node"] in seen["text"] for node in nodes) and "rotated" in seen["text"]
+        assert "3 nodes were replaced. The rotation took" in seen["text"] and "all nodes" in seen["text"]
+        assert seen["headings"][:4] == ["Rotation", "Groups", "Timeline", "Nodes"]
+
+    # A node is found by its instance, and by the name of its Node, which is gone.
+    for name in (nodes[1]["instance"], nodes[1]["node"]):
+        found = cli("report", name, "--output", "json", pace=0)
+        assert found.code == 0 and found.document["node"]["summary"]["execution"] == nodes[1]["summary"]["execution"], name
+
+
+def test_a_failed_rotation_says_in_words_what_failed_and_how_the_node_was_restored(world, cli, tmp_path):
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    node.job("train", labels={"app": "train"})
+    rotation = world.rotate({"outdated": {"all": True}}, recycle={"label_selector": "app=train", "drain_timeout": 600})
+    assert rotation.finishes().error == "RotationFailed"
+
+    report = cli("report", "--last", "--output", "json", pace=0).document["rotation"]
+    assert report["summary"]["execution"] == rotation.arn
+    assert "1 failed" in report["summary"]["reason"] and "{" not in report["summary"]["reason"]
+    page = tmp_path / "rotation.html"
+    assert cli("report", rotation.arn, "--file", str(page), pace=0).code == 0
+    seen = look(page, 400, "dark")
+    assert seen["said"] == seen["requests"] == seen["overlapping"] == seen["cut"] == seen["broken_links"] == []
+    assert "1 node was restored after a failure" in seen["text"] and "{" not in seen["text"]
+    assert {"Failures", "Longest waits"} <= set(seen["headings"])
+    assert "DrainTimedOut" in seen["text"] and "default/train" in seen["text"] and "is in service" in seen["text"]
 
 
 def test_a_running_execution_is_reported_so_far_and_an_argument_that_is_none_is_refused_by_name(world, cli, tmp_path):

@@ -20,6 +20,7 @@ module "recycle_eks" {
   cancel_instance_refresh = var.cancel_instance_refresh
   schedules               = var.schedules
   rotate_on_change        = var.rotate_on_change
+  notification_format     = var.notification_format
 
   artifacts    = { directory = var.artifacts_directory }
   architecture = var.architecture

@@ -79,3 +79,9 @@ variable "rotate_on_change" {
   type        = any
   default     = {}
 }
+
+variable "notification_format" {
+  description = "Format of the notifications: json, or chat for Amazon Q Developer in chat applications."
+  type        = string
+  default     = "json"
+}

@@ -371,9 +371,15 @@ pub(crate) struct Groups {
 
 /// `report`: a page of HTML, or JSON with `--output json`.
 #[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("which").required(true))]
 pub(crate) struct Report {
-    /// The ARN or the name of an execution or a rotation
-    pub execution: String,
+    /// The ARN or the name of an execution or a rotation, or a node, by its instance id or the name of its Node. For a node, the report shows
+    /// its last execution
+    #[arg(value_name = "EXECUTION|INSTANCE|NODE", group = "which")]
+    pub execution: Option<String>,
+    /// The last rotation, or the last execution of recycle-node if that began after the last rotation ended
+    #[arg(long, group = "which")]
+    pub last: bool,
     /// Write the report to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub file: Option<std::path::PathBuf>,

@@ -1,11 +1,17 @@
 //! `report`: writes the history of an execution as one HTML page or as JSON. `recycle::report::history` builds the report.
 
+mod axis;
+mod find;
+mod node_page;
 mod page;
+mod parts;
+mod rotation_page;
+mod words;
 
 use std::collections::BTreeSet;
 
 use recycle::report::event::{Event, Execution};
-use recycle::report::history::{Report, report_node, report_rotation};
+use recycle::report::history::{Report, RotationReport, report_node, report_rotation};
 use recycle::report::parts::NodeReport;
 use recycle::report::reader::find_started;
 use serde_json::json;
@@ -14,17 +20,22 @@ use crate::args::flags::Report as Wanted;
 use crate::aws::installation::Installation;
 use crate::aws::step_functions::StepFunctions;
 use crate::base::clock;
-use crate::base::error::{Error, Result, misuse};
+use crate::base::error::{Error, Result};
 use crate::base::exit::Exit;
+use crate::history::rotation_end::RotationEnd;
+use crate::report::find::{find_execution, is_of_machine};
 use crate::views::output::Output;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Wanted) -> Result<Exit> {
     let states = StepFunctions::patient(&installation.aws, Output::note);
-    let execution = find_execution(installation, &states, &wanted.execution).await?;
+    let execution = find_execution(installation, &states, wanted).await?;
     let events = states.read_history(&execution.arn).await?;
     let report = if is_of_machine(&execution.arn, "rotate-nodes") {
         let nodes = report_started(&states, &events).await?;
-        Report::Rotation(report_rotation(&execution, &events, nodes))
+        Report::Rotation(explain_end(
+            report_rotation(&execution, &events, nodes),
+            &execution,
+        ))
     } else {
         Report::Node(Box::new(report_node(&execution, &events)))
     };
@@ -35,37 +46,34 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &W
     };
     match &wanted.file {
         None => Output::write(&text)?,
-        Some(file) => std::fs::write(file, text).map_err(|error| {
-            Error::Usage(format!(
-                "--file must be a file that can be written, but {} cannot: {error}",
-                file.display()
-            ))
-        })?,
+        Some(file) => {
+            std::fs::write(file, text).map_err(|error| {
+                Error::Usage(format!(
+                    "--file must be a file that can be written, but {} cannot: {error}",
+                    file.display()
+                ))
+            })?;
+            output.say(format!(
+                "wrote {}: the report of {}",
+                file.display(),
+                execution.arn
+            ))?;
+        }
     }
     Ok(Exit::Done)
 }
 
-/// Finds an execution by its ARN, or by its name as an execution of `recycle-node` or `rotate-nodes`.
-async fn find_execution(
-    installation: &Installation,
-    states: &StepFunctions,
-    wanted: &str,
-) -> Result<Execution> {
-    let machines = ["recycle-node", "rotate-nodes"];
-    if wanted.starts_with("arn:") {
-        if !machines.iter().any(|machine| is_of_machine(wanted, machine)) {
-            misuse!("EXECUTION must be an execution of recycle-node or rotate-nodes, but is {wanted:?}");
-        }
-        return states.describe(wanted).await;
+/// Replaces the reason of a rotation by words. Its output, or the cause of its failure, is a JSON document with the end of each group.
+fn explain_end(mut report: RotationReport, execution: &Execution) -> RotationReport {
+    let end = execution.end.as_ref().and_then(RotationEnd::read);
+    if let Some(end) = end {
+        report.summary.reason = end.summary();
+        report.groups = end
+            .list_groups()
+            .map(|(group, text)| format!("{group}: {text}"))
+            .collect();
     }
-    for machine in machines {
-        if let Some(execution) = states.find(&installation.execution(machine, wanted)).await? {
-            return Ok(execution);
-        }
-    }
-    misuse!(
-        "EXECUTION must be the ARN or the name of an execution of recycle-node or rotate-nodes, but none is called {wanted:?}"
-    )
+    report
 }
 
 /// Builds the reports of the executions that a rotation has started.
@@ -88,25 +96,4 @@ async fn report_started(states: &StepFunctions, rotation: &[Event]) -> Result<Ve
         }
     }
     Ok(reports)
-}
-
-fn is_of_machine(arn: &str, machine: &str) -> bool {
-    let parts: Vec<&str> = arn.split(':').collect();
-    parts.len() == 8 && parts[5] == "execution" && parts[6].ends_with(&format!("-{machine}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_arn_of_an_execution_names_its_machine() {
-        let arn = "arn:aws:states:eu-west-1:123456789012:execution:r-rotate-nodes:one";
-        assert!(is_of_machine(arn, "rotate-nodes"));
-        assert!(!is_of_machine(arn, "recycle-node"));
-        assert!(!is_of_machine(
-            "arn:aws:states:eu-west-1:123456789012:stateMachine:r-rotate-nodes",
-            "rotate-nodes"
-        ));
-    }
 }

@@ -69,6 +69,24 @@ Everything about two groups except the starts:
 {"group": ["workers", "gpu"], "event": [{"anything-but": "started"}]}
 ```
 
+## Chat
+
+With the module's variable `notification_format = "chat"` the messages have the format of [custom
+notifications](https://docs.aws.amazon.com/chatbot/latest/adminguide/custom-notifs.html) of Amazon Q Developer in chat applications, which
+shows them in Slack, Microsoft Teams or Amazon Chime. Add the topic (output `notification_topic_arn`) to the configuration of a channel
+there. All messages of one execution have the same `threadId`. A channel shows them in one thread if its preferences allow that. Emails and
+message attributes are as in the other format, and the module's alarms need no format of their own.
+
+| custom notification | of the fields above |
+|---|---|
+| `content.title`, `metadata.summary` | `subject` |
+| `content.description` | `reason` and `blocks` |
+| `content.nextSteps` | `what_to_do`, with commands as code |
+| `content.keywords` | `severity`, `event`, `group` |
+| `metadata.threadId`, `metadata.relatedResources` | `execution` |
+| `metadata.eventType` | `event` |
+| `metadata.additionalContext` | `severity`, `group`, `cluster`, `instance_id`, `outcome` |
+
 ## One of each
 
 [One message of each kind](messages.md), as a run in the local test environment published them.

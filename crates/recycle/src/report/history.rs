@@ -15,6 +15,8 @@ pub struct RotationReport {
     pub summary: Summary,
     /// The field `selection` of the input.
     pub selection: Value,
+    /// A sentence for each group that has ended, as the rotation's output or error names it.
+    pub groups: Vec<String>,
     /// One report for each execution that the rotation has started, in the order in which they began.
     pub nodes: Vec<NodeReport>,
 }
@@ -43,6 +45,7 @@ pub fn report_rotation(rotation: &Execution, events: &[Event], mut nodes: Vec<No
     RotationReport {
         summary: summarize(rotation, events),
         selection: rotation.input["selection"].clone(),
+        groups: Vec::new(),
         nodes,
     }
 }

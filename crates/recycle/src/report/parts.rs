@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::report::event::{Event, Execution, Stage};
 
@@ -94,6 +95,8 @@ pub struct NodeReport {
     /// Name of the group, if the execution came that far.
     pub group: Option<String>,
     pub cluster: Option<String>,
+    /// Instance that replaces the node, if the execution waited until one was usable.
+    pub replacement: Option<String>,
     pub stages: Vec<Span<Stage>>,
     /// Number of checks of the pods.
     pub polls: usize,
@@ -119,11 +122,17 @@ pub(crate) fn summarize(execution: &Execution, events: &[Event]) -> Summary {
             None => "running".to_owned(),
         },
         is_well: end.is_none_or(|end| end.status == "SUCCEEDED"),
-        reason: end.map_or("", |end| end.reason()).to_owned(),
+        reason: read_cause(end.map_or("", |end| end.reason())),
         started_at: execution.started_at,
         ended_at: execution.ended_at,
         events: events.last().map_or(0, |event| event.id),
     }
+}
+
+/// Returns the error text. The cause of a Lambda error is a JSON document that contains it.
+pub(crate) fn read_cause(cause: &str) -> String {
+    let document: Value = serde_json::from_str(cause).unwrap_or_default();
+    document["errorMessage"].as_str().unwrap_or(cause).to_owned()
 }
 
 /// Removes checks at even distances. The first and the last stay.

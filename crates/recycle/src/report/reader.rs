@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::report::event::{Event, EventKind, Execution, find_box, name_execution};
 use crate::report::parts::{
     FailedAttempt, Look, MOST_FAILED_ATTEMPTS, MOST_PODS, NodeReport, SeenPod, SentNotification, Span,
-    summarize, thin,
+    read_cause, summarize, thin,
 };
 
 /// The fields that are read from an answer, of any version. Missing fields are empty.
@@ -44,6 +44,12 @@ struct Blockage {
     since: Option<Timestamp>,
 }
 
+/// The words of `standby-node` before the instance that replaces the node.
+const REPLACED_BY: &str = " has its replacement: ";
+
+/// The end of a text that was cut to fit into a notification.
+const CUT: char = '…';
+
 /// Returns the ARNs of the executions of `recycle-node` that this history has started.
 /// Also returns the Distributed Maps whose children may have started more.
 #[must_use]
@@ -70,6 +76,8 @@ fn read_start(arguments: &Value) -> Option<String> {
 pub(crate) struct Reader<'a> {
     state: &'a str,
     report: NodeReport,
+    /// Reason of the last answer of `evict-pods`, which names the blockers in full.
+    refusals: String,
 }
 
 impl<'a> Reader<'a> {
@@ -80,6 +88,7 @@ impl<'a> Reader<'a> {
         let steps = plan.into_iter().flatten().filter_map(Value::as_str);
         Self {
             state: "",
+            refusals: String::new(),
             report: NodeReport {
                 summary: summarize(execution, events),
                 instance: given("instance_id"),
@@ -131,6 +140,7 @@ impl<'a> Reader<'a> {
         match self.state {
             "CheckPods" => self.note_check(answer, at),
             "EvictPods" => self.note_refusals(answer.reason),
+            "StandbyNode" => self.note_replacement(&answer.reason),
             _ => {}
         }
     }
@@ -140,6 +150,9 @@ impl<'a> Reader<'a> {
         self.name_pods(&answer, at);
         let since = answer.run.blockage.and_then(|blockage| blockage.since);
         let blocks = answer.notification.map(|sent| sent.blocks).unwrap_or_default();
+        let blocks = blocks.iter();
+        let blocks = blocks.map(|block| complete(block, [&answer.reason, &self.refusals]));
+        let blocks = blocks.collect();
         self.note_blockage(since, blocks, at);
         let counts = answer.counts;
         let looks = &mut self.report.looks;
@@ -182,7 +195,16 @@ impl<'a> Reader<'a> {
     /// Records the reason of `evict-pods` as the blockage, until a notification lists the causes.
     fn note_refusals(&mut self, reason: String) {
         if let Some(last) = self.find_blockage().filter(|last| last.what.is_empty()) {
-            last.what = vec![reason];
+            last.what = vec![reason.clone()];
+        }
+        self.refusals = reason;
+    }
+
+    fn note_replacement(&mut self, reason: &str) {
+        let named = reason.split_once(REPLACED_BY);
+        let named = named.and_then(|(_, rest)| rest.split_whitespace().next());
+        if let Some(instance) = named {
+            self.report.replacement = Some(instance.to_owned());
         }
     }
 
@@ -221,8 +243,14 @@ fn end_last<What>(spans: &mut [Span<What>], at: Timestamp) {
     }
 }
 
-/// Returns the error text. The cause of a Lambda error is a JSON document that contains it.
-fn read_cause(cause: &str) -> String {
-    let document: Value = serde_json::from_str(cause).unwrap_or_default();
-    document["errorMessage"].as_str().unwrap_or(cause).to_owned()
+/// Completes a text that was cut, from the first of these reasons that has it in full. A reason joins its parts with semicolons.
+fn complete(block: &str, reasons: [&str; 2]) -> String {
+    let Some(begin) = block.strip_suffix(CUT) else {
+        return block.to_owned();
+    };
+    let mut whole = reasons.iter().filter_map(|reason| {
+        let rest = reason.split_once(begin)?.1.split("; ").next()?;
+        (!rest.ends_with(CUT)).then(|| format!("{begin}{rest}"))
+    });
+    whole.next().unwrap_or_else(|| block.to_owned())
 }

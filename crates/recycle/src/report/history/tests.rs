@@ -395,3 +395,58 @@ fn the_plan_of_a_dry_run_is_part_of_its_report() {
         ["put it into Standby", "taint it"]
     );
 }
+
+/// A notification has room for 120 characters of a blocker.
+#[test]
+fn a_blocker_that_a_notification_cut_is_reported_in_full() {
+    let budget = format!(
+        "budget default/web has blocked 2 pods since noon: {}",
+        "it needs 2 healthy pods ".repeat(5)
+    );
+    let cut = format!("{}…", budget.chars().take(119).collect::<String>());
+    let blocked = |reason: &str| {
+        answered(json!({
+            "reason": reason, "run": {"blockage": {"since": at(10)}}, "notification": {"event": "blocked", "blocks": [cut]},
+        }))
+    };
+    let refused = answered(json!({"verdict": "wait", "reason": format!("it waits; {budget}; and more")}));
+    let plain = counts(json!({}), json!({}));
+    for (check, refusal, expected) in [
+        (format!("2 to evict; {budget}"), plain.clone(), &budget),
+        ("2 to evict".to_owned(), refused, &budget),
+        ("2 to evict".to_owned(), plain, &cut),
+    ] {
+        let events = [
+            (0, entered("EvictPods")),
+            (1, refusal),
+            (2, entered("CheckPods")),
+            (300, blocked(&check)),
+        ];
+        let report = report(&events, None);
+        assert_eq!(report.blocked[0].what, std::slice::from_ref(expected), "{check}");
+    }
+}
+
+#[test]
+fn the_replacement_of_a_node_is_reported() {
+    let accepted = "node a (i-1) has its replacement: i-2 is in service and usable";
+    let report = report(
+        &[
+            (0, entered("StandbyNode")),
+            (9, answered(json!({"reason": accepted}))),
+        ],
+        None,
+    );
+    assert_eq!(report.replacement.as_deref(), Some("i-2"));
+}
+
+#[test]
+fn a_cause_that_is_a_document_is_reported_by_its_message() {
+    let mut failed = execution(Some(9));
+    failed.end = Some(End {
+        status: "FAILED".to_owned(),
+        cause: json!({"errorMessage": "it broke", "errorType": "Broken"}).to_string(),
+        ..End::default()
+    });
+    assert_eq!(report_node(&failed, &[]).summary.reason, "it broke");
+}

@@ -1,0 +1,105 @@
+"""The world that `make demo ARGS=--keep` leaves standing: its clock goes on, and a shell of its own has its settings.
+
+The shell is a command. `exit` leaves it, and the terminal's own settings are as before, because nothing has to be exported there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import shlex
+import time
+from pathlib import Path
+
+from cli_page import BINARY
+from world.cli import Cli
+from world.kubernetes import kube_binaries
+from world.process.terraform import Terraform
+from world.scenario.groups import Group
+from world.world import World
+
+#: Virtual seconds that pass in a real second, and real seconds of one stretch.
+SPEED, STRETCH = 60, 0.2
+#: Real seconds between two updates of the command line.
+LOOK = 2
+#: The time that the Jobs of a new start need.
+JOB = "12h"
+
+
+def make_shell(world: World, cli: Cli, folder: Path) -> Path:
+    """Writes the command `shell`: a shell with the world's settings, or one command in it."""
+    settings = {
+        **world.environment(),
+        **{name: value for name, value in cli.environment().items() if name.startswith("RECYCLE_EKS_")},
+        "RECYCLE_EKS_CHECK_AGAIN_SECONDS": str(LOOK),
+        # The world has no file of profiles.
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "NO_PROXY": "localhost,127.0.0.1",
+        "PATH": f"{BINARY.parent}:{kube_binaries.find()}:{os.environ['PATH']}",
+        "PS1": "demo$ ",
+    }
+    lines = ["#!/bin/bash", "# The settings are those of this shell alone.", "unset ${!AWS_*}"]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in settings.items()]
+    lines += ['[ $# -gt 0 ] && exec "$@"', "exec bash --noprofile --norc -i", ""]
+    shell = folder / "shell"
+    shell.write_text("\n".join(lines))
+    shell.chmod(0o700)
+    return shell
+
+
+def fill(world: World, groups: list[Group]) -> list[str]:
+    """Starts a Job on two nodes of each group, so that there is something to wait for. Returns the names of these nodes."""
+    names = []
+    for group in groups:
+        for number, node in enumerate(group.nodes[:2]):
+            job = node.job(f"{group.name}-again-{number}", labels={"app": "training"})
+            world.at(world.clock.elapsed() + world.seconds(JOB), job.finishes)
+            names.append(node.name)
+    return names
+
+
+def instructions(world: World, terraform: Terraform, shell: Path, nodes: list[str]) -> str:
+    first, second = nodes[:2]
+    config = terraform.environment["TF_CLI_CONFIG_FILE"]
+    return f"""\
+In another terminal, this shell has the command line and the settings. `exit` leaves it, and changes nothing in yours:
+
+{shell}
+
+Each second is a minute there. On two nodes of each group runs a Job of {JOB}. To begin:
+
+recycle-eks recycle {first} --label-selector app=training --no-wait
+recycle-eks recycle {second} --label-selector app=training --no-wait
+recycle-eks status --watch
+recycle-eks extend {first} --by 1d
+recycle-eks finish {first}
+recycle-eks abort {second}
+recycle-eks rotate --all --label-selector app=training --no-wait
+recycle-eks pause --all
+recycle-eks report --last --file report.html
+kubectl get nodes,pods --all-namespaces
+aws stepfunctions list-executions --state-machine-arn {world.deployment.outputs["rotate_state_machine_arn"]}
+TF_CLI_CONFIG_FILE={shlex.quote(config)} terraform -chdir={terraform.folder} plan
+
+Ctrl-C here ends it all."""
+
+
+def stand(world: World, cli: Cli) -> None:
+    """Lets time pass until Ctrl-C, and prints the end of each execution."""
+    world.let_sweep()
+    ended = {each.arn for machine in ("recycle-node", "rotate-nodes") for each in world.executions(machine)}
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            world.clock.run(limit=world.clock.elapsed() + SPEED * STRETCH)
+            cli.writes_time()
+            for machine in ("recycle-node", "rotate-nodes"):
+                for each in world.executions(machine):
+                    if each.status != "RUNNING" and each.arn not in ended:
+                        ended.add(each.arn)
+                        end = each.finishes()
+                        now = datetime.datetime.fromtimestamp(world.clock.now(), datetime.UTC)
+                        name = each.arn.rpartition(":")[2]
+                        print(f"{now:%Y-%m-%d %H:%MZ}  {machine} {name}: {end.outcome or end.error}", flush=True)
+            time.sleep(STRETCH)
