@@ -6,6 +6,7 @@
 # make versions  scenarios about pods on the oldest and the newest Kubernetes of EKS; builds two control planes the first time (12 minutes)
 # make prose     comments, texts and documentation for plain English; FILE='path …' for some of them, ARGS=--count for a summary
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
+# make release   prepares a release in dist/release and checks it: VERSION=1.2.3; ARGS=--check only checks
 # make bench     measures the functions beside a plain Python version, for docs/performance.md; ARGS=--quick takes few samples, writes nothing
 # make scale     rotates 1,300 nodes in 21 groups on the local world and compares with AWS's quotas; ARGS=--help lists the options
 # make recordings   checks that requests, calls and answers of the functions are as before in twenty scenario files; ARGS=--help
@@ -17,7 +18,7 @@
 # make provider  writes tests/contract/provider_6.json again: what AWS provider 6 has of the module's resources; needs npm and the network
 # make generate  writes again what is generated from the code (tests fail when it is stale)
 
-.PHONY: help demo test check scenario readings versions prose recordings package bench scale campaign mutants probe dashboard pins provider generate
+.PHONY: help demo test check scenario readings versions prose recordings package release bench scale campaign mutants probe dashboard pins provider generate
 .SILENT:
 .DEFAULT_GOAL := help
 
@@ -53,6 +54,10 @@ recordings:
 
 package:
 	python3 tests/package.py $(ARGS)
+
+release:
+	test -n "$(VERSION)" || { echo "usage: make release VERSION=1.2.3 [ARGS=--check]" >&2; exit 2; }
+	python3 tests/release.py "$(VERSION)" $(ARGS)
 
 bench:
 	export PYTHONPATH=tests; $(python) -m bench $(ARGS)

@@ -128,7 +128,7 @@ resource "aws_lambda_function" "this" {
   lifecycle {
     precondition {
       condition     = local.from_s3 || fileexists("${local.packages}/${each.key}.zip")
-      error_message = "${local.packages}/${each.key}.zip does not exist. Build the packages with `make package`."
+      error_message = "${local.packages}/${each.key}.zip does not exist. Fetch the packages with install.sh of this module's release, or build them with `make package`."
     }
 
     precondition {

@@ -345,10 +345,10 @@ locals {
 resource "aws_iam_role" "function" {
   for_each = local.functions
 
-  name                 = "${var.name}-${each.key}"
-  path                 = var.role_path
+  name                 = "${var.name}-${each.key}-${local.region}"
+  path                 = var.iam_role_path
   description          = "recycle-eks: the function ${each.key}"
-  permissions_boundary = var.permissions_boundary
+  permissions_boundary = var.iam_role_permissions_boundary
   tags                 = var.tags
 
   assume_role_policy = jsonencode({
@@ -386,8 +386,8 @@ resource "aws_iam_role_policy" "function" {
 resource "aws_iam_policy" "lifecycle_hooks" {
   for_each = local.hook_policies
 
-  name        = "${var.name}-hooks-${each.key}"
-  path        = var.role_path
+  name        = "${var.name}-hooks-${each.key}-${local.region}"
+  path        = var.iam_role_path
   description = "recycle-eks: lifecycle hooks of Auto Scaling groups"
   policy      = jsonencode({ Version = "2012-10-17", Statement = [each.value] })
   tags        = var.tags
@@ -538,10 +538,10 @@ locals {
 resource "aws_iam_role" "state_machine" {
   for_each = local.machines
 
-  name                 = each.value.name
-  path                 = var.role_path
+  name                 = "${each.value.name}-${local.region}"
+  path                 = var.iam_role_path
   description          = "recycle-eks: the state machine ${each.key}"
-  permissions_boundary = var.permissions_boundary
+  permissions_boundary = var.iam_role_permissions_boundary
   tags                 = var.tags
 
   assume_role_policy = jsonencode({

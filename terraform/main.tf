@@ -33,10 +33,12 @@ locals {
   region    = data.aws_region.current.id
   account   = data.aws_caller_identity.current.account_id
 
-  # The definitions of the state machines are next to the module, because the tests of the whole project read them too. A module
-  # source that ends in //terraform contains the whole repository. A copy of this folder alone is not enough.
-  definitions = "${path.module}/../state-machine"
+  # A release's archive has the definitions of the state machines inside the module. In the repository they are next to it, because
+  # the tests of the whole project read them too. A module source that ends in //terraform contains the whole repository.
+  definitions = fileexists("${path.module}/state-machine/recycle-node.asl.json") ? "${path.module}/state-machine" : "${path.module}/../state-machine"
 
+  # Roles, policies and dashboards have the region in their names, because their names are unique in the account. All other names are
+  # unique in a region.
   machine_name = "${var.name}-recycle-node"
   sweep_name   = "${var.name}-sweep"
   rotate_name  = "${var.name}-rotate-nodes"

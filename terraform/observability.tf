@@ -59,7 +59,7 @@ resource "aws_cloudwatch_metric_alarm" "this" {
 }
 
 resource "aws_cloudwatch_dashboard" "this" {
-  for_each = var.dashboard ? { this = "${var.name}-${var.cluster_name}" } : {}
+  for_each = var.dashboard ? { this = "${var.name}-${var.cluster_name}-${local.region}" } : {}
 
   dashboard_name = each.value
   dashboard_body = local.dashboard

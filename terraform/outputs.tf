@@ -24,7 +24,7 @@ output "function_version_arns" {
 }
 
 output "role_arns" {
-  description = "The roles of the functions that need access to the cluster, by step. Use access entries for them. With `role_path` an ARN contains the path, and the ConfigMap `aws-auth` grants nothing to a role by an ARN with a path."
+  description = "The roles of the functions that need access to the cluster, by step. Use access entries for them. With `iam_role_path` an ARN contains the path, and the ConfigMap `aws-auth` grants nothing to a role by an ARN with a path."
   value       = { for function in local.in_cluster : function => aws_iam_role.function[function].arn }
 }
 

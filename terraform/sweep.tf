@@ -73,10 +73,10 @@ resource "aws_cloudwatch_event_target" "sweep" {
 }
 
 resource "aws_iam_role" "events" {
-  name                 = "${var.name}-events"
-  path                 = var.role_path
+  name                 = "${var.name}-events-${local.region}"
+  path                 = var.iam_role_path
   description          = "recycle-eks: EventBridge starts the state machines"
-  permissions_boundary = var.permissions_boundary
+  permissions_boundary = var.iam_role_permissions_boundary
   tags                 = var.tags
 
   assume_role_policy = jsonencode({

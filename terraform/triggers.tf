@@ -221,16 +221,16 @@ resource "aws_scheduler_schedule" "rotation" {
 }
 
 locals {
-  schedulers = { for name in ["this"] : name => "${var.name}-scheduler" if length(var.schedules) > 0 }
+  schedulers = { for name in ["this"] : name => "${var.name}-scheduler-${local.region}" if length(var.schedules) > 0 }
 }
 
 resource "aws_iam_role" "scheduler" {
   for_each = local.schedulers
 
   name                 = each.value
-  path                 = var.role_path
+  path                 = var.iam_role_path
   description          = "recycle-eks: EventBridge Scheduler starts rotations"
-  permissions_boundary = var.permissions_boundary
+  permissions_boundary = var.iam_role_permissions_boundary
   tags                 = var.tags
 
   assume_role_policy = jsonencode({

@@ -3,7 +3,7 @@
 ################################################################################
 
 variable "name" {
-  description = "Prefix of every name in the module: `<name>-recycle-node`, `<name>-claim-node`, … A change replaces every resource, so change it only while no execution runs."
+  description = "Prefix of every name in the module: `<name>-recycle-node`, `<name>-claim-node`, … Roles and the dashboard also have the region in their names, so installations in two regions may have the same name. A change replaces every resource, so change it only while no execution runs."
   type        = string
   default     = "recycle-eks"
   nullable    = false
@@ -359,7 +359,7 @@ variable "spot" {
 ################################################################################
 
 variable "artifacts" {
-  description = "The packages that `make package` built: in a `directory`, or below a `prefix` in an `s3` bucket of this region. Both contain `<architecture>/<function>.zip` and `<architecture>/version.txt`, which must have this module's version."
+  description = "The packages of a release, as install.sh or `make package` leave them: in a `directory`, or below a `prefix` in an `s3` bucket of this region. Both contain `<architecture>/<function>.zip` and `<architecture>/version.txt`, which must have this module's version."
   type = object({
     directory = optional(string)
     s3 = optional(object({
@@ -452,7 +452,7 @@ variable "alarms" {
 }
 
 variable "dashboard" {
-  description = "Create a CloudWatch dashboard, `<name>-<cluster_name>`."
+  description = "Create a CloudWatch dashboard, `<name>-<cluster_name>-<region>`."
   type        = bool
   default     = true
   nullable    = false
@@ -462,26 +462,26 @@ variable "dashboard" {
 # Requirements of the account
 ################################################################################
 
-variable "permissions_boundary" {
+variable "iam_role_permissions_boundary" {
   description = "ARN of the IAM policy that is the permissions boundary of every role of the module."
   type        = string
   default     = null
 
   validation {
-    condition     = var.permissions_boundary == null ? true : can(regex("^arn:[^:]+:iam::([0-9]{12}|aws):policy/.+$", var.permissions_boundary))
-    error_message = "permissions_boundary must be the ARN of an IAM policy."
+    condition     = var.iam_role_permissions_boundary == null ? true : can(regex("^arn:[^:]+:iam::([0-9]{12}|aws):policy/.+$", var.iam_role_permissions_boundary))
+    error_message = "iam_role_permissions_boundary must be the ARN of an IAM policy."
   }
 }
 
-variable "role_path" {
+variable "iam_role_path" {
   description = "IAM path of every role of the module. The ConfigMap `aws-auth` grants nothing to a role by an ARN with a path, so such roles need access entries."
   type        = string
   default     = "/"
   nullable    = false
 
   validation {
-    condition     = can(regex("^/([!-~]+/)?$", var.role_path))
-    error_message = "role_path must start and end with /."
+    condition     = can(regex("^/([!-~]+/)?$", var.iam_role_path))
+    error_message = "iam_role_path must start and end with /."
   }
 }
 

@@ -1,4 +1,5 @@
-"""The page of the module's inputs and outputs, docs/module.md, from the Terraform sources. `make generate` writes it.
+"""The module's inputs and outputs in its README, from the Terraform sources. `make generate` writes them between the markers that
+terraform-docs uses.
 
 The sources are in the form that `terraform fmt` gives them: a block begins and ends at the beginning of a line, an argument of
 it is indented by two spaces.
@@ -12,15 +13,11 @@ from dataclasses import dataclass
 
 from prepare import ROOT
 
-PAGE = ROOT / "docs" / "module.md"
+PAGE = ROOT / "terraform" / "README.md"
+_BEGIN, _END = "<!-- BEGIN_TF_DOCS -->\n", "<!-- END_TF_DOCS -->\n"
 
-_INTRODUCTION = """\
-# The module's inputs and outputs
-
-<!-- Generated from terraform/variables.tf and outputs.tf by `make generate`. -->
-
-How to use them is in [Install on a cluster](install.md).
-"""
+#: The versions of Terraform and of the provider in versions.tf.
+_REQUIREMENT = re.compile(r'required_version = "(.+)"|source = "(.+)"|^ +version = "(.+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,17 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(kind, name, dict(arguments))
 
 
-def render_page() -> str:
-    """The whole page."""
+def with_reference(page: str) -> str:
+    """The page with its requirements, inputs and outputs between the markers."""
+    before, _, rest = page.partition(_BEGIN)
+    return f"{before}{_BEGIN}{render_reference()}{_END}{rest.partition(_END)[2]}"
+
+
+def render_reference() -> str:
+    """Requirements, inputs and outputs."""
+    terraform, provider, versions = (
+        "".join(match) for match in _REQUIREMENT.findall((ROOT / "terraform" / "versions.tf").read_text())
+    )
     variables = [block for block in blocks((ROOT / "terraform" / "variables.tf").read_text()) if block.kind == "variable"]
     outputs = [block for block in blocks((ROOT / "terraform" / "outputs.tf").read_text()) if block.kind == "output"]
     inputs = "".join(
@@ -49,7 +55,8 @@ def render_page() -> str:
     )
     results = "".join(f"| `{each.name}` | {description_of(each)} |\n" for each in outputs)
     return (
-        f"{_INTRODUCTION}\n## Inputs\n\n| input | type | default | meaning |\n|---|---|---|---|\n{inputs}"
+        f"## Requirements\n\n| name | version |\n|---|---|\n| terraform | {terraform} |\n| {provider} | {versions} |\n"
+        f"\n## Inputs\n\n| input | type | default | meaning |\n|---|---|---|---|\n{inputs}"
         f"\n## Outputs\n\n| output | is |\n|---|---|\n{results}"
     )
 

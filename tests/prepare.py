@@ -194,6 +194,11 @@ def install_cfn_lint() -> str:
     return str(install_python(TESTS / "lint" / "requirements.txt", "cfn-lint").parent / "cfn-lint")
 
 
+def install_shellcheck() -> str:
+    """The linter of shell scripts; returns its command."""
+    return str(Path(install_cfn_lint()).with_name("shellcheck"))
+
+
 def install_iam() -> Path:
     """A simulator of IAM policies; returns the folder that `tests/iam/decide.mjs` finds it in."""
     return install_from_npm("iam")
@@ -362,10 +367,14 @@ def main() -> None:
         install_linter()
         install_cfn_lint()
         install_iam()
-    with steps.step("Linter of prose", "a minute and a half on 2 cores the first time"):
-        command = [str(python), "-m", "prose.vale"]
-        if subprocess.run(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False).returncode != 0:
-            fail("failed: building the linter of prose (see above)")
+    with steps.step("Linters of prose and of workflows", "two minutes on 2 cores the first time"):
+        for linter in ("prose.vale", "actionlint"):
+            command = [str(python), "-m", linter]
+            if (
+                subprocess.run(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False).returncode
+                != 0
+            ):
+                fail(f"failed: building the linter {linter} (see above)")
     with steps.step("Kubernetes control plane and Lambda functions", "about 15 minutes on 2 cores the first time"):
         # At once: one core is idle while cargo compiles the EC2 SDK.
         command = [str(python), "-m", "world.kubernetes.kube_binaries"]

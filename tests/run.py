@@ -29,7 +29,8 @@ import front_page
 import progress
 from cli_page import PAGE as CLI_PAGE
 from cli_page import with_reference
-from module_page import PAGE, render_page
+from module_page import PAGE
+from module_page import with_reference as with_module_reference
 from picture import with_pictures
 from prepare import TEST_TOOLS, cargo_environment, cargo_target, missing_tools, version
 from world.kubernetes import kube_binaries
@@ -308,7 +309,8 @@ def generate() -> int:
     for file in VERSIONED:
         (ROOT / file).write_text(f"{version()}\n")
         print(f"wrote {file}")
-    PAGE.write_text(render_page())
+    generate_chart()
+    PAGE.write_text(with_module_reference(PAGE.read_text()))
     print(f"wrote {PAGE.relative_to(ROOT)}")
     CLI_PAGE.write_text(with_reference(CLI_PAGE.read_text()))
     print(f"wrote the reference in {CLI_PAGE.relative_to(ROOT)}")
@@ -318,6 +320,15 @@ def generate() -> int:
     front_page.PAGE.write_text(front_page.with_permissions(front_page.PAGE.read_text()))
     print(f"wrote the permissions in {front_page.PAGE.relative_to(ROOT)}")
     return 0
+
+
+def generate_chart() -> None:
+    """Writes the Helm chart of the rights in the cluster: the manifest unchanged, and the version."""
+    chart = ROOT / "charts" / "recycle-eks"
+    (chart / "templates" / "rbac.yaml").write_text((ROOT / GENERATED["rbac"]).read_text())
+    described = re.sub(r"^(version|appVersion): .*$", rf"\1: {version()}", (chart / "Chart.yaml").read_text(), flags=re.MULTILINE)
+    (chart / "Chart.yaml").write_text(described)
+    print("wrote charts/recycle-eks")
 
 
 def printed_by(example: str) -> str:

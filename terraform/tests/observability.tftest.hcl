@@ -36,7 +36,7 @@ run "there_is_an_alarm_for_each_failure_that_needs_an_operator" {
 
 run "the_dashboard_shows_this_cluster" {
   assert {
-    condition     = aws_cloudwatch_dashboard.this["this"].dashboard_name == "recycle-eks-prod" && output.dashboard_name == "recycle-eks-prod"
+    condition     = aws_cloudwatch_dashboard.this["this"].dashboard_name == "recycle-eks-prod-us-gov-west-1" && output.dashboard_name == "recycle-eks-prod-us-gov-west-1"
     error_message = "the name of the dashboard contains the cluster"
   }
 

@@ -11,8 +11,8 @@ variables {
 
 run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
   assert {
-    condition     = { for step, role in aws_iam_role.function : step => role.name } == { for step, function in aws_lambda_function.this : step => function.function_name }
-    error_message = "each function has a role of the same name"
+    condition     = { for step, role in aws_iam_role.function : step => role.name } == { for step, function in aws_lambda_function.this : step => "${function.function_name}-us-gov-west-1" }
+    error_message = "the role of each function has its name and the region"
   }
 
   assert {
@@ -110,7 +110,7 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
   }
 
   assert {
-    condition     = { for machine, role in aws_iam_role.state_machine : machine => role.name } == { recycle-node = "recycle-eks-recycle-node", rotate-nodes = "recycle-eks-rotate-nodes", sweep = "recycle-eks-sweep" }
+    condition     = { for machine, role in aws_iam_role.state_machine : machine => role.name } == { recycle-node = "recycle-eks-recycle-node-us-gov-west-1", rotate-nodes = "recycle-eks-rotate-nodes-us-gov-west-1", sweep = "recycle-eks-sweep-us-gov-west-1" }
     error_message = "each state machine has its own role"
   }
 }
@@ -379,8 +379,8 @@ run "an_existing_topic_has_its_own_key" {
 
 run "the_roles_have_the_boundary_and_the_path" {
   variables {
-    permissions_boundary = "arn:aws-us-gov:iam::123456789012:policy/boundary"
-    role_path            = "/platform/"
+    iam_role_permissions_boundary = "arn:aws-us-gov:iam::123456789012:policy/boundary"
+    iam_role_path                 = "/platform/"
   }
 
   assert {

@@ -169,8 +169,8 @@ run "a_schedule_starts_rotations_with_its_own_role" {
         start_no_new_node_after = "4h"
       }
     }
-    permissions_boundary = "arn:aws-us-gov:iam::123456789012:policy/boundary"
-    role_path            = "/platform/"
+    iam_role_permissions_boundary = "arn:aws-us-gov:iam::123456789012:policy/boundary"
+    iam_role_path                 = "/platform/"
   }
 
   assert {

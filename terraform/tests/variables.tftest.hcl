@@ -66,24 +66,24 @@ run "refuses_the_first_bad_value_of_each" {
 
   variables {
     # One character too many for the claim's tag.
-    name                   = "twenty-eight-characters-are-"
-    cluster_name           = "prod/eu"
-    input_defaults         = { label_selectr = "app=batch" }
-    max_parallel_per_group = 0
-    architecture           = "amd64"
-    vpc                    = { subnet_ids = [], security_group_ids = ["sg-1"] }
-    notification_topic     = { arn = "ops@example.com" }
-    notification_format    = "xml"
-    permissions_boundary   = "Boundary"
-    role_path              = "platform"
-    kms_key_arn            = "alias/logs"
+    name                          = "twenty-eight-characters-are-"
+    cluster_name                  = "prod/eu"
+    input_defaults                = { label_selectr = "app=batch" }
+    max_parallel_per_group        = 0
+    architecture                  = "amd64"
+    vpc                           = { subnet_ids = [], security_group_ids = ["sg-1"] }
+    notification_topic            = { arn = "ops@example.com" }
+    notification_format           = "xml"
+    iam_role_permissions_boundary = "Boundary"
+    iam_role_path                 = "platform"
+    kms_key_arn                   = "alias/logs"
     # Both places are given.
     artifacts = { directory = "./tests/artifacts", s3 = { bucket = "releases" } }
   }
 
   expect_failures = [
     var.name, var.cluster_name, var.input_defaults, var.max_parallel_per_group, var.architecture, var.vpc,
-    var.notification_topic, var.notification_format, var.permissions_boundary, var.role_path, var.kms_key_arn, var.artifacts,
+    var.notification_topic, var.notification_format, var.iam_role_permissions_boundary, var.iam_role_path, var.kms_key_arn, var.artifacts,
   ]
 }
 

@@ -20,6 +20,8 @@ from world.kubernetes.virtual_times import END_OF_TIME
 
 #: The only function that an operator may invoke.
 FOR_OPERATORS = "recycle-eks-serve-operator"
+#: The role of this function.
+ROLE_FOR_OPERATORS = f"{FOR_OPERATORS}-{REGION}"
 #: The functions that take a step of an execution.
 STEPS = ("standby-node", "taint-node", "check-pods", "evict-pods", "detach-terminate")
 #: Damaged payloads for each function. A debug build answers one in a few milliseconds.
@@ -100,10 +102,10 @@ def test_the_function_for_operators_only_reads_in_aws_and_changes_no_node_and_no
     """E1. With its token a caller can read, and write the end of a drain."""
     iam = world.aws.client("iam")
     roles = {role["RoleName"]: role for role in iam.list_roles()["Roles"]}
-    assert FOR_OPERATORS in roles, "there is no function for operators"
-    names = iam.list_role_policies(RoleName=FOR_OPERATORS)["PolicyNames"]
-    attached = iam.list_attached_role_policies(RoleName=FOR_OPERATORS)["AttachedPolicies"]
-    documents = [iam.get_role_policy(RoleName=FOR_OPERATORS, PolicyName=name)["PolicyDocument"] for name in names]
+    assert ROLE_FOR_OPERATORS in roles, "there is no function for operators"
+    names = iam.list_role_policies(RoleName=ROLE_FOR_OPERATORS)["PolicyNames"]
+    attached = iam.list_attached_role_policies(RoleName=ROLE_FOR_OPERATORS)["AttachedPolicies"]
+    documents = [iam.get_role_policy(RoleName=ROLE_FOR_OPERATORS, PolicyName=name)["PolicyDocument"] for name in names]
     documents += [
         iam.get_policy_version(PolicyArn=each["PolicyArn"], VersionId="v1")["PolicyVersion"]["Document"] for each in attached
     ]
@@ -113,7 +115,7 @@ def test_the_function_for_operators_only_reads_in_aws_and_changes_no_node_and_no
     }
     assert {action for action in actions if not action.partition(":")[2].startswith(READS)} == set()
 
-    credentials = world.aws.session(f"arn:{PARTITION}:iam::{ACCOUNT}:role/{FOR_OPERATORS}", "operator")
+    credentials = world.aws.session(f"arn:{PARTITION}:iam::{ACCOUNT}:role/{ROLE_FOR_OPERATORS}", "operator")
     token = eks_token(CLUSTER, REGION, *credentials)
     client = KubeClient(world.kubernetes.proxy.port, world.kubernetes.control_plane.authority.file, token=token)
     pod = node.deployment("web").pods()[0]
@@ -132,7 +134,7 @@ def test_the_function_for_operators_only_reads_in_aws_and_changes_no_node_and_no
 
 def test_the_function_that_annotates_pods_changes_no_spec_and_ends_no_pod(world, node):
     """With the permission to patch whole pods its token could run any image with the rights of any pod."""
-    credentials = world.aws.session(f"arn:{PARTITION}:iam::{ACCOUNT}:role/recycle-eks-check-pods", "lambda")
+    credentials = world.aws.session(f"arn:{PARTITION}:iam::{ACCOUNT}:role/recycle-eks-check-pods-{REGION}", "lambda")
     token = eks_token(CLUSTER, REGION, *credentials)
     client = KubeClient(world.kubernetes.proxy.port, world.kubernetes.control_plane.authority.file, token=token)
     pod = node.deployment("web").pods()[0]

@@ -14,8 +14,8 @@ from world.process.terraform import MODULE, Terraform, copy_of_project
 
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/12345678-1234-1234-1234-123456789012"
 SETTINGS: dict[str, Any] = {
-    "permissions_boundary": "arn:aws:iam::123456789012:policy/boundary",
-    "role_path": "/team/",
+    "iam_role_permissions_boundary": "arn:aws:iam::123456789012:policy/boundary",
+    "iam_role_path": "/team/",
     "kms_key_arn": KEY,
     "log_retention_days": 30,
     "tracing": True,
@@ -24,8 +24,11 @@ SETTINGS: dict[str, Any] = {
 
 #: setting -> the attributes by which a resource has it (in full: `type.attribute`), and whether a value is as set
 BY_ATTRIBUTE: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "permissions_boundary": (r".*\.permissions_boundary", lambda value: value == SETTINGS["permissions_boundary"]),
-    "role_path": (r"aws_iam_role\.path", lambda value: value == SETTINGS["role_path"]),
+    "iam_role_permissions_boundary": (
+        r".*\.permissions_boundary",
+        lambda value: value == SETTINGS["iam_role_permissions_boundary"],
+    ),
+    "iam_role_path": (r"aws_iam_role\.path", lambda value: value == SETTINGS["iam_role_path"]),
     "kms_key_arn": (r".*\.kms_\w*key_(id|arn)", lambda value: value == KEY),
     "log_retention_days": (r".*\.retention_in_days", lambda value: value == SETTINGS["log_retention_days"]),
     "tracing": (r".*\.tracing_config(uration)?", lambda value: value in ([{"mode": "Active"}], [{"enabled": True}])),

@@ -10,6 +10,7 @@ import pytest
 
 from prepare import LAMBDAS, ROOT, STEPS
 from terraform_rights import unlisted
+from world.aws.identity import REGION
 from world.deployment import ALARM_TOPIC, HOOKED, ZIPS, variables
 from world.process.terraform import Terraform, TerraformFailed
 from world.scenario.executions import Execution
@@ -67,7 +68,7 @@ def test_the_role_of_every_step_may_enter_the_cluster_and_no_other(world, applie
     assert {principal for principal, _, _ in entries} == roles
     groups_of = {principal.rpartition("/")[2]: groups for principal, _, groups in entries}
     may_evict = [name for name, groups in groups_of.items() if "recycle-eks-evict" in groups]
-    assert may_evict == ["recycle-eks-evict-pods"]
+    assert may_evict == [f"recycle-eks-evict-pods-{REGION}"]
 
 
 def test_a_failed_execution_is_published_to_the_topic(world, applied):
@@ -133,7 +134,7 @@ def test_the_page_names_the_apis_that_each_function_calls(world, applied):
     any VPC."""
     iam, called = world.aws.client("iam"), {}
     for function in LAMBDAS:
-        policy = iam.get_role_policy(RoleName=f"recycle-eks-{function}", PolicyName=function)["PolicyDocument"]
+        policy = iam.get_role_policy(RoleName=f"recycle-eks-{function}-{REGION}", PolicyName=function)["PolicyDocument"]
         actions = [action for statement in policy["Statement"] for action in as_list(statement["Action"])]
         called[function] = {action.partition(":")[0] for action in actions} - {"logs", "sqs"}
     rows = re.findall(r"^\| `([a-z-]+)` \| (`[a-z`, 0-9]+) \|$", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE)
@@ -142,7 +143,7 @@ def test_the_page_names_the_apis_that_each_function_calls(world, applied):
 
 def test_the_access_entry_of_a_role_that_was_created_again_is_created_again(world, applied, hooked_groups):
     """EKS keeps the role's unique id in it."""
-    iam, role = world.aws.client("iam"), "recycle-eks-taint-node"
+    iam, role = world.aws.client("iam"), f"recycle-eks-taint-node-{REGION}"
     arn = iam.get_role(RoleName=role)["Role"]["Arn"]
     iam.delete_role_policy(RoleName=role, PolicyName="taint-node")
     iam.delete_role(RoleName=role)

@@ -10,7 +10,7 @@ from docs.pages import LEFT_OUT, anchor, blocks, prose, says, sections
 from prepare import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]
-PAGES.append(ROOT / "tests" / "README.md")
+PAGES += [ROOT / "CODE_OF_CONDUCT.md", ROOT / "ROADMAP.md", ROOT / "terraform" / "README.md", ROOT / "tests" / "README.md"]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
 TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
 #: The sources of texts that a user may see: errors, refusals, and messages of Terraform.

@@ -2,11 +2,11 @@
 
 import json
 
-from world.aws.identity import ACCOUNT, PARTITION
+from world.aws.identity import ACCOUNT, PARTITION, REGION
 
 
 def short(principal):
-    return principal.rpartition("/")[2].removeprefix("recycle-eks-")
+    return principal.rpartition("/")[2].removeprefix("recycle-eks-").removesuffix(f"-{REGION}")
 
 
 def granted(world):
@@ -41,7 +41,7 @@ def credentials(world, who):
     if who == "operator":
         known = world.operators_environment()
         return known["AWS_ACCESS_KEY_ID"], known["AWS_SECRET_ACCESS_KEY"]
-    return world.aws.session(f"arn:{PARTITION}:iam::{ACCOUNT}:role/recycle-eks-{who}", "somebody")
+    return world.aws.session(f"arn:{PARTITION}:iam::{ACCOUNT}:role/recycle-eks-{who}-{REGION}", "somebody")
 
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -47,12 +47,12 @@ resource "aws_iam_policy" "this" {
 module "recycle_eks" {
   source = "../../"
 
-  cluster_name         = aws_eks_cluster.this.name
-  artifacts            = { directory = "./tests/artifacts" }
-  vpc                  = { subnet_ids = [aws_subnet.this.id], security_group_ids = [aws_security_group.this.id] }
-  notification_topic   = { arn = aws_sns_topic.this.arn }
-  kms_key_arn          = aws_kms_key.this.arn
-  permissions_boundary = aws_iam_policy.this.arn
+  cluster_name                  = aws_eks_cluster.this.name
+  artifacts                     = { directory = "./tests/artifacts" }
+  vpc                           = { subnet_ids = [aws_subnet.this.id], security_group_ids = [aws_security_group.this.id] }
+  notification_topic            = { arn = aws_sns_topic.this.arn }
+  kms_key_arn                   = aws_kms_key.this.arn
+  iam_role_permissions_boundary = aws_iam_policy.this.arn
 
   depends_on = [aws_eks_cluster.this]
 }

@@ -87,10 +87,11 @@ class Terraform:
             raise TerraformFailed(f"terraform {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
         return done
 
-    def init(self) -> None:
+    def init(self, one_provider: bool = True) -> None:
+        """`one_provider` is false for a configuration with several `provider "aws"` blocks."""
         mirror = find_mirror()
         self.run("init", "-input=false", "-no-color", *([f"-plugin-dir={mirror}"] if mirror else []))
-        if "TF_REATTACH_PROVIDERS" not in self.environment:
+        if one_provider and "TF_REATTACH_PROVIDERS" not in self.environment:
             provider = start_provider(self.folder, self.environment)
             self.environment["TF_REATTACH_PROVIDERS"] = provider.address
             weakref.finalize(self, provider.end)

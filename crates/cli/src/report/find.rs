@@ -6,7 +6,7 @@ use crate::args::flags::Report as Wanted;
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::aws::step_functions::StepFunctions;
-use crate::base::error::{Result, refuse};
+use crate::base::error::{Result, misuse};
 
 const MACHINES: [&str; 2] = ["recycle-node", "rotate-nodes"];
 
@@ -26,7 +26,7 @@ pub(super) async fn find_execution(
         None => find_last(installation, states).await,
         Some(arn) if arn.starts_with("arn:") => {
             if !MACHINES.iter().any(|machine| is_of_machine(arn, machine)) {
-                refuse!("EXECUTION must be an execution of recycle-node or rotate-nodes, but is {arn:?}");
+                misuse!("EXECUTION must be an execution of recycle-node or rotate-nodes, but is {arn:?}");
             }
             states.describe(arn).await
         }
@@ -55,7 +55,7 @@ async fn find_last(installation: &Installation, states: &StepFunctions) -> Resul
     let last = match (rotation, node) {
         (Some(rotation), Some(node)) if rotation.ended_at.is_some_and(|end| node.started_at > end) => node,
         (Some(last), _) | (None, Some(last)) => last,
-        (None, None) => refuse!(
+        (None, None) => misuse!(
             "there is no execution of recycle-node or rotate-nodes in the last 90 days, which Step Functions keeps"
         ),
     };
@@ -86,7 +86,7 @@ async fn find_of_node(
             return Ok(execution);
         }
     }
-    refuse!(
+    misuse!(
         "EXECUTION must be the ARN or the name of an execution of recycle-node or rotate-nodes, or a node that one of the last {searched} \
          executions was about, but none is called {wanted:?}"
     )
