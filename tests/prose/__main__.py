@@ -53,22 +53,9 @@ GENERATED = {"docs/inputs-and-outcomes.md", "docs/messages.md", "docs/notificati
 NOT_REWRITTEN = {
     f"docs/{page}.md"
     for page in (
-        "SEMANTICS",
-        "architecture",
         "cli",
         "comparison",
-        "cost",
-        "decisions",
-        "faults",
-        "guide",
-        "hooks",
         "install",
-        "kept-instances",
-        "packages",
-        "pods",
-        "rotations",
-        "second-interpreter",
-        "triggers",
         "troubleshooting",
     )
 }
