@@ -12,6 +12,12 @@ PAGE = ROOT / "docs" / "performance.md"
 ATTEMPTS = 3
 
 
+def test_the_table_of_the_front_page_has_the_same_numbers():
+    numbers = dict(re.findall(r"^\| `([a-z-]+)` \| (\d+ \| \d+) \|", PAGE.read_text(), re.M))
+    front = dict(re.findall(r"^\| `\w+` \| \[`([a-z-]+)`\]\(crates/.+ \| (\d+ in \d+)", (ROOT / "README.md").read_text(), re.M))
+    assert front == {function: number.replace(" | ", " in ") for function, number in numbers.items()}
+
+
 def test_the_round_trips_of_each_function_are_those_of_the_page(world):
     expected = dict(re.findall(r"^\| `([a-z-]+)` \| (\d+ \| \d+ \| \d+) \|", PAGE.read_text(), re.M))
     # From here on each function has a process that has asked for its cluster.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ class Execution:
         """The output as JSON value; None unless it succeeded."""
         return None if self.output_text is None else json.loads(self.output_text)
 
-    @property
+    @functools.cached_property
     def input(self) -> Any:
         return json.loads(self.input_text)
 

@@ -33,6 +33,12 @@ class QueryError(Exception):
         super().__init__(f"The JSONata expression '{expression}' specified for the field '{location}' {what}")
 
 
+#: A variable and fields of it, such as `$states.input.node`: two of three expressions of our state machines.
+_PATH = re.compile(r"\$\w+(\.\w+)*")
+#: There is no value, or the path does not lead through objects only.
+_ABSENT = object()
+
+
 def expression_in(text: Any) -> str | None:
     """The expression of a `{% … %}` string; None for any other value. AWS takes only a whole string as expression."""
     if isinstance(text, str) and text.startswith("{%") and text.endswith("%}") and len(text) >= 4:
@@ -70,6 +76,8 @@ class Queries:
         return template if expression is None else self._value_of(expression, frame, location)
 
     def _value_of(self, expression: str, frame: _Frame, location: str) -> Any:
+        if _PATH.fullmatch(expression) and (found := frame.at(expression)) is not _ABSENT:
+            return _plain(found)
         try:
             value = self._parse(expression).evaluate(None, frame.named_in(expression))
         except Exception as error:
@@ -111,6 +119,16 @@ class _Frame:
 
     def named_in(self, expression: str) -> dict[str, Any]:
         return {name: self._part(name, fields) for name, fields in _named_in(expression).items() if name in self._bindings}
+
+    def at(self, path: str) -> Any:
+        """Returns the value at a path through objects, as the library would after two copies, which take most of its time. If a
+        field is absent or an array is on the way, the library decides."""
+        value: Any = self._bindings
+        for name in path.removeprefix("$").split("."):
+            if not isinstance(value, dict) or name not in value:
+                return _ABSENT
+            value = value[name]
+        return value
 
     def _part(self, name: str, fields: frozenset[str]) -> Any:
         value = self._bindings[name]
