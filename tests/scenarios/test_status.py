@@ -139,7 +139,7 @@ def test_everything_is_stopped_and_restored_after_one_question(world, cli):
     printed = cli("abort", "--all", "--yes")
 
     assert printed.code == 0 and "recycle-eks status --watch" in printed.text, printed
-    world.run("30m")
+    world.run("90m")
     assert (rotation.status, alone.status) == ("ABORTED", "ABORTED")
     for node in nodes:
         assert not node.unschedulable and "recycle-eks/claim" not in node.annotations
