@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from docs.pages import Block, Shell, assert_says, blocks, follow_page
+from docs.pages import Block, Shell, assert_says, blocks, follow_page, path_with_tools
 from docs.watched import Watched
 from prepare import ROOT
 
@@ -172,7 +172,7 @@ def test_every_command_of_the_page_prints_what_it_says(world, cli, node, tmp_pat
     execution = world.recycle(node, label_selector="app=training")
     world.run("5m")
     variables = {"NODE": node.name, "INSTANCE": node.instance_id, "GROUP": "workers", "EXECUTION": execution.arn}
-    shell = Watched(cli, tmp_path / "here", {**world.environment(), **variables})
+    shell = Watched(cli, tmp_path / "here", {**world.environment(), "PATH": path_with_tools(), **variables})
 
     follow_page(PAGE, shell, {"until": world.run, "stop": lambda _: execution.stop()})
 

@@ -10,9 +10,9 @@ from prepare import ROOT
 SCHEMA = json.loads((ROOT / "docs" / "status.schema.json").read_text())
 
 
-def document(cli, *arguments):
+def document(cli, pace=60):
     """The JSON of `status`, which has the form of the schema."""
-    printed = cli("status", *arguments, "--output", "json")
+    printed = cli("status", "--output", "json", pace=pace)
     jsonschema.validate(printed.document, SCHEMA, format_checker=jsonschema.FormatChecker())
     return printed.document
 
@@ -111,7 +111,7 @@ def test_a_plan_never_looks_like_a_rotation(world, cli):
     plan = world.rotate({"outdated": {"all": True}}, dry_run=True)
 
     printed = cli("status", pace=0)
-    shown = document(cli)
+    shown = document(cli, pace=0)
 
     assert (shown["rotations"], shown["plans"]) == ([], [plan.arn])
     assert "rotation" not in printed.text and "a dry run, which changes nothing" in printed.text, printed
@@ -139,7 +139,7 @@ def test_everything_is_stopped_and_restored_after_one_question(world, cli):
     printed = cli("abort", "--all", "--yes")
 
     assert printed.code == 0 and "recycle-eks status --watch" in printed.text, printed
-    world.run("30m")
+    world.run("90m")
     assert (rotation.status, alone.status) == ("ABORTED", "ABORTED")
     for node in nodes:
         assert not node.unschedulable and "recycle-eks/claim" not in node.annotations
