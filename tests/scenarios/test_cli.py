@@ -461,7 +461,7 @@ def test_a_plan_of_a_rotation_names_the_criterion_of_each_node_and_the_rotation_
     printed = cli("rotate", "--all", "--at-once", "25%")
     assert (printed.code, printed.text) == (8, ""), printed
     assert "--all recycles 2 instances of cluster world (workers: 2)." in printed.errors
-    assert printed.errors.endswith("run: recycle-eks rotate --all --at-once 25% --yes\n"), printed.errors
+    assert printed.errors.endswith("run: recycle-eks rotate --all --at-once '25%' --yes\n"), printed.errors
     assert [each for each in world.executions("rotate-nodes") if each.status == "RUNNING"] == []
 
     # A rotation that starts nothing reports its group, and remaining nodes are no success.
