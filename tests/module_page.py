@@ -1,5 +1,5 @@
-"""The module's inputs and outputs in its README, from the Terraform sources. `make generate` writes them between the markers that
-terraform-docs uses.
+"""The module's inputs and outputs, from the Terraform sources. They are the page docs/module.md, and for registries also in the
+module's README, between the markers that terraform-docs uses. `make generate` writes both.
 
 The sources are in the form that `terraform fmt` gives them: a block begins and ends at the beginning of a line, an argument of
 it is indented by two spaces.
@@ -13,9 +13,17 @@ from dataclasses import dataclass
 
 from prepare import ROOT
 
-PAGE = ROOT / "terraform" / "README.md"
+PAGE = ROOT / "docs" / "module.md"
+README = ROOT / "terraform" / "README.md"
 _BEGIN, _END = "<!-- BEGIN_TF_DOCS -->\n", "<!-- END_TF_DOCS -->\n"
 
+_INTRODUCTION = """\
+# The module's inputs and outputs
+
+<!-- Generated from terraform/variables.tf and outputs.tf by `make generate`. -->
+
+How to use them is in [Install on a cluster](install.md).
+"""
 #: The versions of Terraform and of the provider in versions.tf.
 _REQUIREMENT = re.compile(r'required_version = "(.+)"|source = "(.+)"|^ +version = "(.+)"', re.MULTILINE)
 
@@ -36,10 +44,16 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(kind, name, dict(arguments))
 
 
+def render_page() -> str:
+    """The whole page docs/module.md."""
+    return f"{_INTRODUCTION}\n{render_reference()}"
+
+
 def with_reference(page: str) -> str:
-    """The page with its requirements, inputs and outputs between the markers."""
+    """The README with the reference between the markers. Links of descriptions begin in docs/."""
     before, _, rest = page.partition(_BEGIN)
-    return f"{before}{_BEGIN}{render_reference()}{_END}{rest.partition(_END)[2]}"
+    reference = re.sub(r"\]\((?=[\w-]+\.md)", "](../docs/", render_reference())
+    return f"{before}{_BEGIN}{reference}{_END}{rest.partition(_END)[2]}"
 
 
 def render_reference() -> str:

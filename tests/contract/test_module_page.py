@@ -1,8 +1,8 @@
-"""The reference in the module's README is what the Terraform sources say."""
+"""docs/module.md, and the reference in the module's README, are what the Terraform sources say."""
 
 import re
 
-from module_page import PAGE, Block, blocks, default_of, description_of, in_one_line, with_reference
+from module_page import PAGE, README, Block, blocks, default_of, description_of, in_one_line, render_page, with_reference
 from prepare import ROOT
 
 SOURCE = """\
@@ -35,7 +35,8 @@ output "result" {
 
 
 def test_the_page_is_what_the_sources_say():
-    assert PAGE.read_text() == with_reference(PAGE.read_text()), "stale: run `make generate`"
+    assert PAGE.read_text() == render_page(), "stale: run `make generate`"
+    assert README.read_text() == with_reference(README.read_text()), "stale: run `make generate`"
 
 
 def test_blocks_are_read_with_their_own_arguments_only():

@@ -120,4 +120,4 @@ def test_the_fragments_name_variables_of_the_module():
     named = {name for text in fragments for name in re.findall(r"^  (\w+) += ", text, re.MULTILINE)}
     declared = set(re.findall(r'^variable "(\w+)"', (ROOT / "terraform" / "variables.tf").read_text(), re.MULTILINE))
     assert len(fragments) >= 4
-    assert named - {"source", "for_each"} <= declared
+    assert named - {"source", "for_each", "providers"} <= declared

@@ -48,7 +48,7 @@ SOURCES = [
     "terraform/**/README.md",
 ]
 #: Pages that are written from texts that are checked in their sources.
-GENERATED = {"docs/inputs-and-outcomes.md", "docs/messages.md", "docs/notifications.md"}
+GENERATED = {"docs/inputs-and-outcomes.md", "docs/messages.md", "docs/module.md", "docs/notifications.md"}
 #: Pages that are still to be rewritten. Take a page out of this list when it is.
 NOT_REWRITTEN = {
     f"docs/{page}.md"
