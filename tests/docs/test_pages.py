@@ -12,6 +12,7 @@ from prepare import ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"]
 PAGES.append(ROOT / "tests" / "README.md")
 PAGES += sorted((ROOT / "docs").glob("*.md"))
+INDEX = ROOT / "docs" / "README.md"
 TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
 #: The sources of texts that a user may see: errors, refusals, and messages of Terraform.
 SOURCES = [*ROOT.glob("crates/**/src/**/*.rs"), *ROOT.glob("terraform/*.tf")]
@@ -37,6 +38,12 @@ def test_every_link_leads_somewhere(page):
         if not target.exists() or (fragment and fragment not in sections(target)):
             broken.append(link)
     assert broken == []
+
+
+def test_the_index_names_every_page():
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {INDEX.name}
+    assert pages - set(links(INDEX)) == set()
+    assert "docs/README.md" in links(ROOT / "README.md")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
