@@ -51,22 +51,10 @@ GENERATED = {"docs/inputs-and-outcomes.md", "docs/messages.md", "docs/module.md"
 NOT_REWRITTEN = {
     f"docs/{page}.md"
     for page in (
-        "SEMANTICS",
-        "architecture",
         "cli",
         "comparison",
-        "cost",
         "decisions",
-        "faults",
-        "guide",
-        "hooks",
         "install",
-        "kept-instances",
-        "packages",
-        "pods",
-        "rotations",
-        "second-interpreter",
-        "triggers",
         "troubleshooting",
     )
 }
