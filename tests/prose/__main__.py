@@ -53,7 +53,6 @@ NOT_REWRITTEN = {
     for page in (
         "cli",
         "comparison",
-        "decisions",
         "install",
         "troubleshooting",
     )
