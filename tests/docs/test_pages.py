@@ -41,7 +41,8 @@ def test_every_link_leads_somewhere(page):
 
 
 def test_the_index_names_every_page():
-    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {INDEX.name}
+    # The generated page of the module's inputs is reached from the folder of the module.
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {INDEX.name, "module.md"}
     assert pages - set(links(INDEX)) == set()
     assert "docs/README.md" in links(ROOT / "README.md")
 
