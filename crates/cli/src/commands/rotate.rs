@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use recycle::base::ids::InstanceId;
 use recycle::base::shell::quote;
-use recycle::input::start::Start;
 use recycle::notify::status::{NodeStatus, Status};
 use recycle::report::event::End;
 use serde_json::{Value, json};
