@@ -102,13 +102,13 @@ run "each_group_gets_the_hook_and_a_rule_for_its_events_only" {
     condition = {
       for key, attachment in aws_iam_role_policy_attachment.complete_lifecycle_hooks : key => [attachment.role, attachment.policy_arn == aws_iam_policy.lifecycle_hooks["complete-1"].arn]
       } == {
-      for step in ["claim-node", "detach-terminate", "restore-node"] : "${step}-1" => ["recycle-eks-${step}", true]
+      for step in ["claim-node", "detach-terminate", "restore-node"] : "${step}-1" => ["recycle-eks-${step}-us-gov-west-1", true]
     }
     error_message = "three functions may complete lifecycle actions"
   }
 
   assert {
-    condition     = [for attachment in aws_iam_role_policy_attachment.keep_lifecycle_hooks_alive : attachment.role] == ["recycle-eks-recycle-node"]
+    condition     = [for attachment in aws_iam_role_policy_attachment.keep_lifecycle_hooks_alive : attachment.role] == ["recycle-eks-recycle-node-us-gov-west-1"]
     error_message = "recycle-node may keep lifecycle actions alive"
   }
 

@@ -221,7 +221,7 @@ def test_the_hook_that_terraform_makes_is_the_one_that_the_functions_know(contra
 
 def test_the_notification_of_a_rule_has_the_fields_of_every_notification(contract):
     text = (ROOT / "terraform" / "notifications.tf").read_text()
-    template = re.search(r"jsonencode\(\{\n(      schema .*?)\n    \}\)", text, re.DOTALL)
+    template = re.search(r"unreported_notifications = \{\n.*?\{\n(      schema .*?)\n    \}", text, re.DOTALL)
     assert re.findall(r"^ +(\w+) +=", template[1], re.MULTILINE) == contract["notification"]
 
 

@@ -42,7 +42,7 @@ def pages(world: World) -> dict[Path, str]:
     """All pages, after the run."""
     cloudwatch = world.aws.client("cloudwatch")
     (name,) = [each["DashboardName"] for each in cloudwatch.list_dashboards()["DashboardEntries"]]
-    assert name.endswith(CLUSTER)
+    assert f"-{CLUSTER}-" in name
     body = json.loads(cloudwatch.get_dashboard(DashboardName=name)["DashboardBody"])
     began = world.clock.now() - world.clock.elapsed()
     end = began + DAYS * 86_400

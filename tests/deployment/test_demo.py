@@ -66,7 +66,7 @@ def test_in_a_terminal_the_picture_of_the_command_line_changes_until_the_node_is
     demo = terminal()
 
     assert "✔ ClaimNode ─ ● StandbyNode" in demo.shows("● StandbyNode")
-    screen = demo.shows("● CheckPods", "to evict", "gone", "drain ░", "of 2d, until 2027-01-03")
+    screen = demo.shows("● CheckPods", "blocked", "gone", "drain ░", "of 2d, until 2027-01-03")
     assert screen.count("● CheckPods") == 1 and "waited for" in screen
     assert demo.ends() == 0, demo.text
     assert "✔ CheckPods ─ ✔ DetachTerminate" in demo.text
@@ -144,7 +144,7 @@ def test_without_a_terminal_each_change_is_a_line(world, capfd):
     assert code == 0, printed + errors
     assert "\x1b" not in printed
     for line in (
-        r"^default/training-\w+ +wait +label_selector matches it$",
+        r"^default/training-\w+ +awaited +label_selector matches it$",
         r"^ +0:01:00  pod default/training-\w+ +waited for$",
         r"^ +\d:\d\d:\d\d  CheckPods +.*budget.*lonely",
         r"^ +2:\d\d:\d\d  pod default/lonely-\S+ +gone$",

@@ -431,7 +431,7 @@ def test_a_plan_of_a_rotation_names_the_criterion_of_each_node_and_the_rotation_
     workers.gets_a_new_template()
 
     first = workers.nodes[0]
-    world.budget(first.deployment("web", replicas=1), max_unavailable=0)
+    budget = world.kubernetes.budget("web", first.deployment("web", replicas=1), max_unavailable=0)
     group_tag = {"ResourceId": "workers", "ResourceType": "auto-scaling-group", "PropagateAtLaunch": False}
     tags = [
         {"Key": "kubernetes.io/cluster/world", "Value": "owned"},
@@ -473,6 +473,7 @@ def test_a_plan_of_a_rotation_names_the_criterion_of_each_node_and_the_rotation_
     assert "rotated: 0 recycled, 0 failed, 2 skipped" in printed.text
     assert len(workers.nodes) == 2
 
+    budget.deleted()
     printed = cli("rotate", *(word for node in workers.nodes for word in ("--instance", node.instance_id)))
     assert printed.code == 0, printed
     assert "rotate-nodes" in printed.text.splitlines()[0]
