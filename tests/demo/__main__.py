@@ -181,7 +181,7 @@ def node(world: World, cli: Cli, pace: Pace, arguments: argparse.Namespace) -> S
         with watched(cli, ["plan", *given], arguments.plain) as process:
             pace.stands_still(lambda: process.poll() is not None)
         # A wrong field would be refused a second time.
-        if process.returncode == WRONG_USAGE:
+        if process.returncode == WRONG_USAGE and not arguments.keep:
             raise SystemExit(WRONG_USAGE)
     return Show("recycle-node", [workers], ["recycle", *given], "100s", "")
 
