@@ -144,7 +144,7 @@ def test_without_a_terminal_each_change_is_a_line(world, capfd):
     assert code == 0, printed + errors
     assert "\x1b" not in printed
     for line in (
-        r"^default/training-\w+ +awaited +label_selector matches it$",
+        r"^awaited +1 +label_selector matches it +default/training-\w+$",
         r"^ +0:01:00  pod default/training-\w+ +waited for$",
         r"^ +\d:\d\d:\d\d  CheckPods +.*budget.*lonely",
         r"^ +2:\d\d:\d\d  pod default/lonely-\S+ +gone$",

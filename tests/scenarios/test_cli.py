@@ -474,6 +474,7 @@ def test_a_plan_of_a_rotation_names_the_criterion_of_each_node_and_the_rotation_
     assert len(workers.nodes) == 2
 
     budget.deleted()
+    world.aws.client("autoscaling").create_or_update_tags(Tags=[{**group_tag, **tags[0], "PropagateAtLaunch": True}])
     printed = cli("rotate", *(word for node in workers.nodes for word in ("--instance", node.instance_id)))
     assert printed.code == 0, printed
     assert "rotate-nodes" in printed.text.splitlines()[0]
