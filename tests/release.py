@@ -83,7 +83,7 @@ def module_files() -> dict[str, bytes]:
         for file in folder.glob(pattern)
         if file.is_file() and not any(part.startswith(".terraform") for part in file.parts)
     }
-    found |= {f"state-machine/{file.name}": file for file in (ROOT / "state-machine").glob("*.asl.json")}
+    found |= {f"state-machine/{file.name}": file for file in (ROOT / "state-machine").iterdir()}
     found |= {name: ROOT / name for name in ("CHANGELOG.md", "LICENSE")}
     return {name: file.read_bytes() for name, file in found.items()}
 
