@@ -88,6 +88,9 @@ def server(tmp_path) -> Iterator[tuple[Path, str]]:
     server.stop()
 
 
+# Three installations are applied: 766 seconds on two cores with a load of 30.
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_the_modules_archive_serves_two_clusters_and_two_regions_from_one_configuration(world, server, tmp_path):
     folder, address = server
     release.write_archive(folder / release.MODULE, release.module_files())

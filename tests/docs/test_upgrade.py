@@ -40,6 +40,7 @@ def versions(world: World, execution: Execution) -> set[str]:
     return set(re.findall(rf"function:recycle-eks-{CHANGED}:(\d+)", parameters))
 
 
+@pytest.mark.long
 def test_drains_end_on_their_code_through_an_upgrade_and_a_rollback(world, tmp_path):
     terraform = world.deployment.apply()
     world.finish_deployment()
