@@ -49,7 +49,7 @@ BESIDES = {
 }
 #: The module of each fixture, by the name of the parameter.
 FIXTURES = {
-    **dict.fromkeys(("world", "deployed_world", "workers", "node", "job"), "tests/world/world.py"),
+    **dict.fromkeys(("world", "deployed_world", "empty_world", "workers", "node", "job"), "tests/world/world.py"),
     "cli": "tests/world/cli.py",
 }
 #: The module that defines these fixtures. A test uses only the fixtures that it requests, not all imports of this module.

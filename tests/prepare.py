@@ -368,13 +368,9 @@ def main() -> None:
         install_cfn_lint()
         install_iam()
     with steps.step("Linters of prose and of workflows", "two minutes on 2 cores the first time"):
-        for linter in ("prose.vale", "actionlint"):
-            command = [str(python), "-m", linter]
-            if (
-                subprocess.run(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False).returncode
-                != 0
-            ):
-                fail(f"failed: building the linter {linter} (see above)")
+        command = [str(python), "-m", "linters"]
+        if subprocess.run(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False).returncode:
+            fail("failed: building the linters (see above)")
     with steps.step("Kubernetes control plane and Lambda functions", "about 15 minutes on 2 cores the first time"):
         # At once: one core is idle while cargo compiles the EC2 SDK.
         command = [str(python), "-m", "world.kubernetes.kube_binaries"]

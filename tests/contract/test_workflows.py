@@ -6,8 +6,8 @@ import subprocess
 import pytest
 import yaml
 
-import actionlint
 import release
+from linters import ACTIONLINT
 from prepare import ROOT, install_shellcheck
 
 FOLDER = ROOT / ".github" / "workflows"
@@ -16,7 +16,7 @@ NO_TARGETS = ("Install", "Publish", "Check advisories")
 
 
 def test_actionlint_and_shellcheck_have_no_complaint_about_the_workflows():
-    command = [str(actionlint.find()), "-no-color", f"-shellcheck={install_shellcheck()}", *map(str, FOLDER.glob("*.yml"))]
+    command = [str(ACTIONLINT.find()), "-no-color", f"-shellcheck={install_shellcheck()}", *map(str, FOLDER.glob("*.yml"))]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -24,7 +24,7 @@ def test_actionlint_and_shellcheck_have_no_complaint_about_the_workflows():
 def test_actionlint_sees_a_mistake(tmp_path):
     workflow = tmp_path / "release.yml"
     workflow.write_text((FOLDER / "release.yml").read_text().replace("needs: [build, macos]", "needs: [build, windows]"))
-    done = subprocess.run([str(actionlint.find()), "-shellcheck=", str(workflow)], capture_output=True, text=True, check=False)
+    done = subprocess.run([str(ACTIONLINT.find()), "-shellcheck=", str(workflow)], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "windows" in done.stdout
 
 

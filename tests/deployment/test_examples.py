@@ -1,9 +1,7 @@
 """Every example is applied by real Terraform to the world's account, planned empty, and destroyed."""
 
 import shutil
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Callable
 
 from prepare import host_architecture
 from terraform_rights import unlisted
@@ -50,14 +48,6 @@ MORE: dict[str, Callable[[World], dict[str, object]]] = {
 ELSEWHERE = {"complete"}
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    world = World()
-    world.start_empty()
-    yield world
-    world.stop()
-
-
 def given() -> dict[str, object]:
     return {"cluster_name": CLUSTER, "artifacts_directory": str(ZIPS), "architecture": host_architecture()}
 
@@ -66,34 +56,34 @@ def test_every_example_is_tested():
     assert {folder.name for folder in (MODULE / "examples").iterdir()} == set(MORE) | ELSEWHERE
 
 
-def test_an_example_is_applied_planned_empty_and_destroyed(world):
+def test_an_example_is_applied_planned_empty_and_destroyed(empty_world):
     """All of them in one state: the first is applied to an empty account. Each other one creates what only it has, and destroys
     what only the one before had. So everything that an example creates is also destroyed."""
     project = copy_of_project(temporary_folder("terraform"))
     folder = project / "examples" / "one-after-the-other"
     folder.mkdir()
-    terraform = Terraform(folder, environment(world.aws.endpoint))
+    terraform = Terraform(folder, environment(empty_world.aws.endpoint))
     by_terraform = []
     for example, more in MORE.items():
         for file in folder.glob("*.tf"):
             file.unlink()
         shutil.copytree(project / "examples" / example, folder, dirs_exist_ok=True)
-        variables = {**given(), **more(world)}
-        calls_before = len(world.aws.calls)
+        variables = {**given(), **more(empty_world)}
+        calls_before = len(empty_world.aws.calls)
         terraform.init()
         terraform.apply(AS_KNOWN, **variables)
         assert terraform.plan_is_empty(**variables), example
-        by_terraform += world.aws.calls[calls_before:]
-    calls_before = len(world.aws.calls)
+        by_terraform += empty_world.aws.calls[calls_before:]
+    calls_before = len(empty_world.aws.calls)
     terraform.destroy(AS_KNOWN, **variables)
-    by_terraform += world.aws.calls[calls_before:]
+    by_terraform += empty_world.aws.calls[calls_before:]
     assert unlisted(call.action for call in by_terraform) == set()
-    assert world.aws.client("lambda").list_functions()["Functions"] == []
-    assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
-    assert world.aws.client("iam").list_roles()["Roles"] == []
-    assert world.aws.client("logs").describe_log_groups()["logGroups"] == []
-    assert world.aws.client("sns").list_topics()["Topics"] == []
-    assert world.aws.client("events").list_rules()["Rules"] == []
-    assert world.aws.client("cloudwatch").describe_alarms()["MetricAlarms"] == []
-    assert world.aws.client("sqs").list_queues().get("QueueUrls", []) == []
-    assert world.eks.access_entries() == []
+    assert empty_world.aws.client("lambda").list_functions()["Functions"] == []
+    assert empty_world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
+    assert empty_world.aws.client("iam").list_roles()["Roles"] == []
+    assert empty_world.aws.client("logs").describe_log_groups()["logGroups"] == []
+    assert empty_world.aws.client("sns").list_topics()["Topics"] == []
+    assert empty_world.aws.client("events").list_rules()["Rules"] == []
+    assert empty_world.aws.client("cloudwatch").describe_alarms()["MetricAlarms"] == []
+    assert empty_world.aws.client("sqs").list_queues().get("QueueUrls", []) == []
+    assert empty_world.eks.access_entries() == []

@@ -22,8 +22,7 @@ from world.aws.account import Aws
 from world.aws.identity import REGION, ROOT_ACCESS_KEY
 from world.deployment import ZIPS, environment
 from world.process.serving import Server
-from world.process.terraform import AS_KNOWN, Terraform
-from world.world import World
+from world.process.terraform import Terraform
 
 OTHER_REGION = "eu-central-1"
 
@@ -60,15 +59,6 @@ module "frankfurt" {
 """
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    """Account and cluster, with nothing of recycle-eks in them."""
-    world = World()
-    world.start_empty()
-    yield world
-    world.stop()
-
-
 @pytest.fixture
 def server(tmp_path) -> Iterator[tuple[Path, str]]:
     """A folder and its address."""
@@ -88,13 +78,12 @@ def server(tmp_path) -> Iterator[tuple[Path, str]]:
     server.stop()
 
 
-# Three installations are applied: 766 seconds on two cores with a load of 30.
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
-def test_the_modules_archive_serves_two_clusters_and_two_regions_from_one_configuration(world, server, tmp_path):
+def test_the_modules_archive_serves_two_clusters_and_two_regions_from_one_configuration(empty_world, server, tmp_path):
     folder, address = server
     release.write_archive(folder / release.MODULE, release.module_files())
-    clients = {region: regional(world.aws, region) for region in (REGION, OTHER_REGION)}
+    clients = {region: regional(empty_world.aws, region) for region in (REGION, OTHER_REGION)}
     for region, cluster in [(REGION, "blue"), (REGION, "green"), (OTHER_REGION, "blue")]:
         clients[region]("eks").create_cluster(
             name=cluster,
@@ -104,7 +93,7 @@ def test_the_modules_archive_serves_two_clusters_and_two_regions_from_one_config
         )
     values = {"source": f"{address}/{release.MODULE}", "packages": ZIPS, "architecture": host_architecture()}
     (tmp_path / "main.tf").write_text(THREE_CLUSTERS % values)
-    terraform = Terraform(tmp_path, environment(world.aws.endpoint))
+    terraform = Terraform(tmp_path, environment(empty_world.aws.endpoint))
     terraform.init(one_provider=False)
 
     terraform.apply()
@@ -118,11 +107,9 @@ def test_the_modules_archive_serves_two_clusters_and_two_regions_from_one_config
         REGION: {f"recycle-{cluster}-{name}" for cluster in ("blue", "green") for name in LAMBDAS},
         OTHER_REGION: {f"recycle-blue-{name}" for name in LAMBDAS},
     }
-    roles = {role["RoleName"] for role in world.aws.client("iam").list_roles()["Roles"]}
+    roles = {role["RoleName"] for role in empty_world.aws.client("iam").list_roles()["Roles"]}
     assert {f"recycle-blue-claim-node-{region}" for region in clients} < roles
     assert len(roles) == 3 * (len(LAMBDAS) + len(("recycle-node", "rotate-nodes", "sweep", "events")))
-    terraform.destroy(AS_KNOWN)
-    assert world.aws.client("iam").list_roles()["Roles"] == []
 
 
 def regional(account: Aws, region: str):

@@ -1,9 +1,7 @@
 """The rights in the cluster by Kustomize and by the Helm chart: for the real API server they are the same objects."""
 
 import subprocess
-from collections.abc import Iterator
 
-import pytest
 import yaml
 
 from prepare import ROOT, version
@@ -14,24 +12,15 @@ MANIFEST = ROOT / "terraform" / "rbac" / "recycle-eks.yaml"
 CHART = ROOT / "charts" / "recycle-eks"
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    """Account and cluster, with nothing of recycle-eks in them."""
-    world = World()
-    world.start_empty()
-    yield world
-    world.stop()
-
-
 def kubectl(world: World, *arguments: str) -> str:
     command = [str(kube_binaries.find() / "kubectl"), f"--kubeconfig={world.kubernetes.kubeconfig}", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def test_kustomize_and_the_files_of_the_chart_create_what_the_manifest_creates(world):
+def test_kustomize_and_the_files_of_the_chart_create_what_the_manifest_creates(empty_world):
     def applied(*arguments: str) -> list[str]:
         # In another order: Kustomize sorts by kind.
-        return sorted(kubectl(world, "apply", *arguments).splitlines())
+        return sorted(kubectl(empty_world, "apply", *arguments).splitlines())
 
     by_kustomize = applied("--kustomize", str(MANIFEST.parent))
     documents = [document for document in yaml.safe_load_all(MANIFEST.read_text()) if document]

@@ -3,7 +3,6 @@
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,25 +16,15 @@ from world.scenario.executions import Execution
 from world.scenario.groups import TEMPLATE
 from world.world import World
 
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    """Account and cluster, with nothing of recycle-eks in them."""
-    world = World()
-    world.start_empty()
-    yield world
-    world.stop()
-
-
 #: The calls of the first apply, and those of the world, which makes the groups that get a hook.
 CALLED: set[str] = set()
 OF_THE_WORLD = {"autoscaling:CreateAutoScalingGroup", "ec2:CreateLaunchTemplate"}
 
 
 @pytest.fixture(scope="module")
-def applied(world: World) -> Terraform:
-    applied = world.deployment.apply()
-    CALLED.update(call.action for call in world.aws.calls)
+def applied(empty_world: World) -> Terraform:
+    applied = empty_world.deployment.apply()
+    CALLED.update(call.action for call in empty_world.aws.calls)
     return applied
 
 
@@ -47,36 +36,36 @@ def test_a_second_plan_is_empty(applied):
     assert applied.plan_is_empty(**variables())
 
 
-def test_a_first_apply_starts_nothing(world, applied):
-    assert not world.executions("rotate-nodes")
+def test_a_first_apply_starts_nothing(empty_world, applied):
+    assert not empty_world.executions("rotate-nodes")
 
 
-def test_every_function_is_published_and_called_by_version(world, applied):
-    outputs, client = world.deployment.outputs, world.aws.client("stepfunctions")
+def test_every_function_is_published_and_called_by_version(empty_world, applied):
+    outputs, client = empty_world.deployment.outputs, empty_world.aws.client("stepfunctions")
     machines = [outputs["state_machine_alias_arn"].rpartition(":")[0], outputs["sweep_state_machine_arn"]]
     definitions = "".join(client.describe_state_machine(stateMachineArn=machine)["definition"] for machine in machines)
-    functions = {each["FunctionName"]: each for each in world.aws.client("lambda").list_functions()["Functions"]}
+    functions = {each["FunctionName"]: each for each in empty_world.aws.client("lambda").list_functions()["Functions"]}
     assert functions.keys() == {f"recycle-eks-{name}" for name in LAMBDAS}
     for step in STEPS:
         assert f'{functions[f"recycle-eks-{step}"]["FunctionArn"]}:1"' in definitions
 
 
-def test_the_role_of_every_step_may_enter_the_cluster_and_no_other(world, applied):
-    functions = world.aws.client("lambda").list_functions()["Functions"]
+def test_the_role_of_every_step_may_enter_the_cluster_and_no_other(empty_world, applied):
+    functions = empty_world.aws.client("lambda").list_functions()["Functions"]
     roles = {function["Role"] for function in functions if function["FunctionName"] != "recycle-eks-start-rotation"}
-    entries = world.eks.access_entries()
+    entries = empty_world.eks.access_entries()
     assert {principal for principal, _, _ in entries} == roles
     groups_of = {principal.rpartition("/")[2]: groups for principal, _, groups in entries}
     may_evict = [name for name, groups in groups_of.items() if "recycle-eks-evict" in groups]
     assert may_evict == [f"recycle-eks-evict-pods-{REGION}"]
 
 
-def test_a_failed_execution_is_published_to_the_topic(world, applied):
-    world.finish_deployment()
-    world.recycle({"instance_id": "nonsense"}).finishes()
-    world.clock.run(limit=world.clock.elapsed() + 60)
-    (notification,) = world.events.notifications
-    assert notification.topic == world.deployment.outputs["notification_topic_arn"]
+def test_a_failed_execution_is_published_to_the_topic(empty_world, applied):
+    empty_world.finish_deployment()
+    empty_world.recycle({"instance_id": "nonsense"}).finishes()
+    empty_world.clock.run(limit=empty_world.clock.elapsed() + 60)
+    (notification,) = empty_world.events.notifications
+    assert notification.topic == empty_world.deployment.outputs["notification_topic_arn"]
     for words in ("failed", "InvalidInput", "instance_id must be an instance id", "nonsense"):
         assert words in notification.message
 
@@ -88,51 +77,51 @@ def with_value(value: object, **selection: object) -> dict[str, object]:
 
 
 @pytest.fixture
-def hooked_groups(world, applied):
+def hooked_groups(empty_world, applied):
     """The groups whose lifecycle hooks the module manages: without them AWS changes and deletes no hook."""
-    world.finish_deployment()
+    empty_world.finish_deployment()
     for hooked in HOOKED:
-        world.group(hooked, size=0, minimum=0)
+        empty_world.group(hooked, size=0, minimum=0)
 
 
 @pytest.fixture
-def workers(world, hooked_groups):
+def workers(empty_world, hooked_groups):
     """The group whose value changes. Each test has its own, as another process may run the test before."""
-    return world.group("workers", size=2, minimum=1, maximum=4)
+    return empty_world.group("workers", size=2, minimum=1, maximum=4)
 
 
-def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(world, applied, workers):
+def test_an_apply_of_a_changed_value_starts_a_rotation_and_returns(empty_world, applied, workers):
     old = set(workers.states)
     template = {"LaunchTemplateName": "workers", "LaunchTemplateData": {**TEMPLATE, "EbsOptimized": True}}
-    world.aws.client("ec2").create_launch_template_version(**template)
+    empty_world.aws.client("ec2").create_launch_template_version(**template)
 
     applied.apply(**with_value("2"))
 
-    (rotation,) = world.executions("rotate-nodes")
+    (rotation,) = empty_world.executions("rotate-nodes")
     assert rotation.status == "RUNNING"
     assert applied.plan_is_empty(**with_value("2"))
     assert rotation.finishes().outcome == "rotated"
-    assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"] * 2
+    assert [execution.finishes().outcome for execution in empty_world.executions()] == ["recycled"] * 2
     assert not old & set(workers.states)
 
     applied.apply(**with_value("2", ami=True))
-    assert len(world.executions("rotate-nodes")) == 1
+    assert len(empty_world.executions("rotate-nodes")) == 1
 
 
-def test_a_rotation_that_makes_no_sense_is_refused_by_the_apply(world, applied, workers):
+def test_a_rotation_that_makes_no_sense_is_refused_by_the_apply(empty_world, applied, workers):
     criteria = "launch_template, ami, kubelet, older_than, launched_before or all"
     with pytest.raises(TerraformFailed, match=f"outdated needs at least one of {criteria}"):
         applied.apply(**with_value("3", launch_template=False))
     # The provider takes a refused change for made.
     assert applied.plan_is_empty(**with_value("3", launch_template=False))
     applied.apply(**with_value("4"))
-    assert world.executions("rotate-nodes")[-1].finishes().outcome == "nothing_selected"
+    assert empty_world.executions("rotate-nodes")[-1].finishes().outcome == "nothing_selected"
 
 
-def test_the_page_names_the_apis_that_each_function_calls(world, applied):
+def test_the_page_names_the_apis_that_each_function_calls(empty_world, applied):
     """A function's permissions are what its code calls; logs, and the queue of what failed, are Lambda's own, from outside of
     any VPC."""
-    iam, called = world.aws.client("iam"), {}
+    iam, called = empty_world.aws.client("iam"), {}
     for function in LAMBDAS:
         policy = iam.get_role_policy(RoleName=f"recycle-eks-{function}-{REGION}", PolicyName=function)["PolicyDocument"]
         actions = [action for statement in policy["Statement"] for action in as_list(statement["Action"])]
@@ -141,20 +130,20 @@ def test_the_page_names_the_apis_that_each_function_calls(world, applied):
     assert {function: set(re.findall(r"`([a-z0-9]+)`", apis)) for function, apis in rows} == called
 
 
-def test_the_access_entry_of_a_role_that_was_created_again_is_created_again(world, applied, hooked_groups):
+def test_the_access_entry_of_a_role_that_was_created_again_is_created_again(empty_world, applied, hooked_groups):
     """EKS keeps the role's unique id in it."""
-    iam, role = world.aws.client("iam"), f"recycle-eks-taint-node-{REGION}"
+    iam, role = empty_world.aws.client("iam"), f"recycle-eks-taint-node-{REGION}"
     arn = iam.get_role(RoleName=role)["Role"]["Arn"]
     iam.delete_role_policy(RoleName=role, PolicyName="taint-node")
     iam.delete_role(RoleName=role)
-    assert arn not in {principal for principal, _, _ in world.eks.access_entries()}
+    assert arn not in {principal for principal, _, _ in empty_world.eks.access_entries()}
     # Another tool creates a role of the same name. For Terraform it is the same role.
     iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
-    assert arn not in {principal for principal, _, _ in world.eks.access_entries()}
+    assert arn not in {principal for principal, _, _ in empty_world.eks.access_entries()}
 
     applied.apply(**variables())
 
-    assert arn in {principal for principal, _, _ in world.eks.access_entries()}
+    assert arn in {principal for principal, _, _ in empty_world.eks.access_entries()}
 
 
 def packages_with_another(function: str, folder: Path) -> Path:
@@ -173,43 +162,46 @@ def versions(world: World, execution: Execution, function: str) -> set[str]:
     return set(re.findall(rf"function:recycle-eks-{function}:(\d+)", parameters))
 
 
-def test_at_hour_10_of_a_drain_an_apply_changes_only_what_starts_later(world, applied, hooked_groups, tmp_path):
-    """Running executions keep the code that they started with."""
-    workers = world.group("workers", size=3, minimum=2, maximum=5)
-    node, other = workers.nodes[:2]
-    job = node.job("train", labels={"app": "train"})
-    world.at("20h", job.finishes)
-    running = world.recycle(node, label_selector="app=train")
+def test_drains_end_on_their_code_through_an_upgrade_and_a_rollback(empty_world, applied, hooked_groups, tmp_path):
+    world = empty_world
+    workers = world.group("workers", size=4, minimum=1, maximum=8)
+    nodes = workers.nodes[:3]
+    for node in nodes:
+        job = node.job(f"training-{node.instance_id}", labels={"app": "train"})
+        world.at("20h", job.finishes)
+
+    executions = [world.recycle(nodes[0], label_selector="app=train")]
     world.run("10h")
-
     applied.apply(**{**variables(), "artifacts_directory": str(packages_with_another("check-pods", tmp_path / "dist"))})
-    later = world.recycle(other)
+    executions.append(world.recycle(nodes[1], label_selector="app=train"))
+    world.run("1h")
+    applied.apply(**variables())
+    assert applied.plan_is_empty(**variables())
+    executions.append(world.recycle(nodes[2], label_selector="app=train"))
 
-    assert later.finishes().outcome == "recycled"
-    assert running.finishes().outcome == "recycled"
-    assert versions(world, running, "check-pods") == {"1"}
-    assert versions(world, later, "check-pods") == {"2"}
-    assert versions(world, later, "evict-pods") <= {"1"}, "what did not change was not published again"
+    assert [execution.finishes().outcome for execution in executions] == ["recycled"] * 3
+    assert [versions(world, execution, "check-pods") for execution in executions] == [{"1"}, {"2"}, {"3"}]
+    assert versions(world, executions[1], "evict-pods") <= {"1"}, "what did not change was not published again"
 
 
 def as_list(value: str | list[str]) -> list[str]:
     return value if isinstance(value, list) else [value]
 
 
-def test_destroy_describes_the_nodes_and_leaves_nothing(world, applied, hooked_groups):
-    rotations = len(world.executions("rotate-nodes"))
-    calls_before = len(world.aws.calls)
+def test_destroy_describes_the_nodes_and_leaves_nothing(empty_world, applied, hooked_groups):
+    rotations = len(empty_world.executions("rotate-nodes"))
+    calls_before = len(empty_world.aws.calls)
     said = applied.destroy(**variables())
-    assert unlisted(call.action for call in world.aws.calls[calls_before:]) == set()
-    assert len(world.executions("rotate-nodes")) == rotations
+    assert unlisted(call.action for call in empty_world.aws.calls[calls_before:]) == set()
+    assert len(empty_world.executions("rotate-nodes")) == rotations
     assert "(local-exec): Executions that still run stop here, and their nodes are not restored" in said
     assert said.index("(local-exec)") < said.index('aws_lambda_function.this["restore-node"]: Destroying')
-    assert world.aws.client("lambda").list_functions()["Functions"] == []
-    assert world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
-    assert world.aws.client("iam").list_roles()["Roles"] == []
-    assert world.aws.client("logs").describe_log_groups()["logGroups"] == []
-    assert [topic["TopicArn"] for topic in world.aws.client("sns").list_topics()["Topics"]] == [ALARM_TOPIC]
-    assert world.aws.client("sns").list_subscriptions()["Subscriptions"] == []
-    assert world.aws.client("scheduler").list_schedules()["Schedules"] == []
-    assert world.aws.client("events").list_rules()["Rules"] == []
-    assert world.eks.access_entries() == []
+    assert empty_world.aws.client("lambda").list_functions()["Functions"] == []
+    assert empty_world.aws.client("stepfunctions").list_state_machines()["stateMachines"] == []
+    assert empty_world.aws.client("iam").list_roles()["Roles"] == []
+    assert empty_world.aws.client("logs").describe_log_groups()["logGroups"] == []
+    assert [topic["TopicArn"] for topic in empty_world.aws.client("sns").list_topics()["Topics"]] == [ALARM_TOPIC]
+    assert empty_world.aws.client("sns").list_subscriptions()["Subscriptions"] == []
+    assert empty_world.aws.client("scheduler").list_schedules()["Schedules"] == []
+    assert empty_world.aws.client("events").list_rules()["Rules"] == []
+    assert empty_world.eks.access_entries() == []

@@ -8,7 +8,7 @@ provider.
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,18 +18,8 @@ from docs.pages import Shell, blocks, follow_page
 from prepare import ROOT, host_architecture
 from world.deployment import CLUSTER, ZIPS
 from world.process.terraform import copy_of_project, find_mirror, start_provider
-from world.world import World
 
 PAGE = ROOT / "docs" / "install.md"
-
-
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    """Account and cluster, with nothing of recycle-eks in them."""
-    world = World()
-    world.start_empty()
-    yield world
-    world.stop()
 
 
 @pytest.fixture
@@ -83,16 +73,16 @@ class ShellWithProvider(Shell):
         self._running.close()
 
 
-def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
+def test_every_command_of_the_page_prints_what_it_says(empty_world, page, tmp_path):
     packages = lay_out(tmp_path / "recycle-eks")
-    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    workers = empty_world.group("workers", size=3, minimum=1, maximum=6)
     node = min(workers.nodes, key=lambda node: node.name)
     job = node.job("training", labels={"app": "training"})
     web = node.deployment("web", replicas=3)
-    world.budget(web, min_available=2)
+    empty_world.budget(web, min_available=2)
     node.daemon_set("log-shipper")
-    world.at("20h", job.finishes)
-    shell = ShellWithProvider(tmp_path / "recycling", {**world.environment(), **terraform_settings(tmp_path)})
+    empty_world.at("20h", job.finishes)
+    shell = ShellWithProvider(tmp_path / "recycling", {**empty_world.environment(), **terraform_settings(tmp_path)})
     (tmp_path / "recycling" / "main.tf").write_text(configuration(page))
 
     def package_another(function: str) -> None:
@@ -100,8 +90,8 @@ def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
             package.comment = b"another one"
 
     actions = {
-        "until": world.run,
-        "notification": lambda _: world.events.notifications[-1].message,
+        "until": empty_world.run,
+        "notification": lambda _: empty_world.events.notifications[-1].message,
         "repackage": package_another,
     }
     try:
@@ -110,9 +100,9 @@ def test_every_command_of_the_page_prints_what_it_says(world, page, tmp_path):
         shell.stop()
 
     assert len(web.running_pods()) == 3
-    assert world.aws.client("lambda").list_functions()["Functions"] == []
-    assert world.aws.client("iam").list_roles()["Roles"] == []
-    assert world.eks.access_entries() == []
+    assert empty_world.aws.client("lambda").list_functions()["Functions"] == []
+    assert empty_world.aws.client("iam").list_roles()["Roles"] == []
+    assert empty_world.eks.access_entries() == []
 
 
 def test_the_fragments_name_variables_of_the_module():

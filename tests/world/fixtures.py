@@ -132,6 +132,15 @@ def deployed_world(request: pytest.FixtureRequest) -> World:
     return _deployed.running(say)
 
 
+@pytest.fixture(scope="module")
+def empty_world() -> Iterator[World]:
+    """Account and cluster, with nothing of recycle-eks in them."""
+    world = World()
+    world.start_empty()
+    yield world
+    world.stop()
+
+
 @pytest.fixture
 def reading(request: pytest.FixtureRequest) -> str | None:
     """The switch that is reversed in this run; None if all have their defaults."""

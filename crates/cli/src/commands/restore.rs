@@ -6,7 +6,7 @@ use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
 use recycle::records::claim::{Claim, Phase, has_ended};
 use recycle::report::event::End;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::flags::{Abort, Restore};
 use crate::aws::installation::Installation;
@@ -300,6 +300,7 @@ fn describe(node: &NodeStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     fn node(more: Value) -> NodeStatus {
         let mut node = json!({"instance_id": "i-0123456789abcdef0", "is_marked": true});
