@@ -67,7 +67,7 @@ def test_in_a_terminal_the_picture_of_the_command_line_changes_until_the_node_is
 
     assert "✔ ClaimNode ─ ● StandbyNode" in demo.shows("● StandbyNode")
     screen = demo.shows("● CheckPods", "blocked", "gone", "drain ░", "of 2d, until 2027-01-03")
-    assert screen.count("● CheckPods") == 1 and "waited for" in screen
+    assert screen.count("● CheckPods") == 1 and "awaited" in screen
     assert demo.ends() == 0, demo.text
     assert "✔ CheckPods ─ ✔ DetachTerminate" in demo.text
     assert "outcome          recycled" in demo.text and "exit code        0" in demo.text
@@ -145,7 +145,7 @@ def test_without_a_terminal_each_change_is_a_line(world, capfd):
     assert "\x1b" not in printed
     for line in (
         r"^awaited +1 +label_selector matches it +default/training-\w+$",
-        r"^ +0:01:00  pod default/training-\w+ +waited for$",
+        r"^ +0:01:00  pod default/training-\w+ +awaited$",
         r"^ +\d:\d\d:\d\d  CheckPods +.*budget.*lonely",
         r"^ +2:\d\d:\d\d  pod default/lonely-\S+ +gone$",
         r"^outcome          recycled",

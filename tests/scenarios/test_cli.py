@@ -32,7 +32,7 @@ def test_a_node_is_recycled_and_watched_to_its_end(world, cli, node):
     lines = printed.text.splitlines()
     assert lines[0].startswith("started arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:")
     assert any(line.endswith(f"node                     {node.name} ({node.instance_id}) of group workers") for line in lines)
-    assert any("pod default/train" in line and line.endswith("waited for") for line in lines)
+    assert any("pod default/train" in line and line.endswith("awaited") for line in lines)
     assert any("pod default/train" in line and line.endswith("gone") for line in lines)
     assert lines[-1].startswith("recycled: ")
     assert [each.status for each in world.executions()] == ["SUCCEEDED"]
@@ -75,7 +75,7 @@ def test_with_no_wait_it_returns_at_once_and_ctrl_c_leaves_the_execution_running
     (execution,) = world.executions()
 
     watching = cli.start("status", "--watch", node.name)
-    watching.sees("waited for")
+    watching.sees("awaited")
     left = watching.is_interrupted()
 
     assert left.code == 130

@@ -142,7 +142,7 @@ def test_without_retain_the_end_of_the_hook_is_reported_beforehand_and_the_pods_
     then = node.progress["then"]
     assert "the hook ends at 2027-01-03T00:00:0" in then and "does not retain" in then
     (row,) = cli("status", "--output", "json").document["nodes"]
-    assert row["then"] == then and "  group terminates  pods: 1 waited for" in cli("status").text
+    assert row["then"] == then and "  group terminates  pods: 1 awaited" in cli("status").text
     events = [event["message"] for event in world.kubernetes.events(node.name)]
     assert any("the hook ends at 2027-01-03" in message for message in events), events
     assert any("the hook ends at 2027-01-03" in text for text in world.notifications), world.notifications

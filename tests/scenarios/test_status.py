@@ -28,14 +28,14 @@ def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each(world, c
     (row,) = document(cli)["nodes"]
     pods = [(pod["name"].split("-")[0], pod["state"], pod.get("blocked_by")) for pod in row["pods"]]
     blocked = ("default/web", "blocked", "budget default/web")
-    assert pods == [blocked, blocked, ("default/train", "waited for", None)]
-    assert row["what"] == "pods: 2 blocked by budget default/web, 1 waited for"
+    assert pods == [blocked, blocked, ("default/train", "awaited", None)]
+    assert row["what"] == "pods: 2 blocked by budget default/web, 1 awaited"
     assert (row["end"], row["started_by"]["kind"]) == ("restore", "other")
 
     for arguments in ([], [node.name], [node.instance_id]):
         printed = cli("status", *arguments)
         assert printed.code == 0, printed
-        assert re.search(r"default/train\S*  +waited for  a selector or an annotation asks to wait for it", printed.text), printed
+        assert re.search(r"default/train\S*  +awaited  a selector or an annotation asks to wait for it", printed.text), printed
         blocked = r"default/web\S+  +blocked  +by budget default/web for \d+m: The disruption budget web needs 2 healthy pods"
         assert len(re.findall(blocked, printed.text)) == 2, printed
         assert re.search(r"at the end, 2027-01-03 00:\d\dZ: the node is restored", printed.text), printed

@@ -51,7 +51,7 @@ def test_a_rotation_is_watched_in_a_narrow_window_too_and_goes_on_when_the_watch
 
     screen = until(terminal, cli, lambda screen: len(rows(screen)) == 8 and "done" in rows(screen).values())
     assert {"waiting", "done"} <= set(rows(screen).values())
-    is_drawn = re.compile(r"waiting +\d+m.* █+░+  2027-01-01 02:\d\dZ  restore  pods: 1 waited for$", re.MULTILINE)
+    is_drawn = re.compile(r"waiting +\d+m.* █+░+  2027-01-01 02:\d\dZ  restore  pods: 1 awaited$", re.MULTILINE)
     screen = until(terminal, cli, lambda screen: len(is_drawn.findall(screen)) == 4, seconds=60)
     names = re.findall(r"^GROUP.*$", screen, re.MULTILINE)
     assert [name.split() for name in names] == [["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "THEN", "WHAT"]]
@@ -65,7 +65,7 @@ def test_a_rotation_is_watched_in_a_narrow_window_too_and_goes_on_when_the_watch
     assert max(map(len, lines)) <= 60 and heading in lines
     table = lines[lines.index(next(line for line in lines if line.startswith("GROUP"))) + 1 :]
     assert len(table) == len(rows(screen)) == 8, screen
-    assert all(line.endswith(("recycled", "pods: 1 waited for")) for line in table), screen
+    assert all(line.endswith(("recycled", "pods: 1 awaited")) for line in table), screen
 
     terminal.press("C-c")
     assert terminal.ends() == 130

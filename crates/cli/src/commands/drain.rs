@@ -69,14 +69,12 @@ fn warn_of_end(node: &NodeStatus) -> Option<String> {
 
 /// Lists the pods that end with the instance, as far as the last check named them.
 fn list_holding(progress: &Progress) -> Vec<String> {
-    let classes = HOLDING
-        .into_iter()
-        .chain([(ENDS_WITH_NODE, "ending with the node")]);
-    let texts = classes.filter_map(|(class, word)| {
+    let classes = HOLDING.into_iter().chain([ENDS_WITH_NODE]);
+    let texts = classes.filter_map(|class| {
         let (count, names) = (*progress.counts.get(class)?, progress.names.get(class)?);
         let is_all = count as usize <= names.len();
         let more = if is_all { "" } else { ", …" };
-        Some(format!("{count} {word} ({}{more})", names.join(", ")))
+        Some(format!("{count} {class} ({}{more})", names.join(", ")))
     });
     texts.collect()
 }
@@ -193,7 +191,7 @@ mod tests {
                 then
             };
             let expected = format!(
-                "i-0123456789abcdef0 is held by 7 waited for (jobs/train, …); if its drain ends now, {then}."
+                "i-0123456789abcdef0 is held by 7 awaited (jobs/train, …); if its drain ends now, {then}."
             );
             assert!(warning.is_none_or(|warning| warning == expected));
         }

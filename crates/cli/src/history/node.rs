@@ -6,21 +6,18 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 use recycle::drain::blocked::RefusalKind;
-use recycle::drain::holding::{BLOCKED, ENDS_WITH_NODE, HOLDING, TO_EVICT};
+use recycle::drain::holding::{BLOCKED, ENDS_WITH_NODE, EVICTABLE, HOLDING};
 use recycle::report::event::{End, Event, EventKind, find_box};
 use serde_json::Value;
 
 use crate::history::cursor::{Cursor, View};
 
-/// The word for a pod that ends with the node.
-const ENDS: &str = "ends with the node";
 /// The word for a pod that was on the node before and is gone.
 pub(crate) const GONE: &str = "gone";
 
-/// Lists the classes of pods in an answer, and the word for each that the view shows. The view does not show pods of other classes.
-/// If a pod is in several classes, the last one counts, because it says more.
-fn classes() -> impl Iterator<Item = (&'static str, &'static str)> {
-    std::iter::once((ENDS_WITH_NODE, ENDS)).chain(HOLDING)
+/// Lists the classes of pods that the view shows. If a pod is in several classes, the last one counts, because it says more.
+fn classes() -> impl Iterator<Item = &'static str> {
+    std::iter::once(ENDS_WITH_NODE).chain(HOLDING)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +46,7 @@ pub(crate) struct History {
     pub drain: Option<Drain>,
     /// The ARNs of the Map Runs of the Distributed Maps.
     pub map_runs: Vec<String>,
-    /// Every pod that an answer has named in one of the [`classes`], with the word for its class.
+    /// Every pod that an answer has named in one of the [`classes`], with its class, [`BLOCKED`] or [`GONE`].
     pub pods: BTreeMap<String, &'static str>,
     /// The pods whose evictions were refused by the last answer of `evict-pods`.
     blocked: Vec<String>,
@@ -108,9 +105,9 @@ impl History {
     /// Takes in the pods of an answer. A pod that is no longer named is gone, unless a class has more pods than it names.
     fn learn_pods(&mut self, answer: &Value) {
         let named: BTreeMap<String, &str> = classes()
-            .flat_map(|(class, word)| names(answer, class).map(move |name| (name.to_owned(), word)))
+            .flat_map(|class| names(answer, class).map(move |name| (name.to_owned(), class)))
             .collect();
-        let all_are_named = classes().all(|(class, _)| {
+        let all_are_named = classes().all(|class| {
             answer["counts"][class].as_u64().unwrap_or(0) <= names(answer, class).count() as u64
         });
         if all_are_named {
@@ -124,7 +121,7 @@ impl History {
 
     fn mark_blocked(&mut self) {
         for name in &self.blocked {
-            if let Some(word) = self.pods.get_mut(name).filter(|word| **word == TO_EVICT) {
+            if let Some(word) = self.pods.get_mut(name).filter(|word| **word == EVICTABLE) {
                 *word = BLOCKED;
             }
         }
@@ -219,13 +216,13 @@ mod tests {
         let first = json!({"counts": {"awaited": 1, "evictable": 1}, "names": {"awaited": ["a/job"], "evictable": ["a/web"]}});
         let all = json!({"counts": {"awaited": 1}, "names": {"awaited": ["a/job"]}});
         let some = json!({"counts": {"awaited": 9}, "names": {"awaited": ["a/job"]}});
-        for (second, web) in [(all, "gone"), (some, "to evict")] {
+        for (second, web) in [(all, "gone"), (some, "evictable")] {
             let history = history_of(vec![
                 entered("CheckPods"),
                 EventKind::Answered(first.clone()),
                 EventKind::Answered(second),
             ]);
-            assert_eq!(history.pods["a/job"], "waited for");
+            assert_eq!(history.pods["a/job"], "awaited");
             assert_eq!(history.pods["a/web"], web);
         }
     }
@@ -238,7 +235,7 @@ mod tests {
         for (kind, word) in [
             ("blocked", "blocked"),
             ("several_budgets", "blocked"),
-            ("throttled", "to evict"),
+            ("throttled", "evictable"),
         ] {
             let mut events = vec![
                 entered("CheckPods"),
@@ -250,16 +247,16 @@ mod tests {
             events.extend([entered("CheckPods"), checked("evictable")]);
             assert_eq!(history_of(events.clone()).pods["a/web"], word, "{kind}");
             events.extend([entered("CheckPods"), checked("terminating")]);
-            assert_eq!(history_of(events).pods["a/web"], "leaving", "{kind}");
+            assert_eq!(history_of(events).pods["a/web"], "terminating", "{kind}");
         }
     }
 
     #[test]
     fn every_class_that_holds_a_node_is_shown() {
-        for (class, word) in HOLDING {
+        for class in HOLDING {
             let answer = json!({"counts": {class: 1}, "names": {class: ["a/pod"]}});
             let history = history_of(vec![entered("CheckPods"), EventKind::Answered(answer)]);
-            assert_eq!(history.pods["a/pod"], word, "{class}");
+            assert_eq!(history.pods["a/pod"], class);
         }
     }
 

@@ -245,7 +245,7 @@ mod tests {
             until: Some("2027-01-03T00:00:00Z".parse().unwrap()),
             then: Some("the node is restored".to_owned()),
             end: Some("restore"),
-            what: "pods: 1 waited for".to_owned(),
+            what: "pods: 1 awaited".to_owned(),
             style: Style::Waits,
             ..Row::default()
         }
@@ -265,7 +265,7 @@ mod tests {
             };
             let shown = table(std::slice::from_ref(&row), now, None);
             let expected = format!(
-                "workers  ip-1  waiting  1d     ██████░░░░░░  2027-01-03 00:00Z  {word}  pods: 1 waited for"
+                "workers  ip-1  waiting  1d     ██████░░░░░░  2027-01-03 00:00Z  {word}  pods: 1 awaited"
             );
             assert_eq!(shown[1].replace("?     pods", "?  pods"), expected);
             assert_eq!(document(&[], &[row])["nodes"][0]["then"], then);
@@ -279,29 +279,29 @@ mod tests {
         for (width, line) in [
             (
                 160,
-                "workers  ip-172-31-0-4.eu-west-1.compute.internal  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  restore  pods: 1 waited for",
+                "workers  ip-172-31-0-4.eu-west-1.compute.internal  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  restore  pods: 1 awaited",
             ),
             (
                 127,
-                "workers  ip-172-31-0-4.eu-west-1.compute.internal  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 waited for",
+                "workers  ip-172-31-0-4.eu-west-1.compute.internal  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 awaited",
             ),
             (
                 104,
-                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  restore  pods: 1 waited for",
+                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  restore  pods: 1 awaited",
             ),
             (
                 96,
-                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 waited for",
+                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  2027-01-03 00:00Z  pods: 1 awaited",
             ),
             (
                 80,
-                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  pods: 1 waited for",
+                "workers  ip-172-31-0-4  waiting  4h     █░░░░░░░░░░░  pods: 1 awaited",
             ),
             (
                 68,
-                "workers  ip-172-31-0-4  waiting  █░░░░░░░░░░░  pods: 1 waited for",
+                "workers  ip-172-31-0-4  waiting  █░░░░░░░░░░░  pods: 1 awaited",
             ),
-            (60, "workers  ip-172-31-0-4  waiting  pods: 1 waited for"),
+            (60, "workers  ip-172-31-0-4  waiting  pods: 1 awaited"),
         ] {
             assert_eq!(
                 table(std::slice::from_ref(&row), now, Some(width))[1],
@@ -343,7 +343,7 @@ mod tests {
         let now = "2027-01-01T04:00:00Z".parse().unwrap();
         let row = Row {
             group: "production-batch-workers-spot".to_owned(),
-            what: "pods: 2 blocked by budget default/web, 1 waited for".to_owned(),
+            what: "pods: 2 blocked by budget default/web, 1 awaited".to_owned(),
             ..row()
         };
         let shown = table(&[row], now, Some(60));

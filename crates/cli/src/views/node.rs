@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use jiff::Timestamp;
-use recycle::drain::holding::BLOCKED;
+use recycle::drain::holding::{BLOCKED, ENDS_WITH_NODE};
 use recycle::report::event::BOXES;
 use serde_json::{Value, json};
 
@@ -147,9 +147,9 @@ fn draw_drain(drain: Drain, history: &History, now: Timestamp, columns: usize) -
 /// The colour of the word for a pod's class.
 pub(crate) fn style_of(word: &str) -> Style {
     match word {
-        BLOCKED | "stuck" | "held back" | "unreadable" => Style::Bad,
-        "waited for" => Style::Waits,
-        GONE | "ends with the node" | "evicted last" => Style::Dim,
+        BLOCKED | "stuck" | "zone_mismatch" | "unreadable" => Style::Bad,
+        "awaited" => Style::Waits,
+        GONE | ENDS_WITH_NODE | "leaves_last" => Style::Dim,
         _ => Style::Busy,
     }
 }
@@ -262,7 +262,7 @@ mod tests {
                 "ip-1 (i-1)   group workers   1:00:00",
                 "✔ ClaimNode ─ ○ StandbyNode ─ ○ TaintNode ─ ● CheckPods ×2 ─ ○ DetachTerminate",
                 "drain ███████████████░░░░░░░░░░░░░░░ 1h of 2h, until 2027-01-01 02:00Z",
-                "  jobs/train  waited for",
+                "  jobs/train  awaited",
                 "waits for 1 pod",
             ]
         );

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use recycle::drain::holding::{HOLDING, HoldingPod, count_unnamed, list_holding};
+use recycle::drain::holding::{EVICTABLE, HOLDING, HoldingPod, count_unnamed, list_holding};
 use recycle::drain::progress::name_end;
 use recycle::notify::status::NodeStatus;
 use recycle::records::blocker::count_all;
@@ -159,13 +159,13 @@ fn describe_progress(progress: &Progress) -> String {
     let mut parts: Vec<String> = blockers
         .map(|blocker| format!("{} blocked by {}", blocker.count, blocker.what))
         .collect();
-    for (class, word) in HOLDING {
+    for class in HOLDING {
         let mut count = progress.counts.get(class).copied().unwrap_or(0);
-        if class == "evictable" {
+        if class == EVICTABLE {
             count = count.saturating_sub(count_all(&progress.blocked));
         }
         if count > 0 {
-            parts.push(format!("{count} {word}"));
+            parts.push(format!("{count} {class}"));
         }
     }
     match parts.join(", ") {
@@ -283,7 +283,7 @@ mod tests {
         let draining = row("draining", true);
         assert_eq!(
             draining.what,
-            "pods: 2 blocked by budget shop/web, 3 waited for, 1 to evict"
+            "pods: 2 blocked by budget shop/web, 3 awaited, 1 evictable"
         );
         assert_eq!(draining.end, Some("restore"));
         let pods: Vec<(&str, &str)> = draining
@@ -295,13 +295,13 @@ mod tests {
             pods,
             [
                 ("shop/web-1", "blocked"),
-                ("jobs/train", "waited for"),
-                ("shop/web-2", "to evict")
+                ("jobs/train", "awaited"),
+                ("shop/web-2", "evictable")
             ]
         );
         assert_eq!(
             draining.unnamed_pods.into_iter().collect::<Vec<_>>(),
-            [("to evict", 1), ("waited for", 2)]
+            [("awaited", 2), ("evictable", 1)]
         );
         for (phase, runs) in [("admitted", true), ("disposing", true), ("draining", false)] {
             let other = row(phase, runs);

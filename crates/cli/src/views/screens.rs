@@ -49,9 +49,9 @@ fn fleet(width: u16) -> Frame {
         (
             "draining",
             Style::Bad,
-            "pods: 2 blocked by budget shop/web, 1 waited for",
+            "pods: 2 blocked by budget shop/web, 1 awaited",
         ),
-        ("waiting", Style::Waits, "pods: 1 waited for"),
+        ("waiting", Style::Waits, "pods: 1 awaited"),
         (
             "replacing",
             Style::Busy,

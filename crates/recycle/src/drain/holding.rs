@@ -5,46 +5,36 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::drain::classify::Rule;
+use crate::input::model::Evict;
 use crate::records::progress::Progress;
 
-/// The classes of pods that hold a node, as in `counts` and `names`, and the word for each that operators read.
-pub const HOLDING: [(&str, &str); 7] = [
-    ("unreadable", "unreadable"),
-    ("awaited", "waited for"),
-    ("evictable", TO_EVICT),
-    ("leaves_last", "evicted last"),
-    ("zone_mismatch", "held back"),
-    ("terminating", "leaving"),
-    ("stuck", "stuck"),
+/// The classes of pods that hold a node, as in `counts` and `names`.
+pub const HOLDING: [&str; 7] = [
+    "unreadable",
+    "awaited",
+    EVICTABLE,
+    "leaves_last",
+    "zone_mismatch",
+    "terminating",
+    "stuck",
 ];
 
 /// The class of pods that do not hold the node and end with it.
 pub const ENDS_WITH_NODE: &str = "tolerates_taint";
 
-/// The word for a pod whose eviction is not asked for yet.
-pub const TO_EVICT: &str = "to evict";
+/// The class of pods whose eviction is not asked for yet, or was refused.
+pub const EVICTABLE: &str = "evictable";
 
-/// The word for a pod whose eviction was refused.
+/// The word for an evictable pod whose eviction was refused.
 pub const BLOCKED: &str = "blocked";
-
-/// Reasons to wait for a pod, by the class of the remark about it. The first one that applies is shown.
-const WAIT_REASONS: [(&str, &str); 5] = [
-    ("owner_protected", "its owner forbids to disrupt it"),
-    (
-        "half_completed",
-        "one of its containers has completed, only its sidecars still run",
-    ),
-    ("never_ends", "it was asked for, and it never ends by itself"),
-    ("bare", "it has no controller that would start it again"),
-    ("to_completion", "it runs to completion"),
-];
 
 /// A pod that holds a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HoldingPod {
     /// The namespace and the name.
     pub name: String,
-    /// A word of [`HOLDING`], or [`BLOCKED`].
+    /// A class of [`HOLDING`], or [`BLOCKED`].
     pub state: &'static str,
     /// The reason, as a sentence without its subject.
     pub why: String,
@@ -72,36 +62,37 @@ pub fn list_holding(progress: &Progress) -> Vec<HoldingPod> {
             since: Some(blocker.since),
         })
     }));
-    for (class, state) in HOLDING.into_iter().rev() {
+    for class in HOLDING.into_iter().rev() {
         let named = progress.names.get(class).into_iter().flatten();
         listed.extend(named.map(|name| HoldingPod {
             name: name.clone(),
-            state,
+            state: class,
             why: explain(class, name, progress),
             blocked_by: None,
             since: None,
         }));
     }
     listed.retain(|pod| seen.insert(pod.name.clone()));
-    let place = |pod: &HoldingPod| HOLDING.iter().position(|(_, state)| *state == pod.state);
+    let place = |pod: &HoldingPod| HOLDING.iter().position(|class| *class == pod.state);
     listed.sort_by_key(|pod| (place(pod), pod.name.clone()));
     listed
 }
 
-/// Lists how many pods of each class the progress does not name, with the word of the class.
+/// Lists how many pods of each class the progress does not name.
 #[must_use]
 pub fn count_unnamed(progress: &Progress) -> Vec<(&'static str, u32)> {
-    let counted = HOLDING.into_iter().map(|(class, state)| {
+    let counted = HOLDING.into_iter().map(|class| {
         let named = progress.names.get(class).map_or(0, Vec::len);
         let count = progress.counts.get(class).copied().unwrap_or(0);
         (
-            state,
+            class,
             count.saturating_sub(u32::try_from(named).unwrap_or(u32::MAX)),
         )
     });
     counted.filter(|(_, count)| *count > 0).collect()
 }
 
+/// Explains why a pod is in its class, in the words of the plan where it has them.
 fn explain(class: &str, name: &str, progress: &Progress) -> String {
     let is_in = |class: &str| {
         let names = progress.names.get(class);
@@ -109,22 +100,35 @@ fn explain(class: &str, name: &str, progress: &Progress) -> String {
     };
     let is_held = |text: &&String| text.split([' ', ',', ':']).any(|word| word == name);
     let text = match class {
-        "awaited" => {
-            let reason = WAIT_REASONS.iter().find(|(remark, _)| is_in(remark));
-            reason.map_or("a selector or an annotation asks to wait for it", |(_, why)| why)
-        }
-        "evictable" => "its controller starts it elsewhere",
-        "leaves_last" => "its DaemonSet asks to evict it last",
+        "awaited" => explain_wait(is_in),
+        EVICTABLE => Rule::Other.reason(Evict::Others),
+        "leaves_last" => Rule::LeavesLast.reason(Evict::Others),
         "terminating" if is_in("grace_too_long") => "its grace period ends after the drain",
         "terminating" => "it is within its grace period",
         "stuck" => "it should have been gone five minutes ago",
-        "unreadable" | "zone_mismatch" => {
+        // Unreadable, or held back by the zone of its volume.
+        _ => {
             let held = progress.held.iter().find(is_held);
             held.map_or("see docs/pods.md", String::as_str)
         }
-        _ => "",
     };
     text.to_owned()
+}
+
+/// Explains why a pod is awaited, by the classes of the remarks about it. The first one that applies counts.
+fn explain_wait(is_in: impl Fn(&str) -> bool) -> &'static str {
+    let reasons = [
+        ("owner_protected", Rule::OwnerProtected.reason(Evict::Others)),
+        (
+            "half_completed",
+            "one of its containers has completed, only its sidecars still run",
+        ),
+        ("never_ends", "it was asked for, and it never ends by itself"),
+        ("bare", Rule::Bare.reason(Evict::Others)),
+        ("to_completion", Rule::ToCompletion.reason(Evict::Others)),
+    ];
+    let found = reasons.into_iter().find(|(remark, _)| is_in(remark));
+    found.map_or("a selector or an annotation asks to wait for it", |(_, why)| why)
 }
 
 #[cfg(test)]
@@ -162,7 +166,7 @@ mod tests {
             let mut survey = PodSurvey::default();
             list(&mut survey).push(pod("a"));
             let class = survey.counts().into_keys().next().unwrap();
-            let is_known = HOLDING.iter().any(|(known, _)| *known == class);
+            let is_known = HOLDING.contains(&class.as_str());
             assert_eq!(is_known, !survey.is_clear(), "{class}");
         }
     }
@@ -187,27 +191,27 @@ mod tests {
             listed,
             [
                 ("shop/web-1", "blocked", says),
-                ("jobs/a", "waited for", "its owner forbids to disrupt it"),
+                ("jobs/a", "awaited", "its owner's annotation protects it"),
                 (
                     "jobs/b",
-                    "waited for",
+                    "awaited",
                     "one of its containers has completed, only its sidecars still run"
                 ),
-                ("jobs/c", "waited for", "it runs to completion"),
+                ("jobs/c", "awaited", "it runs to completion"),
                 (
                     "jobs/e",
-                    "waited for",
+                    "awaited",
                     "a selector or an annotation asks to wait for it"
                 ),
-                ("shop/web-2", "to evict", "its controller starts it elsewhere"),
+                ("shop/web-2", "evictable", "its controller starts it elsewhere"),
                 (
                     "shop/db-1",
-                    "held back",
+                    "zone_mismatch",
                     "volume data of pod shop/db-1 needs a node in zone eu-west-1a"
                 ),
-                ("jobs/d", "leaving", "it is within its grace period"),
+                ("jobs/d", "terminating", "it is within its grace period"),
             ]
         );
-        assert_eq!(count_unnamed(&progress), [("waited for", 3)]);
+        assert_eq!(count_unnamed(&progress), [("awaited", 3)]);
     }
 }
