@@ -22,7 +22,7 @@ from world.aws.account import Aws
 from world.aws.identity import REGION, ROOT_ACCESS_KEY
 from world.deployment import ZIPS, environment
 from world.process.serving import Server
-from world.process.terraform import Terraform
+from world.process.terraform import Terraform, find_mirror
 
 OTHER_REGION = "eu-central-1"
 
@@ -245,6 +245,27 @@ def test_the_script_says_what_is_wrong(served, tmp_path):
     (files / release.SUMS).write_text("")
     assert "does not name recycle-eks-packages-arm64.tar.gz" in install(tmp_path, **here).stderr
     assert not (tmp_path / "recycle-eks").exists()
+
+
+def test_the_quick_start_of_the_readme_fetches_a_release_and_is_valid_terraform(served, tmp_path):
+    """Its first half, as the page has it. To apply the module's archive is what the first test of this file does."""
+    _, address = served
+    (block,) = re.findall(r"^```\n(curl .*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    fetches, exports = block.partition("terraform output")[0], re.search(r"^export .*", block, re.MULTILINE)[0]
+    script = fetches.replace("https://github.com/OWNER/NAME/releases", address).replace("terraform apply", "terraform validate")
+    mirror = find_mirror()
+    environment = {"RECYCLE_EKS_RELEASES": address, **({"TF_CLI_ARGS_init": f"-plugin-dir={mirror}"} if mirror else {})}
+    done = subprocess.run(
+        ["sh", "-ec", f"{script}\n{exports}\nrecycle-eks"],
+        cwd=tmp_path,
+        env={**os.environ, "TF_CLI_ARGS": "-no-color", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Success! The configuration is valid." in done.stdout
+    assert done.stdout.endswith("\nit runs\n")
 
 
 def programs(folder: Path, address: str, attestation_is_valid: bool) -> str:

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from go_build import CannotBuild
-from prepare import ROOT
 from linters import VALE
+from prepare import ROOT
 from prose.texts import as_markdown, texts_of
 
 CONFIGURATION = Path(__file__).parent / ".vale.ini"
