@@ -259,4 +259,4 @@ def test_each_pod_is_treated_as_the_table_beside_kubectl_says(world, tmp_path):
     before, _, rest = PAGE.read_text().partition(BEGIN)
     (tmp_path / "table").write_text(table)
     assert rest.partition(END)[0] == table, f"the page differs from {tmp_path / 'table'}"
-    assert f"Of {len(rows)} kinds of pods, {len(rows) - len(differences)} are treated alike." in before
+    assert f"kubectl and recycle-eks treat {len(rows) - len(differences)} of {len(rows)} kinds of pods alike." in before

@@ -111,6 +111,16 @@ def test_status_shows_awaited_pods_the_deadline_and_blockers(world, cli, node):
     assert table.splitlines()[0].split() == ["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "THEN", "WHAT"]
     assert node.name in table and "░" in table and re.search(r"2027-01-03 00:\d\dZ  restore  pods: ", table)
 
+    def show(no_color: str | None) -> str:
+        watching = cli.start("status", "--watch", node.name, terminal=True, NO_COLOR=no_color)
+        watching.sees("awaited")
+        watching.is_interrupted()
+        assert watching.ends().code == 130
+        return watching.raw
+
+    is_coloured = re.compile(r"\x1b\[(?:\d+;)*3\d")
+    assert is_coloured.search(show(None)) and not is_coloured.search(show("1"))
+
     other = node.group.nodes[1]
     assert cli("status", other.name, "--output", "json").document["nodes"][0]["step"] == "-"
 
