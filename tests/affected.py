@@ -44,6 +44,7 @@ BESIDES = {
     "tests/front_page.py": {"terraform", "terraform/tests/permissions.tftest.hcl"},
     "tests/contract/test_contract.py": {"recycle", "state-machine", "terraform"},
     "tests/contract/test_dependencies.py": {"crates"},
+    "tests/contract/test_trim_sdk.py": {"crates"},
     "tests/contract/test_prose.py": {"prose"},
     "tests/docs/test_pages.py": {"crates", "terraform", "pages"},
 }

@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 import sbom
+import trim_sdk
 from prepare import (
     LAMBDAS,
     ROOT,
@@ -28,6 +29,7 @@ from prepare import (
     fail,
     host_architecture,
     install_python,
+    locked,
     missing_tools,
     pack,
     say,
@@ -100,6 +102,8 @@ def compile_for(target: str, packages: list[str], bin_folder: Path) -> Path:
             [f"--remap-path-prefix={ROOT}=.", f"--remap-path-prefix={cargo_home}=cargo", "-Crelocation-model=static"]
         ),
     }
+    with locked("cargo"):
+        trim_sdk.trim()
     folder = cargo_target() / "lambda" / target
     command = ["cargo", "lambda", "build", "--release", "--locked", "--target", target, *packages, "--lambda-dir", str(folder)]
     if subprocess.run(command, cwd=ROOT, env=environment, stdout=sys.stderr, check=False).returncode != 0:

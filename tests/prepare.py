@@ -24,6 +24,8 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import trim_sdk
+
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 #: The functions that are steps of a state machine, and all of them.
@@ -245,8 +247,10 @@ def build_lambdas() -> Path:
     """Builds functions, command line and what writes the generated pages, for this machine. Zips the functions as Terraform
     uploads them, and returns the zips' folder.
 
-    The whole workspace, as the tests build it: another selection of packages would build the AWS SDK again, with other features.
+    The whole workspace, as the tests build it: another selection of packages would build dependencies again, with other features.
     """
+    with locked("cargo"):
+        trim_sdk.trim()
     target = cargo_target()
     command = ["cargo", "build", "--locked", "--workspace", "--bins", "--examples"]
     with dependencies_of_another_clone(target / "debug"):
@@ -259,7 +263,7 @@ def build_lambdas() -> Path:
 
 def cargo_environment() -> dict[str, str]:
     """The environment of all debug builds. If Clippy is installed, it is the compiler, so that functions and tests share one
-    build and the lints are part of it. (`cargo clippy` would check the AWS SDK once more, for minutes.)
+    build and the lints are part of it. (`cargo clippy` would check all dependencies once more.)
 
     Builds are not incremental in a new clone, which takes a quarter less time. After the first command of Cargo that a person
     gives, they are: it makes the folder `incremental`.
@@ -286,11 +290,12 @@ def dependencies_of_another_clone(profile: Path) -> Iterator[None]:
     """A new clone gets the crates of crates.io that another new clone has built with this compiler: those with the same pins and
     profiles, or else the newest others, most of which can be used. The project's own crates are built in each clone.
 
-    The AWS SDK and the other 250 crates are nearly all of a first build. Cargo decides which of the files it can use, as with
+    These 260 crates are most of a first build. Cargo decides which of the files it can use, as with
     every file in `target/`.
     """
     compiler = subprocess.run(["rustc", "-vV"], capture_output=True, check=True).stdout
-    pins, with_compiler = fingerprint(ROOT / "Cargo.lock", ROOT / "Cargo.toml"), hashlib.sha256(compiler).hexdigest()[:12]
+    pins = fingerprint(ROOT / "Cargo.lock", ROOT / "Cargo.toml", trim_sdk.CONFIGURATION)
+    with_compiler = hashlib.sha256(compiler).hexdigest()[:12]
     kept = cache_folder() / f"cargo-{pins}-{with_compiler}"
     with locked("cargo"):
         is_new = not profile.exists()
@@ -372,7 +377,7 @@ def main() -> None:
         if subprocess.run(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False).returncode:
             fail("failed: building the linters (see above)")
     with steps.step("Kubernetes control plane and Lambda functions", "about 15 minutes on 2 cores the first time"):
-        # At once: one core is idle while cargo compiles the EC2 SDK.
+        # At once: some crates keep one core busy only.
         command = [str(python), "-m", "world.kubernetes.kube_binaries"]
         control_plane = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         try:
