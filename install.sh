@@ -66,6 +66,7 @@ case $(uname -m) in
   x86_64 | amd64) machine=x86_64 ;;
   *) fail "there is no command line for $(uname -m)" ;;
 esac
+[ "$system-$machine" != macos-x86_64 ] || fail "there is no command line for macOS on Intel; use a Mac with Apple silicon, or Linux"
 command_line=recycle-eks-$system-$machine
 
 command -v curl > /dev/null || fail "curl is needed"

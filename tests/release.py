@@ -39,7 +39,8 @@ MODULE_FILES = ("*.tf", "version.txt", "dashboard.json", "README.md", "rbac/*.ya
 
 def find_problems(wanted: str, root: Path = ROOT) -> list[str]:
     """Returns one sentence for each reason why this version cannot be released from this folder."""
-    if not re.fullmatch(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?", wanted):
+    # GitHub would show a version such as 1.2.3-rc.1 as the latest one.
+    if not re.fullmatch(r"\d+\.\d+\.\d+", wanted):
         return [f"{wanted} is no version such as 1.2.3"]
     problems = [
         f"{file} has the version {found}, not {wanted}" for file, found in versions(root).items() if found not in (wanted, None)

@@ -45,7 +45,7 @@ LISTS = (
     "types/error/builders.rs",
 )
 
-#: What the text of one file uses of others.
+#: Uses of other files in the text of a file.
 OPERATION = re.compile(r"crate::operation::([a-z]\w*)")
 SHAPE = re.compile(r"crate::protocol_serde::(shape_\w+)")
 TYPE = re.compile(r"crate::types::((?:error::)?)(?:builders::)?([A-Z]\w*)")
@@ -105,7 +105,7 @@ class Sdk:
         self._shorten()
 
     def _base(self) -> Iterator[str]:
-        """What every call needs: all files but those of calls and types, and those that list them."""
+        """Lists the files that every call needs: all but those of calls and types, and those that list them."""
         sources = self.source / "src"
         operations = self.operations()
         for file in sources.rglob("*.rs"):

@@ -1,5 +1,5 @@
-# recycle-eks for an existing EKS managed node group. A scale-in, also to 0, waits until the pods are done. An update of the group does not
-# wait. README.md in this folder gives the reason, and the setting that the group itself needs.
+# recycle-eks for an existing EKS managed node group. The hook holds the instances of a scale-in, but EKS may evict their pods. So never
+# scale the group to 0 while pods that must not be lost run on it. README.md in this folder has the reason, and the setting that the group needs.
 
 provider "aws" {}
 

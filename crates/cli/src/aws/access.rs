@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use aws_config::SdkConfig;
 
-use crate::base::error::{Error, Result, misuse};
+use crate::base::error::{Error, NO_CREDENTIALS, Result, misuse};
 
 /// The codes of AWS for credentials that were valid before.
 const EXPIRED: [&str; 4] = [
@@ -69,8 +69,14 @@ impl Access {
     }
 
     fn explain_silence(&self, endpoint: &str, reason: &str) -> Option<String> {
+        let reason = reason.trim_start_matches(NO_CREDENTIALS);
         let has = |words: &[&str]| words.iter().any(|word| reason.contains(word));
         let (login, region) = (self.write_login(), &self.region);
+        if has(&["dns error"]) {
+            return Some(format!(
+                "there is no endpoint {endpoint}: check that {region} is a region (--region, AWS_REGION), AWS_ENDPOINT_URL, and the network ({reason})"
+            ));
+        }
         if has(&["SSO", "access token"]) {
             return Some(format!(
                 "the session of the single sign-on has expired, or was never begun: {login} ({reason})"
@@ -81,11 +87,6 @@ impl Access {
         }
         if has(&["credential"]) {
             return Some(format!("there are no AWS credentials: {login} ({reason})"));
-        }
-        if has(&["dns error"]) {
-            return Some(format!(
-                "there is no endpoint {endpoint}: check that {region} is a region (--region, AWS_REGION), AWS_ENDPOINT_URL, and the network ({reason})"
-            ));
         }
         if has(&["Connect", "connect", "timeout", "timed out", "io error"]) {
             return Some(format!(

@@ -46,6 +46,30 @@ impl Choice {
         Self { name, wanted }
     }
 
+    /// Refuses a kube context whose cluster is in another account or region: there may be a cluster of the same name.
+    pub(crate) fn check_context(&self, account: &str, region: &str) -> Result<()> {
+        let wanted = self.wanted.as_ref().filter(|_| self.name.is_none());
+        let Some(context) = wanted.and_then(|wanted| wanted.context.as_ref()) else {
+            return Ok(());
+        };
+        for (what, of, here) in [
+            ("account", &context.account, account),
+            ("region", &context.region, region),
+        ] {
+            if let Some(of) = of
+                && of != here
+            {
+                misuse!(
+                    "the cluster {:?} of your kube context {:?} is in {what} {of}, but the AWS configuration is for {what} {here}: use \
+                     --profile or --region for that one, or name the installation with --cluster or --name",
+                    context.cluster,
+                    context.name
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the cluster whose installation has to be searched, given the cluster of the installation with the default name.
     pub(crate) fn needs_search(&self, named: &Result<Option<String>>) -> Option<&Wanted> {
         let wanted = self.wanted.as_ref().filter(|_| self.name.is_none())?;
@@ -105,16 +129,11 @@ pub(crate) fn choose(wanted: &Wanted, known: &[(String, String)], place: &str) -
         None => misuse!(
             "there is no installation for the cluster {cluster:?} in {place} (there: {known}): check --cluster, --region and --profile"
         ),
-        Some(context) => {
-            let region = context.region.as_ref();
-            let region = region.map(|region| format!(" The cluster of the context is in region {region}."));
-            misuse!(
-                "your kube context {:?} is of the cluster {cluster:?}, which has no installation in {place} (there: {known}). Name another \
-                 cluster with --cluster, or choose another context with kubectl config use-context.{}",
-                context.name,
-                region.unwrap_or_default()
-            )
-        }
+        Some(context) => misuse!(
+            "your kube context {:?} is of the cluster {cluster:?}, which has no installation in {place} (there: {known}). Name another \
+             cluster with --cluster, or choose another context with kubectl config use-context.",
+            context.name
+        ),
     }
 }
 
@@ -140,6 +159,37 @@ mod tests {
             name: "mine".to_owned(),
             cluster: cluster.to_owned(),
             region: Some("eu-north-1".to_owned()),
+            account: Some("123456789012".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_context_of_another_account_or_region_is_refused_unless_an_installation_is_named() {
+        for (flags, account, region, words) in [
+            (&[][..], "123456789012", "eu-north-1", None),
+            (
+                &[],
+                "123456789012",
+                "us-east-1",
+                Some("is in region eu-north-1, but"),
+            ),
+            (
+                &[],
+                "210987654321",
+                "eu-north-1",
+                Some("is in account 123456789012, but"),
+            ),
+            (&["--name", "n"], "210987654321", "us-east-1", None),
+            (&["--cluster", "c"], "210987654321", "us-east-1", None),
+        ] {
+            let checked = choice(flags, &[], Some("c")).check_context(account, region);
+            let refusal = checked.err().map(|error| error.to_string());
+            assert_eq!(
+                refusal.is_some(),
+                words.is_some(),
+                "{flags:?} {region}: {refusal:?}"
+            );
+            assert!(refusal.unwrap_or_default().contains(words.unwrap_or_default()));
         }
     }
 
@@ -232,10 +282,6 @@ mod tests {
         let refusal = of(&[], Some("c")).unwrap_err();
         assert!(
             refusal.starts_with("your kube context \"mine\" is of the cluster \"c\""),
-            "{refusal}"
-        );
-        assert!(
-            refusal.ends_with("The cluster of the context is in region eu-north-1."),
             "{refusal}"
         );
     }

@@ -46,6 +46,8 @@ impl Installation {
             name: choice.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned()),
             cluster: String::new(),
         };
+        let part = |number| found.arn_prefix.split(':').nth(number).unwrap_or_default();
+        choice.check_context(part(4), part(3))?;
         let named = found.read_cluster().await.map_err(|error| access.explain(error));
         if let Some(wanted) = choice.needs_search(&named) {
             let mut candidates = found.list_all().await;

@@ -11,6 +11,8 @@ pub(crate) struct KubeContext {
     pub cluster: String,
     /// The region of the cluster, if the kubeconfig names it.
     pub region: Option<String>,
+    /// The account of the cluster, if the kubeconfig names it.
+    pub account: Option<String>,
 }
 
 impl KubeContext {
@@ -38,25 +40,28 @@ impl KubeContext {
         let cluster = context["context"]["cluster"].as_str()?;
         let user = context["context"]["user"].as_str();
         let user = user.and_then(|user| named("users", user)).unwrap_or_default();
+        let account = read_arn(cluster).map(|(_, _, account)| account);
         let (cluster, region) = read_arn(cluster)
+            .map(|(cluster, region, _)| (cluster, Some(region)))
             .or_else(|| read_program(&user["user"]["exec"]))
             .or_else(|| read_eksctl(cluster))?;
         Some(Self {
             name: name.to_owned(),
             cluster,
             region,
+            account,
         })
     }
 }
 
 /// The name that `aws eks update-kubeconfig` gives to a cluster: its ARN.
-fn read_arn(cluster: &str) -> Option<(String, Option<String>)> {
+fn read_arn(cluster: &str) -> Option<(String, String, String)> {
     let parts: Vec<&str> = cluster.split(':').collect();
-    let ["arn", _, "eks", region, _, resource] = parts.as_slice() else {
+    let ["arn", _, "eks", region, account, resource] = parts.as_slice() else {
         return None;
     };
     let name = resource.strip_prefix("cluster/")?;
-    Some((name.to_owned(), Some((*region).to_owned())))
+    Some((name.to_owned(), (*region).to_owned(), (*account).to_owned()))
 }
 
 /// The program that writes a user's token: the AWS CLI, or aws-iam-authenticator.
@@ -95,6 +100,8 @@ mod tests {
         let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
         let found = KubeContext::find(&texts)?;
         assert_eq!(found.name, "mine");
+        let has_arn = texts.iter().any(|text| text.contains("arn:aws:eks"));
+        assert_eq!(found.account.as_deref(), has_arn.then_some("123456789012"));
         Some((found.cluster, found.region))
     }
 

@@ -126,10 +126,14 @@ impl Error {
     }
 }
 
+/// The beginning of an error that has to do with credentials.
+pub(crate) const NO_CREDENTIALS: &str =
+    "there are no AWS credentials (log in as for the AWS CLI, or use --profile): ";
+
 fn explain(text: &str) -> String {
     let words = ["credentials", "SSO", "token"];
     if words.iter().any(|word| text.contains(word)) {
-        format!("there are no AWS credentials (log in as for the AWS CLI, or use --profile): {text}")
+        format!("{NO_CREDENTIALS}{text}")
     } else {
         text.to_owned()
     }

@@ -34,8 +34,7 @@ pub(crate) async fn extend(installation: &Installation, output: &Output, wanted:
 pub(crate) async fn finish(installation: &Installation, output: &Output, wanted: &Finish) -> Result<Exit> {
     let node = find_node(installation, &wanted.node).await?;
     if let Some(warning) = warn_of_end(&node).filter(|_| !wanted.yes) {
-        let again = format!("recycle-eks finish --yes {}", wanted.node);
-        confirm(output, &warning, "end the drain?", &again)?;
+        confirm(output, &warning, "end the drain?")?;
     }
     move_end(installation, output, node.instance_id.as_str(), "now").await
 }

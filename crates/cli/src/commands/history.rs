@@ -14,7 +14,6 @@ use crate::base::error::{Result, misuse};
 use crate::base::exit::Exit;
 use crate::base::times::{moment, shortly};
 use crate::history::end::describe_end;
-use crate::history::rotation::MANUAL;
 use crate::history::rotation_end::describe_rotation_end;
 use crate::history::started_by::{Starter, find_instance, instance_of};
 use crate::views::output::Output;
@@ -87,9 +86,7 @@ async fn find_wanted(installation: &Installation, of: Option<&str>) -> Result<Wa
         let Some(execution) = installation.states.find(name).await? else {
             misuse!("there is no execution {name}");
         };
-        let trigger = execution.input["trigger"].as_str().unwrap_or(MANUAL).to_owned();
-        let arn = name.to_owned();
-        return Ok(Wanted::Rotation(Starter { arn, trigger }));
+        return Ok(Wanted::Rotation(Starter::new(name.to_owned(), &execution.input)));
     }
     // The instance of a node that is gone has a history too.
     Ok(Wanted::Node(match name.parse() {
@@ -171,13 +168,19 @@ impl Past {
             self.outcome().to_owned(),
             what.to_owned(),
             self.listed.name.clone(),
-            self.reason(),
+            self.reason().lines().next().unwrap_or_default().to_owned(),
         ]
     }
 }
 
 /// Prints one line for each execution, the newest first.
 fn show(output: &Output, found: &[Past], more: usize, now: Timestamp) -> Result<()> {
+    if found.is_empty() && more > 0 {
+        let read = MOST_OF_NODE;
+        return output.say(format!(
+            "no execution of it among the newest {read} of the last 30 days; {more} older ones were not read"
+        ));
+    }
     if found.is_empty() {
         return output.say("no execution in the last 30 days");
     }

@@ -14,10 +14,12 @@ use crate::aws::nodes::{fetch_status, find_node};
 use crate::base::error::{Result, misuse, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
+use crate::commands::abort_all::check_rotation;
 use crate::commands::confirm::confirm;
 use crate::commands::start::start;
 use crate::history::end::describe_end;
 use crate::history::node::History;
+use crate::history::started_by::Starter;
 use crate::views::output::Output;
 use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, Watch};
@@ -32,6 +34,7 @@ pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: 
         return abort_execution(installation, output, what, wanted).await;
     }
     let node = find_node(installation, what).await?;
+    check_readable(&node)?;
     let named = describe(&node);
     let Some(claim) = &node.claim else {
         refuse!("no execution works on {named}: there is nothing to abort");
@@ -62,12 +65,7 @@ async fn abort_claimed(
             describe(node),
             claim.phase
         );
-        confirm(
-            output,
-            &effect,
-            "abort it?",
-            &format!("recycle-eks abort --yes {}", node.instance_id),
-        )?;
+        confirm(output, &effect, "abort it?")?;
     }
     installation.states.stop(arn, WHY).await?;
     output.say(format!(
@@ -78,6 +76,18 @@ async fn abort_claimed(
         return Ok(Exit::Done);
     }
     watch_restore(&mut Watch::begin(installation, output)?, node, None).await
+}
+
+/// Refuses an abort of a node whose claim this version cannot read: it may be in a step after which it cannot be restored.
+fn check_readable(node: &NodeStatus) -> Result<()> {
+    if let Some(strange) = &node.strange_claim {
+        refuse!(
+            "the claim on {} is {strange}, so it is unknown whether an abort could restore the node: use the version of recycle-eks that \
+             the installation has",
+            describe(node)
+        );
+    }
+    Ok(())
 }
 
 /// Refuses an abort after which the node could not be restored.
@@ -121,22 +131,21 @@ async fn abort_execution(
     let instance = execution.input["instance_id"].as_str();
     if let Some(instance) = instance.filter(|_| is_of_node) {
         let node = find_node(installation, instance).await?;
+        check_readable(&node)?;
         let claim = node.claim.as_ref();
         if let Some(claim) = claim.filter(|claim| claim.fence.execution.as_str() == arn) {
             return abort_claimed(installation, output, &node, claim, wanted).await;
         }
     }
     let is_plan = execution.input["dry_run"] == true;
+    if !is_of_node && !is_plan {
+        check_rotation(installation, Starter::new(arn.to_owned(), &execution.input)).await?;
+    }
     if !wanted.yes && !is_of_node && !is_plan {
         let effect = format!(
             "This stops the rotation {arn}, and with it the executions of its nodes under way. The sweep then restores those nodes."
         );
-        confirm(
-            output,
-            &effect,
-            "abort it?",
-            &format!("recycle-eks abort --yes {arn}"),
-        )?;
+        confirm(output, &effect, "abort it?")?;
     }
     installation.states.stop(arn, WHY).await?;
     output.say(match (is_plan, is_of_node) {
@@ -293,7 +302,7 @@ fn describe_sweep(end: &End) -> String {
     }
 }
 
-fn describe(node: &NodeStatus) -> String {
+pub(super) fn describe(node: &NodeStatus) -> String {
     recycle::cluster::instance::describe_instance(&node.instance_id, node.node.as_ref())
 }
 

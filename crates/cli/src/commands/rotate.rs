@@ -36,7 +36,7 @@ const CHECKS: u32 = 6;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Rotate) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, false)?;
-    warn_of_pauses(installation, output, &wanted.rotation.selection.groups).await?;
+    warn_of_pauses(installation, output, &wanted.rotation.selection).await?;
     if wanted.rotation.selection.all && !wanted.yes {
         confirm_all(installation, output, &wanted.rotation.selection).await?;
     }
@@ -52,14 +52,23 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &R
 
 /// Prints which of the selected groups are paused, because the rotation starts no node of them. No groups select all of them.
 /// If the groups cannot be read, the rotation itself says so.
-async fn warn_of_pauses(installation: &Installation, output: &Output, groups: &[String]) -> Result<()> {
+async fn warn_of_pauses(installation: &Installation, output: &Output, selection: &Selection) -> Result<()> {
     let paused = list_paused(installation).await.unwrap_or_default();
+    let groups = &selection.groups;
+    // Instances or a tag select groups that only the rotation knows.
+    let is_certain = selection.instances.is_empty() && selection.group_tag.is_none();
     for group in paused
         .iter()
         .filter(|group| groups.is_empty() || groups.contains(group))
     {
+        let waits = if is_certain {
+            "the rotation waits"
+        } else {
+            "nodes of it wait"
+        };
+        let resume = quote(group);
         output.say(format!(
-            "group {group} is paused: the rotation waits there until you run: recycle-eks resume {group}"
+            "group {group} is paused: {waits} there until you run: recycle-eks resume {resume}"
         ))?;
     }
     Ok(())
@@ -74,9 +83,7 @@ async fn confirm_all(installation: &Installation, output: &Output, selection: &S
         Some((group.auto_scaling_group_name?, size))
     });
     let warning = warn_of_all(&installation.cluster, selection, &sizes.collect::<Vec<_>>());
-    let words = std::env::args().skip(1).map(|word| quote(&word).into_owned());
-    let again = format!("recycle-eks {} --yes", words.collect::<Vec<_>>().join(" "));
-    confirm(output, &warning, "recycle all these nodes?", &again)
+    confirm(output, &warning, "recycle all these nodes?")
 }
 
 /// Returns a sentence with the number of instances that `--all` selects. A filter by tags or labels may exclude some of them.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use recycle::base::shell::quote;
 use serde_json::json;
 
 use crate::args::flags::Status;
@@ -15,7 +16,7 @@ use crate::base::error::{Error, Result, misuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::history::node::History;
-use crate::history::rotation::{MANUAL, RotationHistory};
+use crate::history::rotation::RotationHistory;
 use crate::history::started_by::{Starter, name_of};
 use crate::views::details::list_details;
 use crate::views::fleet::{Heading, frame, table};
@@ -125,7 +126,11 @@ impl Seen {
             Ok(groups) => Some(format!(
                 "paused: {}. Rotations start no node there. To let them go on: recycle-eks resume {}",
                 groups.join(", "),
-                groups.join(" ")
+                groups
+                    .iter()
+                    .map(|group| quote(group))
+                    .collect::<Vec<_>>()
+                    .join(" ")
             )),
             Err(why) => Some(format!("pauses cannot be read: {why}")),
         };
@@ -197,10 +202,7 @@ async fn fetch(
         // For a single node only the trigger of the rotation matters.
         if node.is_some() {
             let execution = states.find(&arn).await?;
-            let trigger = execution.map(|execution| execution.input["trigger"].clone());
-            let trigger = trigger.as_ref().and_then(|trigger| trigger.as_str());
-            let trigger = trigger.unwrap_or(MANUAL).to_owned();
-            starters.push(Starter { arn, trigger });
+            starters.extend(execution.map(|execution| Starter::new(arn, &execution.input)));
             continue;
         }
         let rotation = known.entry(arn.clone());

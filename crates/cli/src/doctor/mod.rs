@@ -3,6 +3,7 @@
 mod answers;
 mod facts;
 
+use recycle::base::shell::quote;
 use recycle::doctor::checks::examine;
 use recycle::doctor::facts::Inside;
 use recycle::doctor::finding::{Finding, Level, worst};
@@ -39,7 +40,10 @@ fn find_pause(group: String) -> Finding {
         check: "pause",
         level: Level::Warning,
         found: "the group is paused: rotations start no node of it".to_owned(),
-        remedy: Some(format!("To let rotations go on: recycle-eks resume {group}")),
+        remedy: Some(format!(
+            "To let rotations go on: recycle-eks resume {}",
+            quote(&group)
+        )),
         of: group,
     }
 }

@@ -14,9 +14,6 @@ use crate::history::started_by::Starter;
 /// The maximum number of wait reasons that the view names for a group.
 const MOST_REASONS: usize = 3;
 
-/// The trigger of a rotation that the command line starts.
-pub(crate) const MANUAL: &str = "manual";
-
 #[derive(Debug, Default)]
 pub(crate) struct RotationHistory {
     pub arn: String,
@@ -51,13 +48,7 @@ impl RotationHistory {
 
     /// The trigger in its input, with which the names of its nodes' executions begin.
     pub(crate) fn starter(&self) -> Starter {
-        Starter {
-            arn: self.arn.clone(),
-            trigger: self.history.input["trigger"]
-                .as_str()
-                .unwrap_or(MANUAL)
-                .to_owned(),
-        }
+        Starter::new(self.arn.clone(), &self.history.input)
     }
 
     fn groups(&self) -> Vec<Passes<'_>> {

@@ -3,17 +3,29 @@
 use recycle::base::ids::InstanceId;
 use recycle::input::start::Start;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::base::clock::NAMES;
 
 /// The maximum number of attempts for one node in a rotation: the first one and ten retries.
 const MOST_ATTEMPTS: u32 = 11;
 
+/// The trigger of a rotation whose input names none.
+pub(crate) const MANUAL: &str = "manual";
+
 /// A running rotation: its ARN, and the trigger in its input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Starter {
     pub arn: String,
     pub trigger: String,
+}
+
+impl Starter {
+    /// `input` is that of the rotation's execution. A rotation without a trigger was started by hand.
+    pub(crate) fn new(arn: String, input: &Value) -> Self {
+        let trigger = input["trigger"].as_str().unwrap_or(MANUAL).to_owned();
+        Self { arn, trigger }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

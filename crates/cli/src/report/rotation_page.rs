@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use jiff::Timestamp;
 use maud::{Markup, html};
+use recycle::drain::holding::{EVICTABLE, HOLDING, names_pod};
 use recycle::report::event::Stage;
 use recycle::report::history::RotationReport;
 use recycle::report::parts::{NodeReport, SeenPod, Span};
@@ -101,6 +102,7 @@ fn describe_state(node: &NodeReport) -> &'static str {
         Result::Replaced => "The node was replaced.",
         Result::Running => "The execution is under way.",
         Result::Untouched => "Nothing was changed.",
+        Result::Stopped => "The execution was stopped. The sweep restores the node.",
         Result::Restored => "The node was restored.",
         Result::NeedsOperator => "The node needs an operator.",
     }
@@ -129,12 +131,13 @@ fn waits(rotation: &RotationReport, now: Timestamp) -> Markup {
     }
 }
 
-/// Lists the pods that held the node: those that were waited for, and those that could not be evicted for a while.
+/// Lists the pods that held the node: those that were awaited, and those that could not be evicted, or did not end, for a while.
 fn list_waits(node: &NodeReport) -> Vec<&Span<SeenPod>> {
     let holds = |span: &&Span<SeenPod>| match span.what.class.as_str() {
-        "awaited" => true,
-        "evictable" => find_blocker(node, &span.what.name).is_some(),
-        _ => false,
+        // Each pod that is evicted is in these classes for a moment.
+        "terminating" | "leaves_last" => false,
+        EVICTABLE => find_blocker(node, &span.what.name).is_some(),
+        class => HOLDING.contains(&class),
     };
     node.pods.iter().filter(holds).collect()
 }
@@ -142,11 +145,18 @@ fn list_waits(node: &NodeReport) -> Vec<&Span<SeenPod>> {
 /// Finds the blocker that names a pod.
 fn find_blocker<'a>(node: &'a NodeReport, pod: &str) -> Option<&'a str> {
     let mut blockers = node.blocked.iter().flat_map(|span| &span.what);
-    blockers.find(|blocker| blocker.contains(pod)).map(String::as_str)
+    blockers
+        .find(|blocker| names_pod(blocker, pod))
+        .map(String::as_str)
 }
 
 fn explain_wait<'a>(node: &'a NodeReport, wait: &Span<SeenPod>) -> &'a str {
-    find_blocker(node, &wait.what.name).unwrap_or("it had to end by itself")
+    find_blocker(node, &wait.what.name).unwrap_or(match wait.what.class.as_str() {
+        "stuck" => "it had not ended after its grace period",
+        "zone_mismatch" => "no other node could use its volume",
+        "unreadable" => "it could not be read",
+        _ => "it had to end by itself",
+    })
 }
 
 /// Describes in one line how long a node was drained, and the pods that took the longest.

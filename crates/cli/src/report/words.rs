@@ -58,6 +58,8 @@ pub(super) enum Result {
     Running,
     /// Nothing was changed, or another execution works on the node.
     Untouched,
+    /// The execution was stopped or timed out. The sweep restores the node in an execution of its own.
+    Stopped,
     Restored,
     NeedsOperator,
 }
@@ -74,6 +76,7 @@ impl Result {
             (_, Some(("restored", _))) => Self::Restored,
             (_, Some((_, "critical"))) => Self::NeedsOperator,
             ("LeftInStandby" | "NodeLost", _) => Self::NeedsOperator,
+            ("ABORTED" | "TIMED_OUT", _) => Self::Stopped,
             (_, Some(_) | None) => Self::Untouched,
         }
     }
@@ -84,6 +87,10 @@ impl Result {
             Self::Replaced => ("was replaced", "were replaced"),
             Self::Running => ("is under way", "are under way"),
             Self::Untouched => ("was left as it is", "were left as they are"),
+            Self::Stopped => (
+                "was stopped, and is restored by the sweep",
+                "were stopped, and are restored by the sweep",
+            ),
             Self::Restored => ("was restored after a failure", "were restored after a failure"),
             Self::NeedsOperator => ("needs an operator", "need an operator"),
         };

@@ -301,7 +301,7 @@ mod tests {
         );
         assert_eq!(
             draining.unnamed_pods.into_iter().collect::<Vec<_>>(),
-            [("awaited", 2), ("evictable", 1)]
+            [("awaited", 2), ("blocked", 1)]
         );
         for (phase, runs) in [("admitted", true), ("disposing", true), ("draining", false)] {
             let other = row(phase, runs);

@@ -78,18 +78,40 @@ pub fn list_holding(progress: &Progress) -> Vec<HoldingPod> {
     listed
 }
 
-/// Lists how many pods of each class the progress does not name.
+/// Lists how many pods of each class the progress does not name. A blocked pod counts as blocked, and not as evictable.
 #[must_use]
 pub fn count_unnamed(progress: &Progress) -> Vec<(&'static str, u32)> {
+    let blocked: BTreeSet<&String> = progress
+        .blocked
+        .iter()
+        .flat_map(|blocker| &blocker.names)
+        .collect();
+    let all_blocked = progress.blocked.iter().map(|blocker| blocker.count).sum();
     let counted = HOLDING.into_iter().map(|class| {
-        let named = progress.names.get(class).map_or(0, Vec::len);
-        let count = progress.counts.get(class).copied().unwrap_or(0);
-        (
-            class,
-            count.saturating_sub(u32::try_from(named).unwrap_or(u32::MAX)),
-        )
+        let names = progress.names.get(class).into_iter().flatten();
+        let all = progress.counts.get(class).copied().unwrap_or(0);
+        if class == EVICTABLE {
+            let named = names.filter(|name| !blocked.contains(name)).count();
+            (class, left(all.saturating_sub(all_blocked), named))
+        } else {
+            (class, left(all, names.count()))
+        }
     });
+    let counted = std::iter::once((BLOCKED, left(all_blocked, blocked.len()))).chain(counted);
     counted.filter(|(_, count)| *count > 0).collect()
+}
+
+fn left(all: u32, named: usize) -> u32 {
+    all.saturating_sub(u32::try_from(named).unwrap_or(u32::MAX))
+}
+
+/// Whether a text has the name of a pod as a word of its own.
+#[must_use]
+pub fn names_pod(text: &str, name: &str) -> bool {
+    let words = text.split([' ', ',', ':', ';', '(', ')']);
+    words
+        .map(|word| word.trim_end_matches('.'))
+        .any(|word| word == name)
 }
 
 /// Explains why a pod is in its class, in the words of the plan where it has them.
@@ -98,7 +120,7 @@ fn explain(class: &str, name: &str, progress: &Progress) -> String {
         let names = progress.names.get(class);
         names.is_some_and(|names| names.iter().any(|other| other == name))
     };
-    let is_held = |text: &&String| text.split([' ', ',', ':']).any(|word| word == name);
+    let is_held = |text: &&String| names_pod(text, name);
     let text = match class {
         "awaited" => explain_wait(is_in),
         EVICTABLE => Rule::Other.reason(Evict::Others),
