@@ -502,7 +502,7 @@ def test_an_aborted_rotation_aborts_its_executions_and_their_nodes_are_restored(
     printed = cli("abort", "--yes", rotation.arn)
 
     assert printed.code == 0 and "starts no other node" in printed.text and "restores those nodes" in printed.text, printed
-    world.run("30m")
+    world.run("40m")
     assert "recycle-eks/claim" not in held.annotations and not held.unschedulable
     foreign = rotation.arn.replace("recycle-eks-rotate-nodes", "payments")
     assert cli("abort", "--yes", foreign).code == 2

@@ -1,6 +1,7 @@
 //! The commands, one module each.
 
 pub(crate) mod abort_all;
+mod abortable;
 mod confirm;
 pub(crate) mod drain;
 pub(crate) mod dry_run;

@@ -2,9 +2,8 @@
 //! commands watch it.
 
 use jiff::Timestamp;
-use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
-use recycle::records::claim::{Claim, Phase, has_ended};
+use recycle::records::claim::{Claim, has_ended};
 use recycle::report::event::End;
 use serde_json::json;
 
@@ -14,7 +13,7 @@ use crate::aws::nodes::{fetch_status, find_node};
 use crate::base::error::{Result, misuse, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
-use crate::commands::abort_all::check_rotation;
+use crate::commands::abortable::{check_abortable, check_readable, check_rotation, describe};
 use crate::commands::confirm::confirm;
 use crate::commands::start::start;
 use crate::history::end::describe_end;
@@ -76,33 +75,6 @@ async fn abort_claimed(
         return Ok(Exit::Done);
     }
     watch_restore(&mut Watch::begin(installation, output)?, node, None).await
-}
-
-/// Refuses an abort of a node whose claim this version cannot read: it may be in a step after which it cannot be restored.
-fn check_readable(node: &NodeStatus) -> Result<()> {
-    if let Some(strange) = &node.strange_claim {
-        refuse!(
-            "the claim on {} is {strange}, so it is unknown whether an abort could restore the node: use the version of recycle-eks that \
-             the installation has",
-            describe(node)
-        );
-    }
-    Ok(())
-}
-
-/// Refuses an abort after which the node could not be restored.
-pub(super) fn check_abortable(node: &NodeStatus, claim: &Claim) -> Result<()> {
-    let named = describe(node);
-    if claim.phase == Phase::Disposing {
-        refuse!("{named} is being disposed of already: an abort cannot restore it");
-    }
-    match claim.urgency {
-        Urgency::Hook => refuse!(
-            "{named} waits in a lifecycle hook, because its group is terminating it. An abort cannot restore it, and the sweep would \
-             start another execution. Without an abort, its pods keep running until they end or the hook ends"
-        ),
-        Urgency::Planned | Urgency::Spot | Urgency::Interruption => Ok(()),
-    }
 }
 
 /// Stops an execution that is given by its ARN.
@@ -302,10 +274,6 @@ fn describe_sweep(end: &End) -> String {
     }
 }
 
-pub(super) fn describe(node: &NodeStatus) -> String {
-    recycle::cluster::instance::describe_instance(&node.instance_id, node.node.as_ref())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -317,13 +285,6 @@ mod tests {
             .unwrap()
             .extend(more.as_object().unwrap().clone());
         serde_json::from_value(node).unwrap()
-    }
-
-    fn claimed(phase: &str, urgency: &str) -> NodeStatus {
-        node(
-            json!({"claim": {"schema": 1, "fence": "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one#0",
-            "group": "workers", "phase": phase, "urgency": urgency, "claimed_at": "2027-01-01T00:00:00Z"}}),
-        )
     }
 
     #[test]
@@ -390,22 +351,6 @@ mod tests {
                 ..End::default()
             };
             assert_eq!(describe_sweep(&end), text);
-        }
-    }
-
-    #[test]
-    fn an_abort_is_refused_if_the_node_could_not_be_restored() {
-        for (phase, urgency, words) in [
-            ("draining", "planned", None),
-            ("draining", "spot", None),
-            ("disposing", "planned", Some("being disposed of")),
-            ("draining", "hook", Some("its pods keep running")),
-        ] {
-            let node = claimed(phase, urgency);
-            let refusal = check_abortable(&node, node.claim.as_ref().unwrap()).err();
-            assert_eq!(refusal.is_some(), words.is_some(), "{phase} {urgency}");
-            let text = refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
-            assert!(text.contains(words.unwrap_or_default()), "{text}");
         }
     }
 }
