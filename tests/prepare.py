@@ -310,7 +310,9 @@ def dependencies_of_another_clone(profile: Path) -> Iterator[None]:
     with locked("cargo"):
         if is_new and not kept.exists():
             for older in cache_folder().glob("cargo-*"):
-                shutil.rmtree(older)
+                # cargo-lambda has its folder there, too.
+                if re.fullmatch(r"cargo-\w+-[0-9a-f]{12}", older.name):
+                    shutil.rmtree(older)
             own = re.compile(rf"(lib)?({'|'.join(own_crates())})-[0-9a-f]{{16}}\b.*")
             partial = cache_folder() / f"cargo-partial-{os.getpid()}"
             for part in BUILT:

@@ -56,6 +56,14 @@ def test_a_clone_with_new_pins_starts_from_a_build_with_other_pins(build, tmp_pa
     assert kept.name.startswith("cargo-others-")
 
 
+def test_other_programs_in_the_cache_stay_when_a_build_is_kept(build, tmp_path):
+    folder, lock = tmp_path / "cache" / "cargo-lambda-3.11-0123456789ab", tmp_path / "cache" / "cargo-lambda.lock"
+    folder.mkdir(parents=True)
+    lock.touch()
+    build("first")
+    assert folder.is_dir() and lock.is_file()
+
+
 def test_the_build_of_another_compiler_is_not_used_and_not_kept(build, tmp_path, monkeypatch):
     build("first")
     (tmp_path / "rustc").write_text("#!/bin/sh\necho another\n")
