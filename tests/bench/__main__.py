@@ -32,7 +32,7 @@ from typing import Any
 
 import package
 from bench import memory, python_peer
-from bench.figures import PAGE, Goal, Measure, goal_lines, goals_of, table, with_figures
+from bench.figures import PAGE, Goal, Measure, distance_goal, goal_lines, goals_of, table, with_figures
 from bench.scene import LABELS, PODS_EVICTED, SELECTOR, BenchFailed, Scene, Step, add_nodes, add_pods, remove_pods, set_up
 from prepare import LAMBDAS, ROOT, TESTS, Steps, host_architecture, install_python, say, version
 from scale import rotation
@@ -44,6 +44,8 @@ from world.world import World
 
 #: The AWS CLI with which the documentation's commands are tried.
 AWS_CLI_PINS = TESTS / "docs" / "aws-cli-requirements.txt"
+#: Real seconds by which each call takes longer in the rows that say so. On AWS a call takes 20 to 80 ms.
+DISTANCE = 0.05
 #: Pods and nodes.
 CLUSTER_SIZES = ((20, 5), (1_000, 40), (5_000, 200))
 
@@ -105,7 +107,7 @@ def release_packages() -> dict[str, Path]:
 
 
 def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[Goal]]:
-    steps = Steps(9)
+    steps = Steps(10)
     with steps.step("The Python functions to compare with", "20 seconds the first time"):
         peer = python_peer.install()
     sizes = {file.name: file.stat().st_size for file in packages.values()}
@@ -121,6 +123,8 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
         with steps.step(f"A rotation of {MEDIUM.groups * MEDIUM.nodes_each} nodes", "two minutes"):
             rotated = rotations(world)
         scene = set_up(world, peer)
+        with steps.step("Calls that take 50 ms longer, alternately", "a minute and a half"):
+            far = distant(world, scene, plan)
         with steps.step("Cold starts, alternately", f"{plan.cold_starts * 3} seconds"):
             started = starts(world, scene, plan)
         with steps.step(f"Evictions of {PODS_EVICTED} pods, alternately", f"{plan.evictions * 8} seconds"):
@@ -133,8 +137,8 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
         world.stop()
     by_name = {each.name: each for each in started}
     goals = goals_of(by_name[CPU_TO_READY], by_name[PEAK_MEMORY], sizes, list(zip(checked[0], checked[-1], strict=True)))
-    goals.append(memory.goal_of(large))
-    return [*started, *large, size, *itertools.chain(*checked), *evicted, *commanded, *drained, *rotated], goals
+    goals += [memory.goal_of(large), distance_goal(far)]
+    return [*started, *large, size, *itertools.chain(*checked), *evicted, *far, *commanded, *drained, *rotated], goals
 
 
 # -- measurements ------------------------------------------------------------------------------------------------------
@@ -142,6 +146,7 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
 #: The maximum number of rounds of evictions.
 ROUND_TRIES = 3
 CPU_TO_READY = "CPU to ready"
+FAR = f"with {DISTANCE * 1e3:.0f} ms a call"
 PEAK_MEMORY = "peak memory after these calls"
 
 
@@ -287,6 +292,50 @@ def checks(world: World, scene: Scene, plan: Plan) -> Iterator[list[Measure]]:
                     if number > 0:
                         taken[column].append(called)
         yield wall_and_cpu(f"a check with {pods:,} pods on {nodes} nodes in the cluster", *taken)
+
+
+def distant(world: World, scene: Scene, plan: Plan) -> list[Measure]:
+    """Measures with calls that take longer: the wall times of a check, beside the Python version that only lists the pods and
+    beside one that makes the same reads; a cold call; and a round of evictions."""
+    beside = {
+        "only lists the pods": scene.python.check,
+        "makes the same reads": scene.python_same_reads,
+    }
+    measures = []
+    with calls_take_longer(world):
+        for name, theirs in beside.items():
+            with both_running(world, scene.recycle_eks.check, theirs) as running:
+                taken = [[call(sandbox, step).wall for sandbox, step in running] for _ in range(plan.checks + 1)]
+            measures.append(Measure(f"{FAR}: a check, and Python {name}", "ms", *zip(*taken[1:], strict=True)))
+        cold = [[cold_call(world, side.check) for side in (scene.recycle_eks, scene.python)] for _ in range(plan.checks // 3)]
+        measures.append(Measure(f"{FAR}: a cold call", "ms", *zip(*cold, strict=True)))
+        with both_running(world, scene.recycle_eks.evict, scene.python.evict) as running:
+            emptied = [[empty(world, scene, sandbox, step).wall for sandbox, step in running] for _ in range(2)]
+        measures.append(Measure(f"{FAR}: evicting {PODS_EVICTED} pods", "ms", *zip(*emptied[1:], strict=True)))
+    return measures
+
+
+@contextmanager
+def calls_take_longer(world: World) -> Iterator[None]:
+    """Lets each call of a function take `DISTANCE` longer, to AWS and to the API server alike."""
+
+    def take_time(action: str) -> float:
+        time.sleep(DISTANCE)
+        return 0.0
+
+    proxy = world.kubernetes.proxy
+    before = world.aws.latency, proxy.latency
+    world.aws.latency = proxy.latency = take_time
+    try:
+        yield
+    finally:
+        world.aws.latency, proxy.latency = before
+
+
+def cold_call(world: World, step: Step) -> float:
+    """The milliseconds from the start of a process to its first answer."""
+    with closing(world.host.sandbox(step.function)) as sandbox:
+        return sandbox.init_ms + call(sandbox, step).wall
 
 
 def wall_and_cpu(name: str, recycle_eks: list[Called], python: list[Called]) -> list[Measure]:

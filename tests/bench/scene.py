@@ -59,6 +59,8 @@ class Scene:
 
     recycle_eks: Side
     python: Side
+    python_same_reads: Step
+    """A check of the Python version that makes all the reads of recycle-eks."""
     node_to_check: str
     """The name of the node whose pods are awaited."""
     node_to_empty: str
@@ -87,14 +89,20 @@ def set_up(world: World, peer: Peer) -> Scene:
         Step(evict, evict_payload, lambda answer: answer["counts"]["evicted"], PODS_EVICTED),
     )
     python_check = peer.create_function(world.aws, "python-check-pods", "check_pods.handler", like=check)
+    python_careful = peer.create_function(world.aws, "python-check-as-carefully", "check_as_carefully.handler", like=check)
     python_evict = peer.create_function(world.aws, "python-evict-pods", "evict_pods.handler", like=evict)
-    request = {"cluster_name": CLUSTER, "node_name": checked.name, "label_selector": SELECTOR}
+    request = {"cluster_name": CLUSTER, "node_name": checked.name, "group": workers.name, "label_selector": SELECTOR}
     other_request = {"cluster_name": CLUSTER, "node_name": emptied.name, "label_selector": OTHERS}
     python = Side(
-        Step(python_check, request, lambda answer: answer["activePodCount"], PODS_CHECKED),
+        Step(python_check, request, count_active, PODS_CHECKED),
         Step(python_evict, other_request, lambda answer: answer["evicted"], PODS_EVICTED),
     )
-    return Scene(recycle_eks, python, checked.name, emptied.name)
+    same_reads = Step(python_careful, request, count_active, PODS_CHECKED)
+    return Scene(recycle_eks, python, same_reads, checked.name, emptied.name)
+
+
+def count_active(answer: Json) -> int:
+    return answer["activePodCount"]
 
 
 def asked(world: World, execution: Execution, function: str) -> tuple[str, Json]:

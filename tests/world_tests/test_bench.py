@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.figures import PAGE, Measure, cell, goal_lines, goals_of, summary, table, with_figures
+from bench.figures import PAGE, Measure, cell, distance_goal, goal_lines, goals_of, summary, table, with_figures
 
 
 def measure(recycle_eks, python, name="check"):
@@ -63,6 +63,12 @@ def test_goals_are_met_at_their_limits_and_say_by_which_figure():
 )
 def test_a_goal_is_missed_just_beyond_its_limit(missed, number):
     assert [goal.is_met for goal in goals(**missed)] == [each != number for each in range(4)]
+
+
+@pytest.mark.parametrize(("python", "is_met"), [(200.0, True), (199.0, False)])
+def test_the_goal_for_distant_calls_compares_the_same_reads(python, is_met):
+    far = [measure([100.0], [50.0], "a check, and Python only lists"), measure([100.0], [python], "Python makes the same reads")]
+    assert distance_goal(far).is_met == is_met
 
 
 def test_json_has_all_samples_of_both_sides():

@@ -10,7 +10,7 @@ use recycle::claim::obstacle::{Obstacle, Refusal};
 use recycle::cluster::autoscaler::describe_removal;
 use recycle::cluster::group::Member;
 use recycle::cluster::node::NodeFacts;
-use recycle::contract::verdicts::StandbyVerdict;
+use recycle::contract::verdicts::{StandbyBody, StandbyVerdict};
 use recycle::input::path::RecyclePath;
 use recycle::records::node_record::Record;
 use recycle::replacement::shortage::{Shortage, find_shortage};
@@ -244,5 +244,10 @@ async fn accept(facts: FetchedFacts, replacement: InstanceId) -> Answered {
     .await?;
     let subject = describe(&facts.run);
     let reason = format!("{subject} has its replacement: {replacement} is in service and usable");
-    Ok(Answer::new(StandbyVerdict::Taint, reason).carrying(facts.run))
+    let body = StandbyBody {
+        replacement: Some(replacement),
+    };
+    Ok(Answer::new(StandbyVerdict::Taint, reason)
+        .with(body)
+        .carrying(facts.run))
 }

@@ -9,7 +9,7 @@ use recycle::base::shell::quote;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
-use recycle::contract::verdicts::StandbyVerdict;
+use recycle::contract::verdicts::{StandbyBody, StandbyVerdict};
 use recycle::records::claim::check_claim;
 use recycle::records::lease::Lease;
 use recycle::replacement::usable::{Patience, ReplacementVerdict, judge_replacement};
@@ -92,7 +92,11 @@ fn answer_recycled(run: Run, successor: &InstanceId) -> Answer<StandbyVerdict> {
         describe(&run),
         run.describe_ended()
     );
+    let body = StandbyBody {
+        replacement: Some(successor.clone()),
+    };
     Answer::new(StandbyVerdict::Recycled, reason)
+        .with(body)
         .naming_ended(&run)
         .carrying(run)
 }
@@ -149,6 +153,10 @@ mod tests {
         );
         let ends = answer_recycled(run, &"i-0bbbbbbbbbbbbbbbb".parse().unwrap());
         assert_eq!(ends.verdict, StandbyVerdict::Recycled);
+        assert_eq!(
+            ends.body.replacement,
+            Some("i-0bbbbbbbbbbbbbbbb".parse().unwrap())
+        );
         assert!(
             ends.reason
                 .contains("its replacement i-0bbbbbbbbbbbbbbbb is in service and usable"),

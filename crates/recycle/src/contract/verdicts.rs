@@ -86,7 +86,7 @@ impl ClaimVerdict {
 
 verdict!(
     /// The verdict of `standby-node`.
-    StandbyVerdict with Nothing {
+    StandbyVerdict with StandbyBody {
         /// The replacement is usable: `taint-node` comes next.
         Taint,
         Wait,
@@ -212,6 +212,14 @@ pub enum ClaimBody {
     #[default]
     #[serde(untagged)]
     Nothing,
+}
+
+/// The fields that only `standby-node` answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct StandbyBody {
+    /// The instance that replaces the node, once it is usable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<InstanceId>,
 }
 
 /// The fields that only `restore-node` answers.

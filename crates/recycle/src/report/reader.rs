@@ -19,6 +19,7 @@ struct Answer {
     counts: BTreeMap<String, u32>,
     names: BTreeMap<String, Vec<String>>,
     reason: String,
+    replacement: Option<String>,
     notification: Option<Notification>,
     run: Carried,
 }
@@ -43,9 +44,6 @@ struct Carried {
 struct Blockage {
     since: Option<Timestamp>,
 }
-
-/// The words of `standby-node` before the instance that replaces the node.
-const REPLACED_BY: &str = " has its replacement: ";
 
 /// The end of a text that was cut to fit into a notification.
 const CUT: char = '…';
@@ -137,10 +135,13 @@ impl<'a> Reader<'a> {
                 severity: sent.severity.clone(),
                 subject: sent.subject.clone(),
             }));
+        self.report.replacement = answer
+            .replacement
+            .clone()
+            .or_else(|| self.report.replacement.take());
         match self.state {
             "CheckPods" => self.note_check(answer, at),
             "EvictPods" => self.note_refusals(answer.reason),
-            "StandbyNode" => self.note_replacement(&answer.reason),
             _ => {}
         }
     }
@@ -198,14 +199,6 @@ impl<'a> Reader<'a> {
             last.what = vec![reason.clone()];
         }
         self.refusals = reason;
-    }
-
-    fn note_replacement(&mut self, reason: &str) {
-        let named = reason.split_once(REPLACED_BY);
-        let named = named.and_then(|(_, rest)| rest.split_whitespace().next());
-        if let Some(instance) = named {
-            self.report.replacement = Some(instance.to_owned());
-        }
     }
 
     /// Returns the blockage that lasts, if there is one.

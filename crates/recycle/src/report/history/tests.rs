@@ -429,15 +429,14 @@ fn a_blocker_that_a_notification_cut_is_reported_in_full() {
 
 #[test]
 fn the_replacement_of_a_node_is_reported() {
-    let accepted = "node a (i-1) has its replacement: i-2 is in service and usable";
-    let report = report(
-        &[
-            (0, entered("StandbyNode")),
-            (9, answered(json!({"reason": accepted}))),
-        ],
-        None,
-    );
-    assert_eq!(report.replacement.as_deref(), Some("i-2"));
+    let events = [
+        (0, entered("StandbyNode")),
+        (1, answered(json!({"reason": "it waits"}))),
+        (9, answered(json!({"replacement": "i-2"}))),
+        (10, entered("CheckPods")),
+        (11, answered(json!({"reason": "2 to evict"}))),
+    ];
+    assert_eq!(report(&events, None).replacement.as_deref(), Some("i-2"));
 }
 
 #[test]
