@@ -415,3 +415,18 @@ def test_a_group_that_breaks_in_its_second_pass_is_reported_once():
     walked = Walked(GROUPS, {**OF_GROUP, "more": 1}, starting(NODE), *[broken] * 20, taint_node=[MARKED], restore_node=[UNMARKED])
     (group,) = json.loads(walked.execution.cause)["groups"]
     assert walked.execution.error == "RotationFailed" and group["error"] == ["InternalError"]
+
+
+@pytest.mark.parametrize(
+    ("second", "recycled", "failed"),
+    [
+        pytest.param(starting(NODE), 2, [], id="recycled"),
+        pytest.param(ended("failed", "duplicate: x"), 1, [{"node": NODE, "why": "duplicate: x"}], id="fails_again"),
+    ],
+)
+def test_a_node_that_a_later_pass_takes_again_is_judged_by_that_pass(second, recycled, failed):
+    both = {**OF_GROUP, "nodes": [NODE, OTHER], "more": 1}
+    answers = [GROUPS, both, FunctionFailed("ServiceRefused", "no"), starting(OTHER), OF_GROUP, second]
+    walked = Walked(*answers, taint_node=[MARKED] * 2, restore_node=[UNMARKED] * 2)
+    (group,) = (walked.execution.output or json.loads(walked.execution.cause))["groups"]
+    assert (group["recycled"], group["failed"], group["failed_nodes"]) == (recycled, failed, len(failed))

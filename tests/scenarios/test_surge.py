@@ -213,7 +213,7 @@ def test_no_node_is_raised_while_another_one_of_its_group_is_restored(world):
     while execution is None:
         world.wait("5s")
         if "recycle-eks/restoring" in first.records:
-            (execution,) = surge_all(world, [second], "60m")
+            (execution,) = surge_all(world, [second], "90m")
 
     end = execution.finishes()
 
@@ -330,3 +330,116 @@ def test_a_function_killed_around_any_mutating_call_ends_the_same(world):
             end = execution.finishes()
             assert (end.outcome, node.group.sizes, in_service(node.group)) == ("recycled", (1, 2, 4), 2), (kill, end)
         assert world.faults.not_struck() == [], struck
+
+
+def test_another_execution_goes_on_after_the_claim_was_removed_by_hand(world):
+    node = group_of(world, "m<d<M").nodes[0]
+    with_job(world, node, until="40m")
+    execution = surge(world, node)
+    world.run("10m")
+    node.record("recycle-eks/claim", None)
+    assert execution.finishes().error == "ClaimLost"
+
+    end = surge(world, node).finishes()
+
+    assert end.outcome == "recycled" and end.at < world.seconds("2h"), end
+    assert node.group.sizes == (1, 2, 4) and in_service(node.group) == 2
+
+
+def test_an_execution_that_goes_on_after_a_stopped_restore_holds_up_no_other_node(world):
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    first, second = workers.nodes[:2]
+    first.job("endless", labels={"app": "train"})
+    execution = surge(world, first, drain_timeout=1200)
+    world.clock.run(until=lambda: "recycle-eks/restoring" in first.records, limit=world.seconds("1h"))
+    execution.stop()
+
+    surge(world, first)
+    world.wait("5m")
+
+    assert "recycle-eks/restoring" not in first.records
+    assert surge_all(world, [second], "60m")[0].finishes().outcome == "recycled"
+
+
+def test_a_place_whose_claim_was_removed_by_hand_still_counts(world):
+    workers = world.group("workers", size=4, minimum=1, maximum=8)
+    first, second, third = workers.nodes[:3]
+    surge_all(world, [first, second], "60m", "60m")
+    world.run("30m")
+    second.record("recycle-eks/claim", None)
+    surge_all(world, [third], "70m")
+    world.run("45m")
+    world.sweep().finishes()
+    world.run("120m")
+    assert workers.sizes == (1, 4, 8) and in_service(workers) == 4
+
+
+def test_a_group_that_ends_the_node_itself_stays_one_larger_and_the_reason_says_so(world):
+    held = world.group("held", size=2, minimum=1, maximum=4)
+    node = held.nodes[0]
+    with_job(world, node, until="40m")
+    execution = surge(world, node)
+    world.run("10m")
+    held.terminate(node)
+
+    assert execution.finishes().outcome == "superseded"
+    (by_hook,) = [each for each in world.executions() if each.arn != execution.arn]
+    end = by_hook.finishes()
+
+    assert end.outcome == "recycled" and held.sizes == (1, 3, 4), end
+    assert "group held is one larger than before, desired capacity 3" in end.output["reason"]
+
+
+def test_a_rotation_starts_no_more_nodes_than_its_group_has_room_for(world):
+    workers = world.group("workers", size=3, minimum=1, maximum=4)
+    workers.gets_a_new_template()
+    world.at("20m", workers.nodes[0].job("train", labels={"app": "train"}).finishes)
+    rotation = world.rotate(at_once=3, recycle={"replacement": "surge", "label_selector": "app=train"})
+    nodes = lambda: [each for each in world.executions() if "recycle-node" in each.arn]  # noqa: E731
+    underway = set()
+    while rotation.status == "RUNNING":
+        world.wait("2m")
+        underway.add(len([each for each in nodes() if each.status == "RUNNING"]))
+    (group,) = rotation.finishes().groups.values()
+    assert (group["recycled"], group["failed"], max(underway)) == (3, [], 1)
+
+
+def test_a_scale_in_while_the_replacement_is_awaited_fails_no_node(world):
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    first, _, third = workers.nodes
+    with_job(world, first, until="40m")
+    workers.next_launch(takes="8m")
+    execution = surge(world, first)
+    world.run("2m")
+    world.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=third.instance_id, ShouldDecrementDesiredCapacity=True
+    )
+    end = execution.finishes()
+    assert end.outcome == "recycled", end.cause
+
+
+def test_a_removed_replacement_is_named_although_another_node_is_underway(world):
+    workers = world.group("workers", size=4, minimum=1, maximum=8)
+    first, second = workers.nodes[:2]
+    executions = surge_all(world, [first, second], "60m", "60m")
+    world.run("30m")
+    (lost,) = [node for node in workers.nodes if node.annotations.get("recycle-eks/replacement-for") == first.instance_id]
+    world.aws.client("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=lost.instance_id, ShouldDecrementDesiredCapacity=True
+    )
+    world.run("45m")
+    assert "replacement_removed_by_autoscaler" in executions[0].answers("CheckPods")[-1]["reason"]
+
+
+def test_a_node_in_the_queue_keeps_its_replacement(world):
+    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    world.autoscaling.group("workers").capacity_rebalance = True
+    first, second = workers.nodes[:2]
+    world.budget(first.deployment("web", replicas=2), min_available=2)
+    world.recycle(first)
+    world.run("1m")
+    queued = world.recycle(second)
+    world.run("15m")
+    world.autoscaling.group("workers").capacity_rebalance = False
+    first.annotate("recycle-eks/drain-until", "now")
+    assert queued.finishes().outcome == "recycled" and not world.calls("autoscaling:EnterStandby")

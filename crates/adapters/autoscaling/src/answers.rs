@@ -62,8 +62,11 @@ pub(crate) fn to_fleet(group: &AutoScalingGroup) -> Result<Fleet, Error> {
         .launch_template()
         .or(mixed.and_then(|mixed| mixed.launch_template_specification()));
     let overrides = mixed.map(|mixed| mixed.overrides()).unwrap_or_default().iter();
+    let room = group.max_size().zip(group.desired_capacity());
+    let room = room.map(|(max, desired)| max - desired);
     Ok(Fleet {
         rebalances_capacity: group.capacity_rebalance() == Some(true),
+        room: u32::try_from(room.unwrap_or(0)).unwrap_or(0),
         name: parse(DESCRIBE_GROUPS, group.auto_scaling_group_name())?,
         tags: to_tags(group),
         template: named.and_then(to_template),

@@ -81,6 +81,16 @@ impl Groups {
         self.describe(name).await?.as_ref().map(to_group).transpose()
     }
 
+    /// Fetches the group as it is now, with its tags. None if there is no group with the name.
+    pub async fn fetch_with_tags(
+        &self,
+        name: &GroupName,
+    ) -> Result<Option<(Group, BTreeMap<String, String>)>, Error> {
+        let found = self.describe(name).await?;
+        let read = |group| Ok((to_group(group)?, to_tags(group)));
+        found.as_ref().map(read).transpose()
+    }
+
     async fn describe(&self, name: &GroupName) -> Result<Option<AutoScalingGroup>, Error> {
         let answer = self
             .client

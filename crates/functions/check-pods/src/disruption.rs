@@ -10,7 +10,7 @@ use aws_config::SdkConfig;
 use eks_auth::Access;
 use futures::future::join;
 use recycle::base::failure::with_causes;
-use recycle::base::ids::GroupName;
+use recycle::base::ids::{GroupName, InstanceId};
 use recycle::claim::obstacle::Refusal;
 use recycle::cluster::group::Group;
 use recycle::cluster::hook::{HeldByHook, WAITING};
@@ -21,6 +21,7 @@ use recycle::contract::run::Run;
 use recycle::drain::disruption::{
     DisruptionFacts, DrainValidity, find_remarks, is_ended_by_refresh, judge_drain_validity,
 };
+use recycle::input::model::Override;
 use recycle::input::path::RecyclePath;
 use recycle::records::node_record::Record;
 
@@ -83,6 +84,7 @@ pub(crate) struct GroupReading {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundGroup {
     pub(crate) group: Group,
+    pub(crate) tags: BTreeMap<String, String>,
     /// The instance refresh that is under way.
     pub(crate) refresh: Option<Refresh>,
     /// The hook of recycle-eks, if it holds the member and the execution does not know that: its event was lost, or is still on its way.
@@ -132,14 +134,17 @@ async fn find_group(groups: &Groups, run: &Run) -> Result<Option<FoundGroup>, au
             }
         }
     };
-    let (group, refresh) = join(groups.fetch(&run.group), refresh).await;
-    let Some(group) = group? else { return Ok(None) };
+    let (group, refresh) = join(groups.fetch_with_tags(&run.group), refresh).await;
+    let Some((group, tags)) = group? else {
+        return Ok(None);
+    };
     let hook = match run.hook {
         None if is_waiting(&group, run) => find_hook(groups, run).await?,
         Some(_) | None => None,
     };
     Ok(Some(FoundGroup {
         group,
+        tags,
         refresh: refresh?,
         hook,
     }))
@@ -193,6 +198,7 @@ impl GroupReading {
     /// Finds the acts of other tools that concern the node. Reads its managed node group for that.
     pub(crate) async fn find_disruptions(
         &self,
+        client: &kube::Client,
         outside: &Outside,
         node: &NodeFacts,
         run: &Run,
@@ -207,11 +213,20 @@ impl GroupReading {
                 };
             }
         };
-        let (node_group, aws_error) = match self.find_node_group(outside, node, run).await {
+        let (node_group, aws_error) = match self.find_node_group(found, outside, node, run).await {
             Ok(node_group) => (node_group, None),
             Err(why) => (None, Some(why)),
         };
-        let record = find_record(node);
+        let mut record = find_record(node);
+        let is_there = |id: &InstanceId| found.group.member(id).is_some_and(|member| !member.is_leaving());
+        // The places of others count only for the remark about a replacement that is gone. Without an answer, the record is kept.
+        if record.replacement.as_ref().is_some_and(|id| !is_there(id))
+            && let Ok(Some(size)) =
+                kubernetes::find_size_without_place(client, &record, &run.input.instance_id, &found.group)
+                    .await
+        {
+            record.raised_from = Some(size);
+        }
         let facts = found.facts(node, &record, node_group.as_ref(), run);
         Disruptions {
             is_ended_by_refresh: is_ended_by_refresh(&facts),
@@ -222,19 +237,24 @@ impl GroupReading {
 
     async fn find_node_group(
         &self,
+        found: &FoundGroup,
         outside: &Outside,
         node: &NodeFacts,
         run: &Run,
     ) -> Result<Option<NodeGroup>, String> {
-        let names = find_node_group_names(&BTreeMap::new(), Some(node));
         // No remark is about it on the hook path.
-        let name = names.first().filter(|_| run.path != RecyclePath::Hook);
-        let Some(name) = name else { return Ok(None) };
-        let asked = outside.access.describe_node_group(name, &run.group);
-        match tokio::time::timeout(self.left, asked).await {
-            Ok(found) => found.map_err(|error| with_causes(&error)),
-            Err(_) => Err(describe_silence(self.left)),
+        if run.path == RecyclePath::Hook {
+            return Ok(None);
         }
+        for name in find_node_group_names(&found.tags, Some(node)) {
+            let asked = outside.access.describe_node_group(&name, &run.group);
+            match tokio::time::timeout(self.left, asked).await {
+                Ok(Ok(None)) => {}
+                Ok(answer) => return answer.map_err(|error| with_causes(&error)),
+                Err(_) => return Err(describe_silence(self.left)),
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -259,6 +279,7 @@ impl FoundGroup {
             group: &self.group,
             refresh: self.refresh.as_ref(),
             node_group,
+            is_protection_meant: run.input.overrides.contains(&Override::ScaleInProtection),
         }
     }
 }
@@ -304,9 +325,10 @@ mod tests {
     /// Reads the group, and judges the node with the labels by it.
     async fn judge(aws: &ScriptedAws, labels: serde_json::Value) -> (Run, DrainValidity, Disruptions) {
         let (outside, mut run, node) = (outside(aws), run(), node(labels).await);
+        let client = scripted_kube::ScriptedKube::new().client();
         let group = read_group(&outside, &run).await;
         group.note_hook(&mut run);
-        let disruptions = group.find_disruptions(&outside, &node, &run).await;
+        let disruptions = group.find_disruptions(&client, &outside, &node, &run).await;
         (run.clone(), group.judge_validity(&node, &run), disruptions)
     }
 
@@ -338,6 +360,23 @@ mod tests {
             .map(|remark| remark.obstacle.name())
             .collect();
         assert_eq!(names, ["instance_refresh", "managed_group_update"]);
+    }
+
+    #[tokio::test]
+    async fn a_managed_node_group_is_also_known_by_the_tag_of_its_group() {
+        let tag = "<Tags><member><Key>eks:nodegroup-name</Key><Value>blue</Value></member></Tags><Instances>";
+        let status = json!({"nodegroup": {"status": "UPDATING", "resources": {"autoScalingGroups": [{"name": "workers"}]}}});
+        let aws = ScriptedAws::new()
+            .on(
+                "DescribeAutoScalingGroups",
+                &described("Standby").replace("<Instances>", tag),
+            )
+            .on("DescribeInstanceRefreshes", NO_REFRESH)
+            .on("DescribeNodegroup", &status.to_string());
+        let (_, _, found) = judge(&aws, json!({})).await;
+        let remarks = found.remarks.iter();
+        let names: Vec<&str> = remarks.map(|remark| remark.obstacle.name()).collect();
+        assert_eq!(names, ["managed_group_update"]);
     }
 
     #[tokio::test]
@@ -391,7 +430,8 @@ mod tests {
         };
         let node = node(json!({"eks.amazonaws.com/nodegroup": "blue"})).await;
         let group = read_group(&outside(&aws), &run).await;
-        let disruptions = group.find_disruptions(&outside(&aws), &node, &run).await;
+        let client = scripted_kube::ScriptedKube::new().client();
+        let disruptions = group.find_disruptions(&client, &outside(&aws), &node, &run).await;
         assert_eq!(disruptions, Disruptions::default());
         assert_eq!(aws.actions(), ["DescribeAutoScalingGroups"]);
     }

@@ -110,7 +110,7 @@ async fn check(
     }
     let (survey, disruptions) = join(
         NodeSurvey::fetch::<Error>(client, &node.name, Some(&node), (&given).into(), now),
-        group.find_disruptions(outside, &node, &given),
+        group.find_disruptions(client, outside, &node, &given),
     )
     .await;
     let survey = survey?;

@@ -137,6 +137,7 @@ fn reading(state: &str, refresh: Option<Refresh>) -> GroupReading {
     };
     GroupReading::of(FoundGroup {
         group,
+        tags: BTreeMap::new(),
         refresh,
         hook: None,
     })

@@ -4,7 +4,7 @@ use ec2::instances::Instances;
 use jiff::Timestamp;
 use kubernetes::NodeChange;
 use recycle::answer::envelope::Answer;
-use recycle::base::names::{CLAIM_TAG, GROUP_TAG};
+use recycle::base::names::{CLAIM_TAG, GROUP_TAG, RESTORING_ANNOTATION};
 use recycle::claim::facts::GroupState;
 use recycle::claim::queue::{pace_queue, waits_in_queue, write_queue_progress};
 use recycle::cluster::hook::find_path;
@@ -155,7 +155,10 @@ impl ClaimFacts {
     /// The parts that an earlier call has written are not written again.
     async fn write_claim(&mut self, claim: &Claim, instances: &Instances) -> Result<(), Error> {
         if self.node.claim() != Some(StoredClaim::Known(claim.clone())) || !self.node.shows_claim() {
-            let change = NodeChange::new().claim(claim)?;
+            // The mark of a restore that ended early would hold up the other nodes of the group.
+            let change = NodeChange::new()
+                .claim(claim)?
+                .remove_annotation(RESTORING_ANNOTATION);
             self.node = kubernetes::change_node(&self.client, &self.node, change).await?;
         }
         if !holds_claim(self.instance.claim().as_ref(), &claim.fence) {
@@ -351,6 +354,8 @@ mod tests {
         let theirs = claim_of("two", Phase::Standby, -600);
         let mut on_node = node(None);
         on_node["metadata"]["annotations"][CLAIM_ANNOTATION] = json!(serde_json::to_string(&theirs).unwrap());
+        // A restore has failed before its end.
+        on_node["metadata"]["annotations"]["recycle-eks/restoring"] = json!("2027-01-01T00:00:00Z");
         for (previous, text) in [
             (
                 PreviousClaim::dead(theirs.clone()),
@@ -375,6 +380,8 @@ mod tests {
                 [claim(Phase::Standby)],
                 "claimed at this moment"
             );
+            let written = kube.lease("i-0123456789abcdef0");
+            assert!(written.get("recycle-eks/restoring").is_none(), "{written}");
         }
     }
 

@@ -5,14 +5,13 @@ use futures::future::try_join5;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::PROTECTED_FOR_TAG;
 use recycle::claim::facts::GroupState;
-use recycle::claim::places::find_added_places;
+use recycle::claim::places::{find_added_places, find_restored};
 use recycle::cluster::cluster_tag::has_cluster_tag;
 use recycle::cluster::group::Group;
 use recycle::cluster::instance::Instance;
 use recycle::cluster::node_group::{NodeGroup, find_node_group_names};
 use recycle::input::model::{Input, Replacement};
 use recycle::records::claim::Phase;
-use recycle::records::lease::Lease;
 
 use crate::balancers::fetch_balancers;
 use crate::facts::FetchedFacts;
@@ -66,18 +65,17 @@ impl ClaimNode {
                 Replacement::Before | Replacement::After => Ok((0, None)),
             }
         };
-        let (mut others, (added_places, restored), is_protected_by_recycle_eks, refresh, balancers) =
-            try_join5(
-                self.instances.fetch_all(&others).map_err(Error::from),
-                surges,
-                is_protected_by_recycle_eks(found, instance, group),
-                self.groups.find_refresh(&group.name).map_err(Error::from),
-                fetch_balancers(&self.config, &membership.attachments, group, id).map_err(Error::from),
-            )
-            .await?;
+        let (mut others, (added_places, restored), protected_for, refresh, balancers) = try_join5(
+            self.instances.fetch_all(&others).map_err(Error::from),
+            surges,
+            find_cause_of_protection(found, instance, group),
+            self.groups.find_refresh(&group.name).map_err(Error::from),
+            fetch_balancers(&self.config, &membership.attachments, group, id).map_err(Error::from),
+        )
+        .await?;
         others.retain(|other| !has_cluster_tag(&other.tags, &input.cluster_name));
         Ok(GroupState {
-            is_protected_by_recycle_eks,
+            protected_for,
             added_places,
             restored,
             untagged: others.into_iter().map(|other| other.id).collect(),
@@ -101,23 +99,17 @@ async fn find_other_surges(
     }
     let leases = kubernetes::list_group(&found.client, &group.name).await?;
     let places = find_added_places(&leases, id, group, Phase::Standby).len();
-    let is_restored =
-        |lease: &&Lease| lease.restoring_since().is_some() && group.member(&lease.instance).is_some();
-    let restored = leases
-        .iter()
-        .filter(|lease| lease.instance != *id)
-        .find(is_restored);
-    let restored = restored.map(|lease| lease.instance.clone());
+    let restored = find_restored(&leases, id, group).map(|lease| lease.instance.clone());
     Ok((u32::try_from(places).unwrap_or(u32::MAX), restored))
 }
 
-/// Checks whether the instance is protected from scale-in because another node is restored or detached.
-/// Its tag names that node. The tag is not enough, because other principals can write it: the record of that node must name the instance.
-async fn is_protected_by_recycle_eks(
+/// Finds the node for which recycle-eks has protected the instance from scale-in: one that is restored or detached, or with replacement
+/// `surge` the instance itself. Its tag names that node. The tag is not enough, because other principals can write it: the record of that node must name the instance.
+async fn find_cause_of_protection(
     found: &FetchedFacts,
     instance: &Instance,
     group: &Group,
-) -> Result<bool, Error> {
+) -> Result<Option<InstanceId>, Error> {
     let member = group.member(&instance.id);
     let is_protected = member.is_some_and(|member| member.protected_from_scale_in);
     let cause = instance
@@ -125,9 +117,11 @@ async fn is_protected_by_recycle_eks(
         .get(PROTECTED_FOR_TAG)
         .and_then(|id| id.parse().ok());
     let Some(cause) = cause.filter(|_| is_protected && found.node.is_some()) else {
-        return Ok(false);
+        return Ok(None);
     };
     let lease = kubernetes::get_lease(&found.client, &cause).await?;
     let record = lease.and_then(|lease| lease.record().ok());
-    Ok(record.is_some_and(|record| record.protected.contains(&instance.id)))
+    Ok(record
+        .is_some_and(|record| record.protected.contains(&instance.id))
+        .then_some(cause))
 }

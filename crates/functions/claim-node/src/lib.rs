@@ -28,7 +28,7 @@ use recycle::claim::preflight::{Preflight, check_preflight, list_refusals};
 use recycle::contract::requests::ClaimRequest;
 use recycle::contract::verdicts::ClaimVerdict;
 use recycle::input::fields::Settings;
-use recycle::input::model::{Dispose, Input};
+use recycle::input::model::{Dispose, Input, Replacement};
 use recycle::input::parse::parse_input;
 use recycle::plan::dry_run::Plan;
 use recycle::records::claim::{ClaimDecision, decide_claim};
@@ -115,7 +115,10 @@ impl ClaimNode {
             return self.release(input, reason).await;
         }
         let node_group = self.fetch_node_group(&found, input).await?;
-        let is_better_with_surge = node_group.is_some() || found.rebalances_capacity();
+        // A node that waits in the queue keeps the replacement with which it was queued.
+        let queued = request.run.as_ref();
+        let was_queued_so = queued.is_some_and(|run| run.input.replacement == Replacement::Surge);
+        let is_better_with_surge = was_queued_so || node_group.is_some() || found.rebalances_capacity();
         let input = &found.settle_path(
             &self.choose_replacement(input, request, is_better_with_surge)?,
             is_better_with_surge,
@@ -142,7 +145,9 @@ impl ClaimNode {
         notes.extend(remark.clone());
         let facts = found.into_claim_facts(hook, remark)?;
         if input.dry_run {
-            let answer = facts.plan(input, notes, request.context.now()).await?;
+            let answer = facts
+                .plan(input, notes, group_state.added_places, request.context.now())
+                .await?;
             facts.record_plan(&answer, &request.context).await?;
             return Ok(answer);
         }

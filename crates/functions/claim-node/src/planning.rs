@@ -14,7 +14,14 @@ use crate::facts::ClaimFacts;
 use crate::{Answered, Error};
 
 impl ClaimFacts {
-    pub(crate) async fn plan(&self, input: &Input, mut notes: Vec<String>, now: Timestamp) -> Answered {
+    /// Plans the steps. `added_places` are those that other executions have added to the group.
+    pub(crate) async fn plan(
+        &self,
+        input: &Input,
+        mut notes: Vec<String>,
+        added_places: u32,
+        now: Timestamp,
+    ) -> Answered {
         let drain = DrainFacts {
             input,
             draining_since: None,
@@ -34,6 +41,7 @@ impl ClaimFacts {
             survey: &survey.pods,
             terms: &survey.terms,
             budgets: &budgets,
+            added_places,
         };
         let plan = write_plan(facts, notes);
         let survey = survey.pods;
@@ -97,6 +105,7 @@ mod tests {
             .plan(
                 &parse_input(&input(), &settings()).unwrap(),
                 Vec::new(),
+                0,
                 "2027-01-01T06:00:00Z".parse().unwrap(),
             )
             .await

@@ -26,6 +26,11 @@ impl ClaimFacts {
         let mut claim = claim.clone();
         let limits = limits.of(input.replacement);
         if let Some(shortage) = find_shortage(&claim, &self.group, input, group_state) {
+            // It may have to wait for hours, and others may go on meanwhile. Its order in the queue stays.
+            if claim.phase == Phase::Admitted {
+                claim.phase = Phase::Claimed;
+                self.swap(&claim).await?;
+            }
             return Ok(Some(shortage));
         }
         loop {
@@ -187,5 +192,24 @@ mod tests {
             matches!(error, Error::Node(kubernetes::Error::Conflict { .. })),
             "{error:?}"
         );
+    }
+
+    #[tokio::test]
+    async fn an_admitted_node_for_which_the_group_has_no_room_steps_back() {
+        let kube = ScriptedKube::new().on("PATCH", NODE, 200, node(Some(&claim(Phase::Claimed))));
+        let claim = claim(Phase::Admitted);
+        let mut facts = facts(&kube, &node(Some(&claim))).await;
+        facts.group.desired = facts.group.max;
+        let full = GroupState {
+            added_places: 1,
+            ..GroupState::default()
+        };
+        let input = input_with("surge");
+        let queue = facts
+            .wait_in_queue(&claim, Limits::default(), &input, &full)
+            .await;
+        let queue = queue.unwrap().unwrap();
+        assert!(queue.contains("has its maximum of"), "{queue}");
+        assert_eq!(swaps(&kube), ["claimed"]);
     }
 }

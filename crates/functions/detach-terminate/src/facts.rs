@@ -161,6 +161,12 @@ impl FetchedFacts {
         self.group.as_ref()?.member(&self.run.input.instance_id)
     }
 
+    /// Describes that the group keeps the added place, because the instance has ended in another way. None if it does not.
+    pub(crate) fn note_larger_group(&self) -> Option<String> {
+        let (from, group) = (self.raised_from?, self.group.as_ref()?);
+        (!self.run.gave_place_up && group.desired > from).then(|| group.describe_larger())
+    }
+
     pub(crate) fn lifecycle_state(&self) -> Option<&str> {
         self.member().map(|member| member.lifecycle_state.as_str())
     }

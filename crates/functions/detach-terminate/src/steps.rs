@@ -81,9 +81,10 @@ impl DetachTerminate {
     }
 
     /// Terminates the instance together with its place in the group.
-    pub(crate) async fn remove(&self, facts: FetchedFacts, seconds: u32) -> Answered {
+    pub(crate) async fn remove(&self, mut facts: FetchedFacts, seconds: u32) -> Answered {
         self.record_phase(&facts).await?;
         let called = self.groups.remove(&facts.run.input.instance_id).await;
+        facts.run.gave_place_up |= called.is_ok();
         let what = "its group terminates it, and is as large as before";
         self.await_termination(facts, called, what, seconds).await
     }
@@ -246,6 +247,9 @@ impl DetachTerminate {
             Dispose::Detach => format!("has left group {}, and runs", facts.run.group),
         };
         let mut reason = facts.describe_with_pods(&outcome);
+        if let Some(note) = facts.note_larger_group() {
+            reason = format!("{reason}; {note}");
+        }
         let verdict = match &facts.run.old {
             Some(old) if old.knows_members() => DisposeVerdict::AwaitReplacement,
             Some(_) => {

@@ -124,13 +124,16 @@ impl SelectNodes {
         } else {
             SelectVerdict::MarkNodes
         };
+        let recycle = group_request.rotation.fields();
+        let at_once = terms.count_at_once(fleet.members.len(), self.most_at_once)?;
+        let most_surging = fleet.surge_at_once(recycle.get("replacement").and_then(|given| given.as_str()));
         let group = GroupBody {
             nodes: chosen.nodes,
             criteria: terms.dry_run.then_some(chosen.criteria),
-            at_once: terms.count_at_once(fleet.members.len(), self.most_at_once)?,
+            at_once: most_surging.map_or(at_once, |most| most.min(at_once)),
             launch_source: describe_launch_source(&fleet, &templates),
             mark: group_request.terms.mark,
-            recycle: group_request.rotation.fields(),
+            recycle,
             ended_rotations,
             more,
             later,
@@ -425,6 +428,7 @@ mod tests {
             template: None,
             overrides: BTreeMap::new(),
             rebalances_capacity: false,
+            room: 3,
             members: Vec::new(),
         };
         let listed: Vec<Value> = gone

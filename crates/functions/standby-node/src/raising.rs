@@ -6,15 +6,20 @@ use kubernetes::NodeChange;
 use recycle::base::failure::Failure;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG};
-use recycle::base::poll::next_wait;
-use recycle::claim::places::size_without_places;
+use recycle::base::poll::{SHORTEST_WAIT, next_wait};
+use recycle::claim::places::{find_restored, size_without_places};
 use recycle::cluster::group::Group;
 use recycle::input::model::Override;
 use recycle::records::claim::{Claim, Phase};
+use recycle::records::lease::Lease;
 use recycle::records::node_record::Record;
+use recycle::restore::step::PATIENCE;
 
 use crate::entering::record;
 use crate::{Answered, Error, FetchedFacts, StandbyNode};
+
+/// The most reads of the desired capacity right before it is raised. In a large rotation other executions may change it between two reads.
+const MOST_READS: u32 = 5;
 
 impl StandbyNode {
     /// Makes the group one larger. If the record of an earlier attempt says so, and the group shows it, only the wait begins.
@@ -26,6 +31,12 @@ impl StandbyNode {
         let size = find_size_without_place(&facts, &record, &group).await?;
         if size.is_some_and(|size| group.desired > size) {
             self.resume(&facts, &group, &record).await?;
+        } else if group.desired < group.max
+            && let Some(restored) = find_restore_ahead(&facts, &group).await?
+        {
+            let text = format!("waits: {restored} of the group is being restored");
+            let reason = facts.describe_state(&text);
+            return Ok(facts.wait(SHORTEST_WAIT, reason));
         } else {
             self.raise(&facts, &group, &text).await?;
         }
@@ -82,12 +93,14 @@ impl StandbyNode {
         }
         let (client, node) = (&facts.client, &facts.node.name);
         let mut desired = group.desired;
-        // A node of the group that is done may have taken its place away since the group was read.
-        if let Some(group) = self.groups.fetch(&group.name).await?
-            && group.desired != desired
-        {
-            desired = group.desired;
-            record_size(facts, &group, &claim, own).await?;
+        // Nodes of the group that are done take their places away meanwhile, so the last act before the call is a read.
+        for _ in 0..MOST_READS {
+            let found = self.groups.fetch(&group.name).await?;
+            let Some(changed) = found.filter(|found| found.desired != desired) else {
+                break;
+            };
+            desired = changed.desired;
+            record_size(facts, &changed, &claim, own).await?;
         }
         let (called, ()) = join(
             self.groups.set_desired_capacity(&group.name, desired + 1),
@@ -96,6 +109,18 @@ impl StandbyNode {
         .await;
         Ok(called?)
     }
+}
+
+/// Returns a node whose restore has begun since this one was admitted, and goes first. A restore that has lasted for longer than restores
+/// take holds up nothing.
+async fn find_restore_ahead(facts: &FetchedFacts, group: &Group) -> Result<Option<InstanceId>, Error> {
+    let leases = kubernetes::list_group(&facts.client, &group.name).await?;
+    let restored = find_restored(&leases, &facts.run.input.instance_id, group);
+    let is_recent = |lease: &&Lease| {
+        let since = lease.restoring_since();
+        since.is_some_and(|since| facts.now.duration_since(since).as_secs() < i64::from(2 * PATIENCE))
+    };
+    Ok(restored.filter(is_recent).map(|lease| lease.instance.clone()))
 }
 
 /// Records the desired capacity without the places of other executions, and the protection that this execution sets.
@@ -147,6 +172,7 @@ fn refuse(facts: &FetchedFacts, state: String) -> Error {
 #[cfg(test)]
 mod tests {
     use recycle::base::names::RECORD_ANNOTATION;
+    use recycle::cluster::group::Member;
     use recycle::contract::verdicts::StandbyVerdict;
     use recycle::input::path::RecyclePath;
     use scripted_aws::ScriptedAws;
@@ -206,6 +232,62 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn places_that_others_give_up_meanwhile_are_not_added_again() {
+        let read = "DescribeAutoScalingGroups";
+        let described = |desired: u32| {
+            let group = described_group("InService");
+            group.replace("<DesiredCapacity>1<", &format!("<DesiredCapacity>{desired}<"))
+        };
+        let aws = ScriptedAws::new()
+            .on("CreateTags", "")
+            .on("CreateTags", "")
+            .on("SetInstanceProtection", "")
+            .on(read, &described(2))
+            .on("CreateTags", "")
+            .on(read, &described(1))
+            .on("CreateTags", "")
+            .on(read, &described(1))
+            .on("SetDesiredCapacity", "");
+        let patched = |kube: ScriptedKube, _| {
+            kube.on("GET", "/api/v1/nodes?", 200, no_nodes()).on(
+                "PATCH",
+                NODE,
+                200,
+                stored_node(Phase::Standby),
+            )
+        };
+        let kube = (0..2).fold(kube(), patched);
+        let mut facts = surging(&kube);
+        let group = facts.group.as_mut().unwrap();
+        (group.desired, group.max) = (3, 4);
+        step(&aws).raise_capacity(facts).await.unwrap();
+        assert!(aws.calls().pop().unwrap().contains("DesiredCapacity=2"));
+        let record = kube.lease("i-0123456789abcdef0")[RECORD_ANNOTATION].clone();
+        let record: Record = serde_json::from_str(record.as_str().unwrap()).unwrap();
+        assert_eq!(record.raised_from, Some(1));
+    }
+
+    #[tokio::test]
+    async fn no_capacity_is_raised_while_another_node_is_restored() {
+        let other = "i-0fedcba9876543210";
+        for (begun, waits) in [("2027-01-01T00:00:30Z", true), ("2026-12-31T00:00:30Z", false)] {
+            let lease = json!({"metadata": {"name": other, "resourceVersion": "1", "annotations": {"recycle-eks/restoring": begun}}});
+            let kube = kube().on("GET", "/leases?", 200, json!({"metadata": {}, "items": [lease]}));
+            let (aws, mut facts) = (raised(), surging(&kube));
+            let member = Member {
+                instance: other.parse().unwrap(),
+                lifecycle_state: "InService".to_owned(),
+                protected_from_scale_in: false,
+            };
+            facts.group.as_mut().unwrap().members.push(member);
+            let answer = step(&aws).raise_capacity(facts).await.unwrap();
+            let since = answer.run.unwrap().replacement_since;
+            assert_eq!((answer.verdict, since.is_none()), (StandbyVerdict::Wait, waits));
+            assert_eq!(aws.calls().is_empty(), waits, "{begun}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_capacity_that_an_earlier_attempt_has_raised_is_not_raised_again() {
         let protecting = ["CreateTags", "SetInstanceProtection"];
         for (protected, expected) in [(vec![crate::fixtures::id()], &[][..]), (vec![], &protecting[..])] {
@@ -240,26 +322,6 @@ mod tests {
         let record = kube.lease("i-0123456789abcdef0")[RECORD_ANNOTATION].clone();
         let record: Record = serde_json::from_str(record.as_str().unwrap()).unwrap();
         assert!(record.protected.is_empty());
-    }
-
-    #[tokio::test]
-    async fn a_place_that_was_given_up_since_the_group_was_read_is_not_added_again() {
-        let kube = kube().on("GET", "/api/v1/nodes?", 200, no_nodes()).on(
-            "PATCH",
-            NODE,
-            200,
-            stored_node(Phase::Standby),
-        );
-        let aws = raised();
-        let mut facts = surging(&kube);
-        let group = facts.group.as_mut().unwrap();
-        (group.desired, group.max) = (2, 3);
-        step(&aws).raise_capacity(facts).await.unwrap();
-        let last = aws.calls().pop().unwrap();
-        assert!(last.contains("DesiredCapacity=2"), "{last}");
-        let record = kube.lease("i-0123456789abcdef0")[RECORD_ANNOTATION].clone();
-        let record: Record = serde_json::from_str(record.as_str().unwrap()).unwrap();
-        assert_eq!(record.raised_from, Some(1));
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use recycle::base::names::{EVICTED_ANNOTATION, KEPT_FOR_LABEL, REPLACEMENT_FOR_A
 use recycle::base::poll::SHORTEST_WAIT;
 use recycle::claim::obstacle::{Obstacle, Refusal};
 use recycle::cluster::autoscaler::describe_removal;
-use recycle::cluster::group::Member;
+use recycle::cluster::group::{Group, Member};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::verdicts::{StandbyBody, StandbyVerdict};
 use recycle::input::path::RecyclePath;
@@ -113,7 +113,23 @@ async fn find_shortage_by(
     };
     let nodes = kubernetes::list_nodes(&facts.client).await?.readable;
     let id = &facts.run.input.instance_id;
-    Ok(find_shortage(id, &facts.node, before, group, &nodes))
+    let record = facts.node.record()?;
+    let size = find_size_without_place(facts, &record, group).await?;
+    let group = Group {
+        desired: count_wanted(group, record.raised_from, size),
+        ..group.clone()
+    };
+    Ok(find_shortage(id, &facts.node, before, &group, &nodes))
+}
+
+/// Returns how many members the group wants besides the nodes whose places executions with replacement `surge` have added, and besides
+/// this one. `size` is the desired capacity without its own place. With the other replacements a node that is being replaced is in no
+/// desired capacity.
+fn count_wanted(group: &Group, raised_from: Option<u32>, size: Option<u32>) -> u32 {
+    let Some((from, size)) = raised_from.zip(size) else {
+        return group.desired;
+    };
+    group.desired.saturating_sub(1 + size.saturating_sub(from))
 }
 
 /// Whether the new member is in service and has a Node.
@@ -250,4 +266,27 @@ async fn accept(facts: FetchedFacts, replacement: InstanceId) -> Answered {
     Ok(Answer::new(StandbyVerdict::Taint, reason)
         .with(body)
         .carrying(facts.run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::facts;
+
+    #[tokio::test]
+    async fn a_group_wants_its_desired_capacity_without_the_places_of_surging_nodes() {
+        let group = facts(&scripted_kube::ScriptedKube::new()).group.unwrap();
+        for (name, desired, raised_from, size, wanted) in [
+            ("not with surge", 3, None, None, 3),
+            ("raised from 3", 4, Some(3), Some(3), 3),
+            ("a scale-in has taken one place", 3, Some(3), Some(3), 2),
+            ("another node is also underway", 5, Some(3), Some(4), 3),
+        ] {
+            let group = Group {
+                desired,
+                ..group.clone()
+            };
+            assert_eq!(count_wanted(&group, raised_from, size), wanted, "{name}");
+        }
+    }
 }

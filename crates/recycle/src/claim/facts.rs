@@ -21,8 +21,9 @@ pub struct GroupState {
     pub node_group: Option<NodeGroup>,
     /// The load balancers that EnterStandby would take the instance out of.
     pub balancers: Vec<Balancer>,
-    /// Whether the record of another node names the instance among the members that recycle-eks has protected from scale-in.
-    pub is_protected_by_recycle_eks: bool,
+    /// The node whose record names the instance among the members that recycle-eks has protected from scale-in.
+    /// With replacement `surge` it may be the instance itself.
+    pub protected_for: Option<InstanceId>,
     /// The places that other executions with replacement `surge` have added to the group, or are about to add.
     pub added_places: u32,
     /// Another node of the group that is being restored, which may change the desired capacity.

@@ -108,7 +108,7 @@ pub(crate) fn check_protection(input: &Input, state: &GroupState, group: &Group)
     let is_protected = group
         .member(id)
         .is_some_and(|member| member.protected_from_scale_in)
-        && !state.is_protected_by_recycle_eks
+        && state.protected_for.is_none()
         && !group.protects_new_members;
     is_protected.then(|| {
         Obstacle::ScaleInProtection.because(format!(

@@ -23,8 +23,13 @@ pub fn find_added_places<'a>(
         member.is_some_and(|member| member.lifecycle_state == "InService")
     };
     let is_underway = |lease: &Lease| match lease.claim() {
-        Some(StoredClaim::Known(claim)) => claim.group == group.name && claim.phase >= since,
-        Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => false,
+        // Another execution has claimed the node again, and waits in the queue. The place of the earlier one is still there.
+        Some(StoredClaim::Known(claim)) => {
+            claim.group == group.name && (claim.phase >= since || claim.phase < Phase::Standby)
+        }
+        Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) => false,
+        // An operator has removed the claim: only the Lease with its label and its record is there. A release removes the label.
+        None => true,
     };
     let has_raised = |lease: &Lease| lease.record().is_ok_and(|record| record.raised_from.is_some());
     leases
@@ -32,6 +37,14 @@ pub fn find_added_places<'a>(
         .filter(|lease| lease.instance != *me && is_in_service(&lease.instance))
         .filter(|lease| is_underway(lease) && has_raised(lease))
         .collect()
+}
+
+/// Returns another member of the group that is being restored. Its restore may change the desired capacity and the protection of members.
+#[must_use]
+pub fn find_restored<'a>(leases: &'a [Lease], me: &InstanceId, group: &Group) -> Option<&'a Lease> {
+    leases.iter().find(|lease| {
+        lease.instance != *me && lease.restoring_since().is_some() && group.member(&lease.instance).is_some()
+    })
 }
 
 /// Returns the desired capacity of the group without the places that other executions have added.
@@ -57,7 +70,7 @@ pub fn size_without_place(raised_from: u32, leases: &[Lease], me: &InstanceId, g
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::names::RESTORING_ANNOTATION;
+    use crate::base::names::{CLAIM_ANNOTATION, RESTORING_ANNOTATION};
     use crate::fixtures::{OLD, OTHER, claimed, group, id, leases, member, node};
     use crate::records::node_record::Record;
 
@@ -112,6 +125,10 @@ mod tests {
             texts.for_each(|text| *text = text.replace("workers", "gpu"));
             lease
         };
+        let unclaimed = |mut lease: Lease| {
+            lease.annotations.remove(CLAIM_ANNOTATION);
+            lease
+        };
         let surging = || other(Phase::Draining, Some(5));
         for (name, lease, state, found, size) in [
             ("draining", surging(), "InService", 1, 6),
@@ -123,6 +140,20 @@ mod tests {
                 "InService",
                 0,
                 5,
+            ),
+            (
+                "its claim was removed by hand",
+                unclaimed(surging()),
+                "InService",
+                1,
+                6,
+            ),
+            (
+                "claimed anew, and in the queue",
+                other(Phase::Claimed, Some(5)),
+                "InService",
+                1,
+                6,
             ),
             ("another mode", other(Phase::Draining, None), "InService", 0, 5),
             ("leaving", surging(), "Terminating:Wait", 0, 5),

@@ -1050,7 +1050,7 @@ mod tests {
             (
                 "recycle-eks protects it while another node is restored",
                 World::while_it(GroupState {
-                    is_protected_by_recycle_eks: true,
+                    protected_for: Some(id(OTHER)),
                     ..GroupState::default()
                 })
                 .protected(),

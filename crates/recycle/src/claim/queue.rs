@@ -182,19 +182,20 @@ pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupStat
     match input.replacement {
         Replacement::After if waits => find_missing_member(group, state.is_weighted)
             .or_else(|| find_missing_target(group, input, &state.balancers)),
-        Replacement::Surge if waits => find_disturbance(group, state),
+        Replacement::Surge if waits => find_disturbance(&input.instance_id, group, state),
         Replacement::After | Replacement::Before | Replacement::Surge => None,
     }
 }
 
 /// Describes what has to end before the desired capacity may be raised.
-fn find_disturbance(group: &Group, state: &GroupState) -> Option<String> {
+fn find_disturbance(me: &InstanceId, group: &Group, state: &GroupState) -> Option<String> {
     if let Some(restored) = &state.restored {
         return Some(format!(
             "{restored} of the group is being restored; with replacement \"surge\", the next node is admitted after that"
         ));
     }
-    if state.is_protected_by_recycle_eks {
+    // The protection that an earlier execution gave this node for itself holds up nothing.
+    if state.protected_for.as_ref().is_some_and(|cause| cause != me) {
         return Some(
             "another node is being restored or detached, and protects this one from scale-in; the next node is admitted after that"
                 .to_owned(),

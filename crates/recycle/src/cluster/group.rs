@@ -88,6 +88,16 @@ impl Group {
             .collect()
     }
 
+    /// Describes a group that keeps the place which an execution has added.
+    #[must_use]
+    pub fn describe_larger(&self) -> String {
+        format!(
+            "group {} is one larger than before, desired capacity {}; if it does not need the new member, drain that one and terminate it \
+             with decrement",
+            self.name, self.desired
+        )
+    }
+
     /// Counts the members in service.
     #[must_use]
     pub fn in_service(&self) -> u32 {

@@ -50,6 +50,9 @@ pub struct Run {
     /// The controllers whose pods were evicted while there was no replacement to note them on ([`crate::drain::evicted`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evicted: Option<String>,
+    /// Whether this execution has terminated the instance together with the place that was added for its replacement.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gave_place_up: bool,
     #[serde(flatten, skip_deserializing)]
     pub drain: DrainState,
 }
@@ -116,6 +119,7 @@ impl Run {
             old: None,
             hook: None,
             evicted: None,
+            gave_place_up: false,
             drain: DrainState::default(),
         }
     }

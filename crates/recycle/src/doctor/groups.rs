@@ -71,7 +71,7 @@ fn examine_processes(group: &Group) -> Vec<Finding> {
             ),
             "Terminate" => (
                 Level::Warning,
-                "executions with replacement: after are refused, because no member in service is terminated",
+                "executions with replacement: after or surge are refused, because no member in service is terminated",
             ),
             "AddToLoadBalancer" => (
                 Level::Warning,

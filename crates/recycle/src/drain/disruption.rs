@@ -26,6 +26,8 @@ pub struct DisruptionFacts<'a> {
     pub refresh: Option<&'a Refresh>,
     /// The EKS managed node group that the group belongs to.
     pub node_group: Option<&'a NodeGroup>,
+    /// Whether the input allows to recycle a node that is protected from scale-in.
+    pub is_protection_meant: bool,
 }
 
 /// Whether the drain still makes sense.
@@ -112,7 +114,7 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
                 "its protection from scale-in was removed, and recycle-eks does not set it again: group {name} may terminate it with its pods"
             )));
         }
-    } else if is_protected && !facts.group.protects_new_members {
+    } else if is_protected && !facts.group.protects_new_members && !facts.is_protection_meant {
         remarks.push(Obstacle::ScaleInProtection.because(
             "it is protected from scale-in now. The restore of another node of its group may have protected it for a while. If an operator \
              wants to keep it, stop the execution, or end the drain with recycle-eks/drain-until",
@@ -207,6 +209,7 @@ mod tests {
                 group: &self.group,
                 refresh: self.refresh.as_ref(),
                 node_group: self.node_group.as_ref(),
+                is_protection_meant: false,
             }
         }
 
@@ -270,6 +273,12 @@ mod tests {
         assert!(found(&fixture).is_empty());
         fixture.record.protected.clear();
         assert_eq!(found(&fixture).len(), 1, "another client has protected it");
+        let old = id(OLD);
+        let meant = DisruptionFacts {
+            is_protection_meant: true,
+            ..fixture.facts(&old, RecyclePath::Surge)
+        };
+        assert!(find_remarks(&meant).is_empty(), "the input allows it");
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub struct PlanFacts<'a> {
     pub terms: &'a Terms<'a>,
     /// All disruption budgets of the cluster.
     pub budgets: &'a [Budget],
+    /// The places that other executions have added to the group.
+    pub added_places: u32,
 }
 
 #[must_use]
@@ -83,8 +85,11 @@ pub fn write_plan(facts: PlanFacts<'_>, notes: Vec<String>) -> Plan {
         group,
         node,
         survey,
+        added_places,
         ..
     } = facts;
+    // The capacity that the group has for itself, which it has again at the end.
+    let own = group.desired.saturating_sub(added_places);
     let mut steps = Vec::new();
     match input.replacement {
         Replacement::Before => {
@@ -92,7 +97,7 @@ pub fn write_plan(facts: PlanFacts<'_>, notes: Vec<String>) -> Plan {
             steps.push(plan_wait("the replacement", input, node));
         }
         Replacement::Surge => {
-            steps.push(plan_raise(input, group));
+            steps.push(plan_raise(input, group, added_places));
             steps.push(plan_wait("the replacement", input, node));
         }
         Replacement::After => {}
@@ -100,7 +105,7 @@ pub fn write_plan(facts: PlanFacts<'_>, notes: Vec<String>) -> Plan {
     steps.push(format!("taint node {} and cordon it", node.name));
     steps.push(plan_drain(input, survey));
     steps.push(plan_balancers(input));
-    steps.push(plan_disposal(input, group));
+    steps.push(plan_disposal(input, group, own));
     // On the hook path the group itself launches a replacement.
     if input.replacement == Replacement::After && input.hook.is_none() {
         steps.push(plan_wait("the group's new member", input, node));
@@ -114,7 +119,7 @@ pub fn write_plan(facts: PlanFacts<'_>, notes: Vec<String>) -> Plan {
         steps,
         notes: notes.into_iter().chain(note_pods(survey)).collect(),
         pods: plan_pods(facts),
-        restore: plan_restore(input, group),
+        restore: plan_restore(input, group, own),
     }
 }
 
@@ -218,7 +223,7 @@ fn plan_pods(facts: PlanFacts<'_>) -> Vec<PlannedPods> {
     planned
 }
 
-fn plan_restore(input: &Input, group: &Group) -> Vec<String> {
+fn plan_restore(input: &Input, group: &Group, own: u32) -> Vec<String> {
     if input.hook.is_some() {
         let never = "never: its group is terminating it; the next execution finishes its drain";
         return vec![never.to_owned()];
@@ -228,12 +233,9 @@ fn plan_restore(input: &Input, group: &Group) -> Vec<String> {
         return vec![half.to_owned()];
     }
     if input.replacement == Replacement::Surge {
-        let larger = group.desired + 1;
+        let larger = own + 1;
         return vec![
-            format!(
-                "without a replacement that has pods: the group has {} as before",
-                group.desired
-            ),
+            format!("without a replacement that has pods: the group has {own} as before"),
             format!("with pods on the replacement: the group has {larger}, one more than before"),
         ];
     }
@@ -268,7 +270,7 @@ fn plan_standby(input: &Input, group: &Group) -> String {
     )
 }
 
-fn plan_raise(input: &Input, group: &Group) -> String {
+fn plan_raise(input: &Input, group: &Group, added_places: u32) -> String {
     let (id, name, members, desired) = (
         &input.instance_id,
         &group.name,
@@ -276,11 +278,20 @@ fn plan_raise(input: &Input, group: &Group) -> String {
         group.desired,
     );
     format!(
-        "protect {id} from scale-in and raise the desired capacity of group {name} (min {}, desired {desired}, max {}, {members} members) to {}",
+        "protect {id} from scale-in and raise the desired capacity of group {name} (min {}, desired {desired}{}, max {}, {members} members) to {}",
         group.min,
+        describe_places(added_places),
         group.max,
         desired + 1
     )
+}
+
+fn describe_places(added_places: u32) -> String {
+    match added_places {
+        0 => String::new(),
+        1 => " with 1 for another node that is underway".to_owned(),
+        places => format!(" with {places} for other nodes that are underway"),
+    }
 }
 
 fn plan_wait(new_member: &str, input: &Input, node: &NodeFacts) -> String {
@@ -322,14 +333,14 @@ fn plan_balancers(input: &Input) -> String {
     )
 }
 
-fn plan_disposal(input: &Input, group: &Group) -> String {
+fn plan_disposal(input: &Input, group: &Group, own: u32) -> String {
     let (id, name, desired) = (&input.instance_id, &group.name, group.desired);
     match input.dispose {
         Dispose::Terminate if input.hook.is_some() => {
             format!("complete the lifecycle action, after which group {name} terminates {id}")
         }
         Dispose::Terminate if input.replacement == Replacement::Surge => {
-            format!("terminate {id} with decrement: group {name} has its desired capacity of {desired} again")
+            format!("terminate {id} with decrement: group {name} has its desired capacity of {own} again")
         }
         Dispose::Terminate => format!("terminate {id}: group {name} keeps its desired capacity of {desired}"),
         Dispose::Stop => format!("stop {id} in Standby, tag it, and remove its Node"),
@@ -483,6 +494,7 @@ mod tests {
             survey,
             terms: &terms,
             budgets: &[budget],
+            added_places: 0,
         };
         write_plan(facts, notes.iter().map(|note| (*note).to_owned()).collect())
     }

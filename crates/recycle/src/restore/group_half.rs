@@ -133,7 +133,11 @@ impl RestoreFacts<'_> {
             let why = match (column, self.new_members) {
                 (Column::Stays, None) => "it is unknown whether its replacement has pods",
                 (Column::Stays, Some(_)) => "its replacement has pods",
-                (Column::NotLaunched | Column::Empty, _) => "its replacement was not terminated in time",
+                (Column::NotLaunched | Column::Empty, _) if group.min >= group.desired => {
+                    "its minimum allows no fewer"
+                }
+                (Column::NotLaunched, _) => "its desired capacity could not be lowered in time",
+                (Column::Empty, _) => "its replacement was not terminated in time",
             };
             format!(
                 "group {} is one larger than before, desired capacity {}: {why}",
@@ -151,13 +155,7 @@ impl RestoreFacts<'_> {
 
     /// Writes that a node which is not restored leaves its group one larger. None if it does not.
     pub(crate) fn note_larger_group(&self, group: &Group) -> Option<String> {
-        self.is_larger(group).then(|| {
-            format!(
-                "group {} is one larger than before, desired capacity {}; if it does not need the new member, drain that one and terminate it \
-                 with decrement",
-                group.name, group.desired
-            )
-        })
+        self.is_larger(group).then(|| group.describe_larger())
     }
 
     /// Returns the step that has to come before the group's size changes, if there is one.

@@ -88,7 +88,7 @@ pub fn describe_manual_commands(
     ManualCommands {
         state,
         commands: found.commands,
-        can_be_resumed: can_be_resumed(lifecycle_state, node),
+        can_be_resumed: !stays_in_standby && can_be_resumed(lifecycle_state, node),
         is_lost: false,
     }
 }
@@ -677,7 +677,14 @@ mod tests {
             ..drained()
         };
         let node = |record: &Record| draining(record);
+        // An operator has put a node of replacement `surge` into Standby.
+        let raised = Record {
+            desired_before: None,
+            raised_from: Some(2),
+            ..begun.clone()
+        };
         let cases = [
+            (Some("Standby"), Some(node(&raised)), false),
             (Some("Standby"), Some(node(&begun)), true),
             (Some("Standby"), Some(node(&drained())), false),
             (Some("Standby"), None, false),

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use crate::base::ids::{GroupName, InstanceId};
 use crate::base::names::PAUSED_TAG;
 use crate::cluster::instance::Instance;
+use crate::cluster::node_group::NODE_GROUP_TAG;
 
 /// An instance, with the time and the image of its launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +58,8 @@ pub struct Fleet {
     pub overrides: BTreeMap<String, Template>,
     /// `CapacityRebalance`: the group itself replaces Spot instances at risk.
     pub rebalances_capacity: bool,
+    /// The number of members that the group has room for: `MaxSize` less `DesiredCapacity`.
+    pub room: u32,
     pub members: Vec<FleetMember>,
 }
 
@@ -75,6 +78,15 @@ impl Fleet {
     #[must_use]
     pub fn template_of(&self, instance_type: &str) -> Option<&Template> {
         self.overrides.get(instance_type).or(self.template.as_ref())
+    }
+
+    /// Returns how many nodes may be raised at once. None if the nodes are not recycled with replacement `surge`.
+    /// `replacement` is that of the input. EKS is not asked: a wrong tag only makes the rotation slower.
+    #[must_use]
+    pub fn surge_at_once(&self, replacement: Option<&str>) -> Option<u32> {
+        let by_default = self.rebalances_capacity || self.tags.contains_key(NODE_GROUP_TAG);
+        let surges = replacement.map_or(by_default, |given| given == "surge");
+        surges.then(|| self.room.max(1))
     }
 
     /// Checks whether an operator has paused the group for rotations.

@@ -8,7 +8,7 @@ use crate::base::ids::Fence;
 use crate::base::names::CLAIM_ANNOTATION;
 use crate::cluster::balancers::Balancer;
 use crate::cluster::node::NodeFacts;
-use crate::fixtures::{NEW, at, claim, group, input, leased, leases, member, node};
+use crate::fixtures::{NEW, OLD, OTHER, at, claim, group, id, input, leased, leases, member, node};
 
 const ONE: Limits = Limits {
     parallel: 1,
@@ -704,5 +704,76 @@ fn with_after_the_last_healthy_target_of_several_members_waits_for_another() {
     for (name, group, input, others, expected) in cases {
         let shortage = find_shortage(&claim(Phase::Claimed), group, input, &behind(others));
         assert_eq!(shortage.is_some(), expected, "{name}: {shortage:?}");
+    }
+}
+
+#[test]
+fn with_surge_a_node_waits_for_a_restore_for_a_protection_and_for_room() {
+    let surge = input(json!({"replacement": "surge"}));
+    let (free, full) = (
+        group(),
+        Group {
+            desired: 4,
+            ..group()
+        },
+    );
+    let places = |added_places| GroupState {
+        added_places,
+        ..GroupState::default()
+    };
+    let protected = |cause| GroupState {
+        protected_for: Some(id(cause)),
+        ..GroupState::default()
+    };
+    let restored = |state| GroupState {
+        restored: Some(id(OTHER)),
+        ..state
+    };
+    let of_restore = format!("{OTHER} of the group is being restored");
+    let of_protection = "another node is being restored or detached";
+    for (name, group, state, expected) in [
+        ("nothing is in the way", &free, GroupState::default(), None),
+        (
+            "another node is restored",
+            &free,
+            restored(places(0)),
+            Some(of_restore.as_str()),
+        ),
+        (
+            "a restore comes before room",
+            &full,
+            restored(places(1)),
+            Some(of_restore.as_str()),
+        ),
+        (
+            "protected for another node",
+            &free,
+            protected(OTHER),
+            Some(of_protection),
+        ),
+        ("its own protection", &free, protected(OLD), None),
+        (
+            "full of places",
+            &full,
+            places(1),
+            Some("the group has its maximum of 4 members, 1 of them"),
+        ),
+        ("full, which pre-flight refuses", &full, places(0), None),
+        ("places, and room for more", &free, places(2), None),
+    ] {
+        for phase in Phase::ALL {
+            let found = find_shortage(&claim(phase), group, &surge, &state);
+            let expected = expected.filter(|_| phase <= Phase::Admitted);
+            assert_eq!(found.is_some(), expected.is_some(), "{name} {phase}: {found:?}");
+            assert!(
+                expected.is_none_or(|start| found.unwrap().starts_with(start)),
+                "{name}"
+            );
+        }
+        let urgent = Claim {
+            urgency: Urgency::Spot,
+            ..claim(Phase::Claimed)
+        };
+        assert_eq!(find_shortage(&urgent, group, &surge, &state), None, "{name}");
     }
 }

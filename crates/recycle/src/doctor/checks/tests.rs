@@ -511,7 +511,11 @@ fn one_fault_of_a_group_is_one_finding() {
         ),
         (
             |it| it.suspended = vec!["Terminate".to_owned()],
-            (Level::Warning, "suspended process", "Terminate is suspended"),
+            (
+                Level::Warning,
+                "suspended process",
+                "executions with replacement: after or surge are refused",
+            ),
         ),
         (
             |it| it.suspended = vec!["AddToLoadBalancer".to_owned()],

@@ -446,9 +446,7 @@ fn a_raised_capacity_is_lowered_again_unless_the_replacement_has_pods() {
             "at its minimum by now",
             World::surged((3, 3, 4)),
             vec![],
-            Some(
-                "group workers is one larger than before, desired capacity 3: its replacement was not terminated in time",
-            ),
+            Some("group workers is one larger than before, desired capacity 3: its minimum allows no fewer"),
             3,
         ),
     ];

@@ -87,6 +87,7 @@ fn fleet(states: &[(&str, &str)]) -> Fleet {
         template: None,
         overrides: BTreeMap::new(),
         rebalances_capacity: false,
+        room: 3,
         members: states
             .iter()
             .map(|(name, state)| FleetMember {

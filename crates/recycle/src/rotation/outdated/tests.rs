@@ -40,6 +40,7 @@ fn fleet(members: &[(&str, &str, &str)]) -> Fleet {
         template: Some(template("$Latest")),
         overrides: BTreeMap::new(),
         rebalances_capacity: false,
+        room: 3,
         members: members
             .iter()
             .map(|(name, version, zone)| FleetMember {

@@ -56,6 +56,7 @@ fn fleet(members: &[(&str, &str)]) -> Fleet {
         template: Some(template("lt-1", "$Latest")),
         overrides: BTreeMap::new(),
         rebalances_capacity: false,
+        room: 3,
         members: members
             .iter()
             .map(|(name, version)| FleetMember {
