@@ -42,8 +42,8 @@ LONGEST_FILE = {"crates": 450, "tests/world": 600}
 #: The maximum number of fields of a struct. `Input` follows the fields of the input.
 MOST_FIELDS = 15
 FOLLOWS_ITS_FIELDS = {"Input"}
-#: Files that hold tests alone, and what they need.
-TESTS_ALONE = re.compile(r"(^|/)(tests|laws|properties|fixtures)(/.*)?\.rs$|/(tests|examples)/")
+#: Files that hold tests alone, and what they need. `screens` draws the views of the command line for its tests.
+TESTS_ALONE = re.compile(r"(^|/)(tests|laws|properties|fixtures|screens)(/.*)?\.rs$|/(tests|examples|testing)/")
 
 
 @dataclass(frozen=True, order=True)
