@@ -44,7 +44,6 @@ pub struct Access {
 
 impl Access {
     /// Takes credentials, region and the timeouts of AWS calls from `config`.
-    #[must_use]
     pub fn new(config: &SdkConfig, name: &ClusterName) -> Self {
         Self {
             config: config.clone(),
@@ -53,7 +52,6 @@ impl Access {
         }
     }
 
-    #[must_use]
     pub fn name(&self) -> &ClusterName {
         &self.name
     }

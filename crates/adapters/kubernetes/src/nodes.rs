@@ -327,7 +327,6 @@ pub async fn amend_node<E: From<Error>>(
 
 /// Returns the value of the Lease's label `recycle-eks/group`, a hash of the group's name.
 /// The name itself may be longer than a label value, or contain characters that a label value may not.
-#[must_use]
 pub(crate) fn group_label(group: &GroupName) -> String {
     short_hash(group.as_str())
 }

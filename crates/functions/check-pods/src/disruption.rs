@@ -39,7 +39,6 @@ pub struct Outside {
 }
 
 impl Outside {
-    #[must_use]
     pub fn new(aws: &SdkConfig, access: Access, cancels_refreshes: bool) -> Self {
         Self {
             aws: aws.clone(),

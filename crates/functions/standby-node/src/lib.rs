@@ -61,7 +61,6 @@ struct FetchedFacts {
 }
 
 impl StandbyNode {
-    #[must_use]
     pub fn new(aws: &SdkConfig, cluster: &ClusterName) -> Self {
         Self {
             access: Access::new(aws, cluster),

@@ -53,7 +53,6 @@ impl Failure {
         Self::InternalError,
     ];
 
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::InvalidInput => "InvalidInput",
@@ -72,13 +71,11 @@ impl Failure {
     }
 
     /// Checks whether an execution ends FAILED under this name. A superseded execution has nothing left to do, and ends SUCCEEDED.
-    #[must_use]
     pub fn ends_failed(self) -> bool {
         self != Self::Superseded
     }
 
     /// Describes the state in which the node is left, for the documentation.
-    #[must_use]
     pub fn describe_node(self) -> &'static str {
         match self {
             Self::InvalidInput | Self::PreflightRefused => "untouched",
@@ -141,7 +138,6 @@ impl Outcome {
         Self::Superseded,
     ];
 
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Recycled => "recycled",
@@ -153,7 +149,6 @@ impl Outcome {
         }
     }
 
-    #[must_use]
     pub fn describe_node(self) -> &'static str {
         match self {
             Self::Recycled => "gone, or stopped or detached as `dispose` says",
@@ -174,7 +169,6 @@ pub trait NamedFailure: Error {
 }
 
 /// Returns an error with all its causes in one line: `failed to taint node a: failed to reach …: connection refused`.
-#[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let errors = std::iter::successors(Some(error), |&error| error.source());
     let texts: Vec<String> = errors.map(ToString::to_string).collect();

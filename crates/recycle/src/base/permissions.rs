@@ -25,7 +25,6 @@ pub enum AccessGroup {
 impl AccessGroup {
     pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Lease, Self::Evict, Self::Review];
 
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "recycle-eks-read",
@@ -226,7 +225,6 @@ const fn on_leases(group: AccessGroup, verb: &'static str, functions: &'static [
 }
 
 /// Returns the groups that a function needs for its calls. None for a function that does not call Kubernetes.
-#[must_use]
 pub fn groups_of(function: &str) -> Vec<AccessGroup> {
     let needs = |group: &AccessGroup| {
         let mut own = PERMISSIONS.iter().filter(|permission| permission.group == *group);
@@ -236,7 +234,6 @@ pub fn groups_of(function: &str) -> Vec<AccessGroup> {
 }
 
 /// Describes missing permissions, in one text for each group.
-#[must_use]
 pub fn describe_missing(missing: &[Permission]) -> Vec<String> {
     let each = missing.chunk_by(|one, next| one.group == next.group);
     each.filter_map(|permissions| {

@@ -46,7 +46,6 @@ enum Condition {
 }
 
 impl Selector {
-    #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.requirements.iter().all(|requirement| {
             let value = labels.get(&requirement.key);

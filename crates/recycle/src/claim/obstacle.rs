@@ -30,7 +30,6 @@ macro_rules! obstacles {
             /// All obstacles, for tests and documentation.
             pub const ALL: &'static [Self] = &[$(Self::$obstacle),+];
 
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$obstacle => $name,)+
@@ -103,7 +102,6 @@ obstacles!(
 
 impl Obstacle {
     /// Checks whether this value of `override` overrides the obstacle.
-    #[must_use]
     pub fn is_overridden_by(self, overrides: Override) -> bool {
         match overrides {
             Override::ScaleInProtection => self == Self::ScaleInProtection,
@@ -114,7 +112,6 @@ impl Obstacle {
         }
     }
 
-    #[must_use]
     pub fn because(self, text: impl Into<String>) -> Refusal {
         Refusal {
             obstacle: self,

@@ -11,7 +11,6 @@ use crate::records::lease::Lease;
 /// Returns the Leases of other members in service whose executions have added a place for the replacement and come to the phase `since`.
 /// In phase `standby`, which only one execution of a group has at a time, the place may not be there yet.
 /// `leases` are those with the group's label. Labels are short hashes, so two groups may share one.
-#[must_use]
 pub fn find_added_places<'a>(
     leases: &'a [Lease],
     me: &InstanceId,
@@ -36,7 +35,6 @@ pub fn find_added_places<'a>(
 
 /// Returns the desired capacity of the group without the places that other executions have added.
 /// It is not less than what one of them has recorded: another client may have taken their places away.
-#[must_use]
 pub fn size_without_places(leases: &[Lease], me: &InstanceId, group: &Group) -> u32 {
     let places = find_added_places(leases, me, group, Phase::Draining);
     let sizes = places.iter().filter_map(|lease| lease.record().ok()?.raised_from);
@@ -47,7 +45,6 @@ pub fn size_without_places(leases: &[Lease], me: &InstanceId, group: &Group) -> 
 
 /// Returns the desired capacity that the group has at this moment if the execution of `me` has no place in it.
 /// `raised_from` is that of its record. A node that is being restored may have given its place up already, so it counts as without one.
-#[must_use]
 pub fn size_without_place(raised_from: u32, leases: &[Lease], me: &InstanceId, group: &Group) -> u32 {
     let places = find_added_places(leases, me, group, Phase::Draining);
     let kept = places.iter().filter(|lease| lease.restoring_since().is_none());

@@ -38,13 +38,11 @@ pub enum Preflight {
 }
 
 /// Lists all refusals in the text of an error, one a line.
-#[must_use]
 pub fn list_refusals(refusals: &[Refusal]) -> String {
     let lines: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
     lines.join("\n")
 }
 
-#[must_use]
 pub fn check_preflight(facts: &PreflightFacts<'_>) -> Preflight {
     let id = &facts.input.instance_id;
     let Some(instance) = facts.instance else {

@@ -14,20 +14,17 @@ pub struct Member {
 
 impl Member {
     /// Whether the member will not be in service again.
-    #[must_use]
     pub fn is_leaving(&self) -> bool {
         is_leaving(&self.lifecycle_state)
     }
 
     /// Whether SetInstanceProtection accepts the member. A call that names one member in another state is refused as a whole.
-    #[must_use]
     pub fn can_be_protected(&self) -> bool {
         ["InService", "EnteringStandby", "Standby"].contains(&self.lifecycle_state.as_str())
     }
 }
 
 /// Checks whether a member in this lifecycle state will not be in service again.
-#[must_use]
 pub fn is_leaving(lifecycle_state: &str) -> bool {
     lifecycle_state.starts_with("Terminat") || lifecycle_state.starts_with("Detach")
 }
@@ -59,14 +56,12 @@ pub struct Group {
 
 impl Group {
     /// Returns the member with this instance, if there is one.
-    #[must_use]
     pub fn member(&self, instance: &InstanceId) -> Option<&Member> {
         self.members.iter().find(|member| member.instance == *instance)
     }
 
     /// Returns the instances whose protection can be removed now, or that have lost it because they leave or have left.
     /// The protection of a member on its way into service is removed later, by a sweep that finds the record.
-    #[must_use]
     pub fn find_unprotectable(&self, protected: &[InstanceId]) -> Vec<InstanceId> {
         let is_ready = |id: &&InstanceId| {
             self.member(id)
@@ -76,7 +71,6 @@ impl Group {
     }
 
     /// Returns the unprotected members that a scale-in could choose: members in service, and `returning`, which will be in service.
-    #[must_use]
     pub fn find_exposed(&self, returning: Option<&InstanceId>) -> Vec<InstanceId> {
         self.members
             .iter()
@@ -89,13 +83,11 @@ impl Group {
     }
 
     /// Counts the members in service.
-    #[must_use]
     pub fn in_service(&self) -> u32 {
         self.count(|state| state == "InService")
     }
 
     /// Counts the members on their way into service.
-    #[must_use]
     pub fn pending(&self) -> u32 {
         self.count(|state| state.starts_with("Pending"))
     }

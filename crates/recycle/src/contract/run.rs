@@ -95,7 +95,6 @@ pub struct DrainState {
 
 impl Run {
     /// Returns the state of an execution that has just taken the claim.
-    #[must_use]
     pub fn new(
         input: Input,
         path: RecyclePath,
@@ -121,7 +120,6 @@ impl Run {
     }
 
     /// Describes the pods that end with the instance, for the text of an answer; empty if there are none.
-    #[must_use]
     pub fn describe_ended(&self) -> String {
         let drain = &self.drain;
         [
@@ -138,7 +136,6 @@ impl Run {
     }
 
     /// Returns the phase of this execution, as its claim names it. While the node only waits, the phase is also `draining`.
-    #[must_use]
     pub fn phase(&self) -> Phase {
         if self.disposing_since.is_some() {
             Phase::Disposing
@@ -180,20 +177,17 @@ pub struct EndedPods {
 
 impl EndedPods {
     /// Lists the pods that hold the node now.
-    #[must_use]
     pub fn of(survey: &PodSurvey) -> Self {
         Self::list(&survey.holding())
     }
 
     /// Lists the late pods, which tolerate the draining taint and came after it, so that they do not hold the node.
     /// None if there are none.
-    #[must_use]
     pub fn late(survey: &PodSurvey) -> Option<Self> {
         (!survey.tolerates_taint.is_empty()).then(|| Self::list(&survey.tolerates_taint))
     }
 
     /// Lists the stuck pods that no longer hold the node. None if there are none.
-    #[must_use]
     pub fn skipped(survey: &PodSurvey) -> Option<Self> {
         (!survey.skipped.is_empty()).then(|| Self::list(&survey.skipped))
     }

@@ -72,7 +72,6 @@ verdict!(
 impl ClaimVerdict {
     /// Returns the first step of an execution whose node is admitted.
     /// `standby-node` brings the replacement on the paths `before` and `surge`, unless the input says `replacement: after`.
-    #[must_use]
     pub fn first_step(path: RecyclePath, replacement: Replacement) -> Self {
         match (path, replacement) {
             (RecyclePath::Before | RecyclePath::Surge, Replacement::Before | Replacement::Surge) => {

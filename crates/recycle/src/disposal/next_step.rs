@@ -86,7 +86,6 @@ pub enum DisposalStep {
     GiveUp(String),
 }
 
-#[must_use]
 pub fn next_disposal_step(disposal_facts: &DisposalFacts<'_>) -> DisposalStep {
     let timing = Timing::new(
         disposal_facts.since,
@@ -144,7 +143,6 @@ pub fn next_disposal_step(disposal_facts: &DisposalFacts<'_>) -> DisposalStep {
 }
 
 /// Returns the seconds to wait before a failed read is repeated, or none if the time of the disposal is over.
-#[must_use]
 pub fn wait_for_answer(since: Timestamp, now: Timestamp, balancer_grace: u32) -> Option<u32> {
     let timing = Timing::new(since, now, balancer_grace);
     (timing.left() > 0).then(|| timing.wait())
@@ -259,7 +257,6 @@ fn find_balancer_step(node: Option<&NodeFacts>, timing: &Timing) -> Option<Dispo
 }
 
 /// Describes the volumes that are still attached when the instance goes, although their time is over. None if there are none.
-#[must_use]
 pub fn describe_volumes_left(node: Option<&NodeFacts>) -> Option<String> {
     let node = node.filter(|node| !node.volumes.is_empty())?;
     Some(format!(

@@ -93,7 +93,6 @@ pub struct Nodes {
 
 /// Returns the Nodes that look odd. `members` are the members of the cluster's groups.
 /// `there` are the instances that EC2 knows and that are not terminated, or about to be.
-#[must_use]
 pub fn find_odd_nodes(
     nodes: &NodeList,
     members: &BTreeSet<InstanceId>,

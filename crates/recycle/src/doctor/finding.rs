@@ -30,7 +30,6 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
-#[must_use]
 pub fn worst(findings: &[Finding]) -> Level {
     let levels = findings.iter().map(|finding| finding.level);
     levels.max().unwrap_or(Level::Ok)

@@ -56,7 +56,6 @@ impl RefusalKind {
     ];
 
     /// Returns the key in the answer of `evict-pods`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::BudgetFull => "blocked",
@@ -119,7 +118,6 @@ fn read_budget(text: &str) -> Option<&str> {
 /// Reads what refused an eviction from the API server's text.
 /// Examples are `admission webhook "pods.example.com" denied the request: no`, `failed calling webhook "pods.example.com": …`
 /// and `ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: no` (Kubernetes' `apiserver/pkg/admission`).
-#[must_use]
 pub fn read_admission(text: &str) -> Option<(&'static str, &str)> {
     [
         ("webhook", "webhook \"", '"'),
@@ -134,7 +132,6 @@ pub fn read_admission(text: &str) -> Option<(&'static str, &str)> {
 }
 
 /// Describes the first five, one short sentence each: the end of a failure's text.
-#[must_use]
 pub fn describe_blockers(blockers: &[Blocker]) -> Vec<String> {
     let first = blockers.iter().take(NAMES_PER_CLASS);
     first.map(Blocker::describe_shortly).collect()
@@ -142,7 +139,6 @@ pub fn describe_blockers(blockers: &[Blocker]) -> Vec<String> {
 
 /// Returns the present blockers, the one that has lasted longest first.
 /// `before` are the blockers of the last check. A blocker that was there before keeps its start time.
-#[must_use]
 pub fn find_blockers(refusals: &[Refusal], before: &[Blocker], now: Timestamp) -> Vec<Blocker> {
     let mut by_obstacle: BTreeMap<String, Vec<&Refusal>> = BTreeMap::new();
     for refusal in refusals {
@@ -181,7 +177,6 @@ fn sum_up(mut what: String, mut refusals: Vec<&Refusal>, before: &[Blocker], now
 
 /// Describes in one sentence the oldest blocker that is reported ([`Blocker::is_long_enough`]), and counts the others.
 /// None if there is no such blocker.
-#[must_use]
 pub fn describe_update(blockers: &[Blocker], now: Timestamp) -> Option<String> {
     let mut reported = blockers.iter().filter(|blocker| blocker.is_long_enough(now));
     let first = reported.next()?.describe_shortly();

@@ -38,7 +38,6 @@ pub enum DrainValidity {
     TakenAway(String),
 }
 
-#[must_use]
 pub fn judge_drain_validity(facts: &DisruptionFacts<'_>) -> DrainValidity {
     // The group is terminating the member, and waits for this installation's hook.
     if facts.path == RecyclePath::Hook {
@@ -69,7 +68,6 @@ pub fn judge_drain_validity(facts: &DisruptionFacts<'_>) -> DrainValidity {
 }
 
 /// Lists what an operator should know, one sentence each, under the names that pre-flight uses.
-#[must_use]
 pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
     let name = &facts.group.name;
     let mut remarks = Vec::new();
@@ -136,7 +134,6 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
 }
 
 /// Whether an instance refresh would terminate the member in Standby with its pods.
-#[must_use]
 pub fn is_ended_by_refresh(facts: &DisruptionFacts<'_>) -> bool {
     let member = facts.group.member(facts.id);
     let is_on_standby = member.is_some_and(|member| member.lifecycle_state.ends_with("Standby"));

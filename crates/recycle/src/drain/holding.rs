@@ -47,7 +47,6 @@ pub struct HoldingPod {
 }
 
 /// Lists the named pods that hold the node, each once. A progress names the first five pods of each class.
-#[must_use]
 pub fn list_holding(progress: &Progress) -> Vec<HoldingPod> {
     let mut seen = BTreeSet::new();
     let mut listed = Vec::new();
@@ -79,7 +78,6 @@ pub fn list_holding(progress: &Progress) -> Vec<HoldingPod> {
 }
 
 /// Lists how many pods of each class the progress does not name. A blocked pod counts as blocked, and not as evictable.
-#[must_use]
 pub fn count_unnamed(progress: &Progress) -> Vec<(&'static str, u32)> {
     let blocked: BTreeSet<&String> = progress
         .blocked
@@ -106,7 +104,6 @@ fn left(all: u32, named: usize) -> u32 {
 }
 
 /// Whether a text has the name of a pod as a word of its own.
-#[must_use]
 pub fn names_pod(text: &str, name: &str) -> bool {
     let words = text.split([' ', ',', ':', ';', '(', ')']);
     words

@@ -72,7 +72,6 @@ impl Volume {
 
 /// Reads where a volume can be used. If a label selector cannot express one of the terms, the volume counts as usable anywhere:
 /// a pod is held back only for a reason that is certain.
-#[must_use]
 pub fn read_reach(terms: &[NodeSelectorTerm]) -> Reach {
     // An empty term matches no node (Kubernetes API reference of NodeSelectorTerm).
     let selectors: Option<Vec<String>> = terms
@@ -108,7 +107,6 @@ fn write_selector(term: &NodeSelectorTerm) -> Option<String> {
 }
 
 /// Returns the claims whose volumes decide whether these pods may be evicted.
-#[must_use]
 pub fn claims_to_ask_for(evictable: &[PodFacts]) -> BTreeSet<VolumeClaim> {
     evictable.iter().flat_map(claims_of).collect()
 }
@@ -120,7 +118,6 @@ fn claims_of(pod: &PodFacts) -> impl Iterator<Item = VolumeClaim> {
 }
 
 /// Returns the label selectors of all nodes that these volumes need, each once. The caller looks for nodes by them.
-#[must_use]
 pub fn selectors_of(volumes: &BTreeMap<VolumeClaim, Volume>) -> BTreeSet<String> {
     let selectors = volumes.values().flat_map(Volume::selectors);
     selectors.cloned().collect()
@@ -128,7 +125,6 @@ pub fn selectors_of(volumes: &BTreeMap<VolumeClaim, Volume>) -> BTreeSet<String>
 
 /// Checks whether this node could take pods of `old`, as far as the node itself decides that.
 /// It is another node, Ready, not cordoned, and has no taint that keeps pods of `old` away.
-#[must_use]
 pub fn could_take_pods_of(old: &NodeFacts, node: &NodeFacts) -> bool {
     node.name != old.name
         && node.ready
@@ -139,7 +135,6 @@ pub fn could_take_pods_of(old: &NodeFacts, node: &NodeFacts) -> bool {
 /// Moves pods from `evictable` to `zone_mismatch` if no other node can use one of their volumes now.
 /// A claim without an entry in `volumes` is not bound, and the scheduler finds a place for it.
 /// `places` are the selectors for which there is a node that could take the pods.
-#[must_use]
 pub fn hold_back(
     mut survey: PodSurvey,
     volumes: &BTreeMap<VolumeClaim, Volume>,

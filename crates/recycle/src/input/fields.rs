@@ -20,7 +20,6 @@ pub struct Settings {
 
 impl Settings {
     /// Returns the same settings with the default `surge` for `replacement`, if the module sets none.
-    #[must_use]
     pub fn preferring_surge(&self) -> Self {
         let mut settings = self.clone();
         let default = settings.defaults.entry(REPLACEMENT.name).or_insert(Value::Null);
@@ -364,7 +363,6 @@ pub const FIELDS: [Field; 19] = [
 ];
 
 /// Returns the values of a field with a closed list, and none for other fields.
-#[must_use]
 pub fn choices(field: &Field) -> &'static [Choice] {
     let (Kind::OneOf(choices) | Kind::SomeOf(choices)) = field.kind else {
         return &[];

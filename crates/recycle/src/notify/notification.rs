@@ -39,7 +39,6 @@ impl Severity {
     pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
 
     /// Returns the meaning, for the documentation.
-    #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
             Self::Info => "no action is needed",
@@ -73,7 +72,6 @@ impl NotificationKind {
     ];
 
     /// Returns the condition under which it is sent, for the documentation.
-    #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
             Self::Started => "the node is claimed and admitted, and is about to be changed",
@@ -109,6 +107,7 @@ impl NotificationKind {
 
 /// The message. [`FIELDS`] documents it. Values that may be unknown are null.
 /// `group` is `unknown` instead, because a message attribute is made of it.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Notification {
     schema: u32,
@@ -192,7 +191,6 @@ pub struct About<'a> {
 
 impl<'a> About<'a> {
     /// Returns the subject of a run's notifications: its node.
-    #[must_use]
     pub fn run(execution: &'a ExecutionArn, run: &'a Run) -> Self {
         Self {
             execution,
@@ -240,7 +238,6 @@ impl<'a> About<'a> {
 }
 
 impl Notification {
-    #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -248,7 +245,6 @@ impl Notification {
 
 /// Builds the notification that a node is about to be changed. `reason` is the reason in the answer about the claim. `severity` is higher
 /// if the reason contains something that an operator should know beforehand.
-#[must_use]
 pub fn build_started_notification(
     about: About<'_>,
     run: &Run,
@@ -262,7 +258,6 @@ pub fn build_started_notification(
     notification
 }
 
-#[must_use]
 pub fn build_finished_notification(about: About<'_>, run: &Run, reason: &str) -> Notification {
     let mut notification =
         about.build_notification(NotificationKind::Finished, Severity::Info, run.claimed_at, reason);
@@ -287,7 +282,6 @@ pub(crate) fn describe_end(run: &Run) -> Option<String> {
 
 /// Builds the notification about a node that an execution or a sweep has not recycled. None if there is nothing to report.
 /// `error` is the error of the execution. `reason` does not contain the commands.
-#[must_use]
 pub fn build_restored_notification(
     about: About<'_>,
     verdict: RestoreVerdict,

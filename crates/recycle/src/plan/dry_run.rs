@@ -76,7 +76,6 @@ pub struct PlanFacts<'a> {
     pub budgets: &'a [Budget],
 }
 
-#[must_use]
 pub fn write_plan(facts: PlanFacts<'_>, notes: Vec<String>) -> Plan {
     let PlanFacts {
         input,

@@ -8,7 +8,6 @@ use crate::base::permissions::{AccessGroup, PERMISSIONS, Permission};
 const COMMAND: &str = "cargo run -q -p recycle --example rbac > terraform/rbac/recycle-eks.yaml";
 
 /// Renders the manifest `terraform/rbac/recycle-eks.yaml`.
-#[must_use]
 pub fn render_manifest() -> String {
     let documents = render_documents(PERMISSIONS).join("---\n");
     format!("# Generated from crates/recycle/src/base/permissions.rs by `{COMMAND}`.\n{documents}")

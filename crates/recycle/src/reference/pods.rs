@@ -9,7 +9,6 @@ const BEGIN: &str = "<!-- rules: make generate -->\n";
 const END: &str = "<!-- end of rules -->";
 
 /// Returns the page with the table as the rules are now. A page without the two marks gets the table at its end.
-#[must_use]
 pub fn with_rules(page: &str) -> String {
     let (before, rest) = page.split_once(BEGIN).unwrap_or((page, ""));
     let (_, after) = rest.split_once(END).unwrap_or_default();

@@ -23,7 +23,6 @@ A node that a [lifecycle hook](hooks.md) holds is never restored, because its gr
 ";
 
 /// Renders the page of inputs and outcomes: all tables, each under its heading.
-#[must_use]
 pub fn render_page() -> String {
     format!(
         "{INTRODUCTION}\n## Inputs\n\n{}\n## Outcomes\n\n{}{END}",
@@ -93,7 +92,6 @@ message attributes are as in the other format, and the module's alarms need no f
 "#;
 
 /// Renders the page about notifications.
-#[must_use]
 pub fn render_notifications() -> String {
     let mut page =
         format!("{NOTIFICATIONS}\n## Fields\n\n| field | may be null | meaning |\n|---|---|---|\n");

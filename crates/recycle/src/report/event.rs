@@ -16,7 +16,6 @@ pub struct Execution {
 }
 
 /// Returns the ARN of an execution. `machine` may name an alias or a version, which have no executions of their own.
-#[must_use]
 pub fn name_execution(machine: &str, name: &str) -> String {
     let parts: Vec<&str> = machine.split(':').take(7).collect();
     let machine = parts.join(":").replacen(":stateMachine:", ":execution:", 1);
@@ -38,7 +37,6 @@ pub struct End {
 
 impl End {
     /// Returns the outcome. Without an outcome, returns the error's name, or the status if there is no error.
-    #[must_use]
     pub fn outcome(&self) -> &str {
         match self.output["outcome"].as_str() {
             Some(outcome) => outcome,
@@ -48,7 +46,6 @@ impl End {
     }
 
     /// Returns the reason in the output, or else the error's text.
-    #[must_use]
     pub fn reason(&self) -> &str {
         self.output["reason"].as_str().unwrap_or(&self.cause)
     }
@@ -116,7 +113,6 @@ impl Stage {
     ];
 
     /// Returns the stage's word, which is also the class of its bars in the report's page.
-    #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -157,7 +153,6 @@ pub const BOXES: [(&str, Stage, &[&str]); 6] = [
 
 /// Returns the name and the stage of the box that a state belongs to.
 /// None for a state that only decides, or sends a notification or an event, within a moment.
-#[must_use]
 pub fn find_box(state: &str) -> Option<(&'static str, Stage)> {
     let mut boxes = BOXES.into_iter();
     let (name, stage, _) = boxes.find(|(_, _, states)| states.contains(&state))?;

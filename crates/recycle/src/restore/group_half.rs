@@ -28,7 +28,6 @@ impl RestoreFacts<'_> {
     }
 
     /// Checks whether the restore has time and steps left to wait for the group.
-    #[must_use]
     pub fn has_time(&self) -> bool {
         self.waited < i64::from(PATIENCE) && self.steps < MOST_STEPS
     }

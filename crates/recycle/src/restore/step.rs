@@ -58,7 +58,6 @@ pub enum Stuck {
 }
 
 impl Stuck {
-    #[must_use]
     pub fn describe(&self, group: &Group) -> String {
         let Group {
             name,
@@ -111,7 +110,6 @@ impl RestoreStep {
         }
     }
 
-    #[must_use]
     pub fn is_end(&self) -> bool {
         self.kind() == Kind::End
     }

@@ -46,7 +46,6 @@ pub enum Way {
 }
 
 /// Returns the cell of this row and column.
-#[must_use]
 pub fn look_up(row: Row, column: Column) -> Way {
     match (row, column) {
         (Row::Free | Row::AtMaximum, Column::NotLaunched) => Way::LowerThenExit,
@@ -58,7 +57,6 @@ pub fn look_up(row: Row, column: Column) -> Way {
     }
 }
 
-#[must_use]
 pub fn find_row(group: &Group) -> Row {
     if group.suspended.iter().any(|process| process == "Launch") {
         return Row::LaunchSuspended;

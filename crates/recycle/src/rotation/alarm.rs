@@ -171,7 +171,6 @@ pub struct AlarmFacts<'a> {
 }
 
 /// Chooses the node that an alarm points to, unless a node of its group was claimed or replaced within the cooldown.
-#[must_use]
 pub fn choose_alarmed(
     alarmed: &Alarmed,
     terms: &AlarmTerms,

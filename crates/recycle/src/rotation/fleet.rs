@@ -28,7 +28,6 @@ pub struct Template {
 }
 
 impl Template {
-    #[must_use]
     pub fn newest(&self) -> Self {
         Self {
             id: self.id.clone(),
@@ -72,13 +71,11 @@ pub struct FleetMember {
 
 impl Fleet {
     /// Returns the template that the group launches a member of this type from.
-    #[must_use]
     pub fn template_of(&self, instance_type: &str) -> Option<&Template> {
         self.overrides.get(instance_type).or(self.template.as_ref())
     }
 
     /// Checks whether an operator has paused the group for rotations.
-    #[must_use]
     pub fn is_paused(&self) -> bool {
         self.tags.get(PAUSED_TAG).is_some_and(|value| value == "true")
     }
@@ -97,7 +94,6 @@ impl Fleet {
     }
 }
 
-#[must_use]
 pub fn fleet_of<'a>(instance: &InstanceId, fleets: &'a [Fleet]) -> Option<&'a Fleet> {
     fleets.iter().find(|fleet| fleet.state_of(instance).is_some())
 }

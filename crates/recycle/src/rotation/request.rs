@@ -47,7 +47,6 @@ pub enum Trigger {
 
 impl Trigger {
     /// Returns the word with which the names of its executions begin.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Alarm => "alarm",
@@ -61,7 +60,6 @@ impl Trigger {
     }
 
     /// Checks whether the trigger starts a rotation, which goes through groups node by node. Any other trigger is urgent.
-    #[must_use]
     pub fn begins_rotation(self) -> bool {
         match self {
             Self::Schedule | Self::Apply | Self::Manual => true,
@@ -102,13 +100,11 @@ pub enum Selection {
 
 impl Selection {
     /// Checks whether the groups' templates have to be read to find the selected nodes.
-    #[must_use]
     pub fn asks_templates(&self) -> bool {
         matches!(self, Self::Outdated(outdated) if outdated.asks_templates())
     }
 
     /// Checks whether the Nodes have to be read to find the selected nodes.
-    #[must_use]
     pub fn asks_nodes(&self) -> bool {
         matches!(self, Self::Outdated(outdated) if outdated.asks_nodes())
     }
@@ -273,7 +269,6 @@ fn check_recycle(mut fields: Map<String, Value>) -> Result<Map<String, Value>, I
 
 impl Rotation {
     /// Returns the fields with which each execution is started, in addition to its node.
-    #[must_use]
     pub fn fields(&self) -> Map<String, Value> {
         let mut fields = self.recycle.clone();
         if self.trigger.is_of_ec2() {
@@ -295,7 +290,6 @@ impl Rotation {
 
     /// Returns the start of a node's execution. An event that is delivered twice gives the same name.
     /// So does an alarm, whether it came by EventBridge or by a topic. `execution` is the cause if there is no event.
-    #[must_use]
     pub fn start(&self, instance: &InstanceId, execution: &str) -> Start {
         let event = || self.event.get("id").and_then(Value::as_str).map(str::to_owned);
         let cause = self.change_of_alarm().or_else(event);
