@@ -16,9 +16,7 @@ pub enum Error {
     },
     #[error("this installation recycles nodes of cluster {cluster}, but the request names {named}")]
     AnotherCluster {
-        /// The cluster in the environment.
         cluster: ClusterName,
-        /// The cluster in the request.
         named: ClusterName,
     },
     #[error("failed to find the AWS region in the environment")]

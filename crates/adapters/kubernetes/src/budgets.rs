@@ -62,7 +62,6 @@ impl Item for Listed {
     }
 }
 
-/// Lists all budgets of the cluster.
 pub async fn list_budgets(client: &kube::Client) -> Result<Vec<Budget>, Error> {
     let budgets = Objects::of::<PodDisruptionBudget>(client, None);
     let call = Call::new("list", "poddisruptionbudgets", "of the cluster");

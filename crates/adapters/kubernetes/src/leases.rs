@@ -124,7 +124,6 @@ pub(crate) async fn write_records(
     }
 }
 
-/// Writes the claim on an instance that has no Node.
 pub async fn claim_without_node(
     client: &kube::Client,
     instance: &InstanceId,

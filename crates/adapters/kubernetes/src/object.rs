@@ -44,7 +44,6 @@ pub(crate) fn keep_read(annotations: Option<BTreeMap<String, String>>) -> BTreeM
     kept
 }
 
-/// The owner of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct OwnerReference {
@@ -102,7 +101,6 @@ pub(crate) trait Item: Send + 'static {
     fn read(object: &Value) -> Self;
 }
 
-/// Objects of one kind.
 pub(crate) struct Objects<'a> {
     client: &'a kube::Client,
     request: Request,
@@ -224,7 +222,6 @@ fn read_object(text: &str) -> kube::Result<Value> {
     read.map(|Shallow(object)| object)
 }
 
-/// A page of a list.
 #[derive(Deserialize)]
 #[serde(bound = "T: Item")]
 pub(crate) struct Page<T> {

@@ -93,7 +93,6 @@ pub(crate) struct FoundGroup {
 pub(crate) struct Disruptions {
     /// Whether an instance refresh would terminate the member in Standby with its pods.
     pub(crate) is_ended_by_refresh: bool,
-    /// Remarks for operators.
     pub(crate) remarks: Vec<Refusal>,
     /// The error of AWS, if a call failed.
     pub(crate) aws_error: Option<String>,

@@ -16,7 +16,6 @@ use recycle::restore::facts::NewMember;
 
 use crate::Error;
 
-/// Facts from the cluster.
 pub(crate) struct Cluster {
     pub(crate) client: kube::Client,
     pub(crate) node: Option<NodeFacts>,

@@ -16,7 +16,6 @@ pub enum AccessGroup {
     Write,
     /// Changes Leases: the claims and records of the functions, and the end of a drain that an operator asks for.
     Lease,
-    /// Evicts pods.
     Evict,
     /// Asks the API server about the permissions of groups.
     Review,
@@ -105,7 +104,6 @@ const READING: &[&str] = &[
     "select-nodes",
     "serve-operator",
 ];
-/// The functions that read pods.
 const READING_PODS: &[&str] = &[
     "claim-node",
     "check-pods",

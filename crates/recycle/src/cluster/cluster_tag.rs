@@ -9,7 +9,6 @@ use crate::cluster::instance::Instance;
 
 const PREFIX: &str = "kubernetes.io/cluster/";
 
-/// The values of the tag that count.
 pub const CLUSTER_TAG_VALUES: [&str; 2] = ["owned", "shared"];
 
 /// Returns the key of the tag for `cluster`.

@@ -55,7 +55,6 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns the member with this instance, if there is one.
     pub fn member(&self, instance: &InstanceId) -> Option<&Member> {
         self.members.iter().find(|member| member.instance == *instance)
     }

@@ -173,7 +173,6 @@ pub fn find_release(
     })
 }
 
-/// Returns the path, from the input and the lifecycle state of the member.
 pub fn find_path(input: &Input, lifecycle_state: Option<&str>) -> RecyclePath {
     if input.hook.is_some() || is_held(lifecycle_state) {
         return RecyclePath::Hook;

@@ -135,7 +135,6 @@ pub struct Installation {
     pub groups: Seen<Vec<Group>>,
     /// The module's rules, not all rules of the account.
     pub rules: Seen<Vec<Rule>>,
-    /// The topic for notifications.
     pub topic: Seen<Topic>,
     /// Number of messages in the dead-letter queue. None if there is no queue.
     pub dead_letters: Seen<Option<u32>>,

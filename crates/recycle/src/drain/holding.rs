@@ -29,7 +29,6 @@ pub const EVICTABLE: &str = "evictable";
 /// The word for an evictable pod whose eviction was refused.
 pub const BLOCKED: &str = "blocked";
 
-/// A pod that holds a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HoldingPod {
     /// The namespace and the name.
@@ -103,7 +102,6 @@ fn left(all: u32, named: usize) -> u32 {
     all.saturating_sub(u32::try_from(named).unwrap_or(u32::MAX))
 }
 
-/// Whether a text has the name of a pod as a word of its own.
 pub fn names_pod(text: &str, name: &str) -> bool {
     let words = text.split([' ', ',', ':', ';', '(', ')']);
     words

@@ -20,7 +20,6 @@ pub const NAMES_BUDGET: usize = 1_300;
 pub struct PodSurvey {
     /// Pods that cannot be read. They hold the node and are never evicted, because each may be a pod that has to be waited for.
     pub unreadable: Vec<PodFacts>,
-    /// Pods to wait for.
     pub awaited: Vec<PodFacts>,
     /// Pods to evict that are not leaving yet.
     pub evictable: Vec<PodFacts>,

@@ -33,7 +33,6 @@ impl Settings {
 /// One value of a closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// The value as it is written.
     pub value: &'static str,
     /// The meaning of the value, for the documentation.
     pub meaning: &'static str,
@@ -44,9 +43,7 @@ pub struct Choice {
 pub enum Kind {
     /// An identifier with a type of its own ([`crate::base::ids`]).
     Identifier,
-    /// A label selector.
     Selector,
-    /// A list of namespaces.
     Namespaces,
     /// A text such as `20h`, or a number of seconds.
     Duration(DurationRange),
@@ -62,7 +59,6 @@ pub enum Kind {
     Hook,
 }
 
-/// A field of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     pub name: &'static str,

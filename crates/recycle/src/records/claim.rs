@@ -52,7 +52,6 @@ pub struct Claim {
     pub claimed_at: Timestamp,
 }
 
-/// A claim as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredClaim {
     Known(Claim),

@@ -23,7 +23,6 @@ pub const LEASED: [&str; 4] = [
     DRAIN_UNTIL_ANNOTATION,
 ];
 
-/// A Lease, as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// `metadata.name`.

@@ -23,7 +23,6 @@ pub struct Record {
     /// The drivers of dynamic resource allocation that offered devices on the Node before its drain. The replacement must offer some too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
-    /// The reserved replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement: Option<InstanceId>,
     /// The time at which the taint was set. Pods created later tolerate the taint.

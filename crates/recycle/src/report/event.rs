@@ -22,7 +22,6 @@ pub fn name_execution(machine: &str, name: &str) -> String {
     format!("{machine}:{name}")
 }
 
-/// The end of an execution.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct End {
     /// `SUCCEEDED`, `FAILED`, `TIMED_OUT` or `ABORTED`.

@@ -81,7 +81,6 @@ pub struct WaitingNode {
     pub began_at: Timestamp,
     /// Total seconds of waiting. Pauses between nodes or attempts do not count.
     pub waited: u32,
-    /// The reason of the last wait.
     pub waits_for: Option<WaitReason>,
     /// Seconds of waiting for `waits_for`.
     #[serde(default)]

@@ -39,7 +39,6 @@ impl Template {
 /// The current facts of a template's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateFacts {
-    /// Number of the version.
     pub version: String,
     /// Image that the version names. None if it names no image, or a parameter that holds one.
     pub image: Option<String>,

@@ -35,14 +35,12 @@ pub fn marked_by(node: &NodeFacts) -> Option<&str> {
     read_mark(node).map(|(owner, _)| owner)
 }
 
-/// The marks of one rotation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marks {
     /// Time at which it began, by each of the marks that say it.
     pub began_at: Vec<Timestamp>,
 }
 
-/// Returns the rotations that have marked a node.
 pub fn find_rotations(nodes: &[NodeFacts]) -> BTreeMap<ExecutionArn, Marks> {
     let mut found: BTreeMap<ExecutionArn, Marks> = BTreeMap::new();
     for (owner, rest) in nodes.iter().filter_map(read_mark) {

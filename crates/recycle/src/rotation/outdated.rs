@@ -73,7 +73,6 @@ impl Outdated {
         Ok(())
     }
 
-    /// Checks whether the Nodes have to be read.
     pub fn asks_nodes(&self) -> bool {
         self.kubelet || self.node_labels.is_some()
     }

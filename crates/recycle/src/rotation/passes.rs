@@ -49,7 +49,6 @@ pub const MOST_LATER: usize = 2_000;
 pub struct PassSize {
     /// Nodes that may wait for a day.
     first: usize,
-    /// All nodes of the pass.
     pub nodes: usize,
 }
 

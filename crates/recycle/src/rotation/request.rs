@@ -28,7 +28,6 @@ const SPOT_NOTICE: u32 = 120;
 /// Fields that `recycle` may not set: the node, the cluster, and the values that the trigger sets.
 const NOT_TO_BE_SET: [&str; 5] = ["instance_id", "cluster_name", "urgency", "hook", "interrupted_at"];
 
-/// The trigger of a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {

@@ -289,7 +289,6 @@ pub struct Part {
 /// The results of a group's earlier passes ([`crate::rotation::passes`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct EarlierPasses {
-    /// The number of passes.
     pub passes: u32,
     /// The number of nodes in them whose last execution failed.
     pub failed_executions: usize,
