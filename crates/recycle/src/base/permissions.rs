@@ -5,33 +5,21 @@
 
 use std::fmt;
 
+use crate::base::named::named;
 use crate::base::names::NAMESPACE;
 
-/// A Kubernetes group of access entries. Its role in the cluster and the role's binding have the same name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AccessGroup {
-    /// Reads Nodes, Leases, pods, volumes and devices.
-    Read,
-    /// Changes Nodes, creates and deletes Leases, and records Events.
-    Write,
-    /// Changes Leases: the claims and records of the functions, and the end of a drain that an operator asks for.
-    Lease,
-    Evict,
-    /// Asks the API server about the permissions of groups.
-    Review,
-}
-
-impl AccessGroup {
-    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Lease, Self::Evict, Self::Review];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "recycle-eks-read",
-            Self::Write => "recycle-eks-write",
-            Self::Lease => "recycle-eks-lease",
-            Self::Evict => "recycle-eks-evict",
-            Self::Review => "recycle-eks-review",
-        }
+named! {
+    /// A Kubernetes group of access entries. Its role in the cluster and the role's binding have the same name.
+    pub enum AccessGroup {
+        /// Reads Nodes, Leases, pods, volumes and devices.
+        Read = "recycle-eks-read",
+        /// Changes Nodes, creates and deletes Leases, and records Events.
+        Write = "recycle-eks-write",
+        /// Changes Leases: the claims and records of the functions, and the end of a drain that an operator asks for.
+        Lease = "recycle-eks-lease",
+        Evict = "recycle-eks-evict",
+        /// Asks the API server about the permissions of groups.
+        Review = "recycle-eks-review",
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::base::named::named;
 use crate::base::text::{NAMES_PER_CLASS, cut_text, fit_names};
 use crate::records::blocker::Blocker;
 
@@ -19,27 +20,28 @@ const LONGEST_TEXT: usize = 300;
 /// The bytes that the names of one blocker may have together.
 const NAMES_BUDGET: usize = 300;
 
-/// The reason why a pod may not go now, as the API server reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RefusalKind {
-    /// A disruption budget is full (429 with the cause `DisruptionBudget`).
-    BudgetFull,
-    /// The controller of budgets has not seen the budget yet (429 with the same cause, and `Retry-After`).
-    BudgetNotReady,
-    /// Several budgets select the pod. The API server refuses such an eviction whatever the budgets allow (500).
-    SeveralBudgets,
-    /// An admission webhook or an admission policy of the cluster refuses the eviction, or the webhook does not answer.
-    Admission,
-    /// The pod's namespace is being deleted, and nothing can be created in it any more (403 with the cause `NamespaceTerminating`).
-    NamespaceTerminating,
-    /// The permission is missing (403).
-    Forbidden,
-    /// The API server has too many requests (429 without a budget among its causes).
-    Throttled,
-    /// The API server does not accept the request (400 or 422).
-    Invalid,
-    /// Anything else, such as no answer.
-    Failed,
+named! {
+    /// The reason why a pod may not go now, as the API server reports it. Its name is the key in the answer of `evict-pods`.
+    pub enum RefusalKind {
+        /// A disruption budget is full (429 with the cause `DisruptionBudget`).
+        BudgetFull = "blocked",
+        /// The controller of budgets has not seen the budget yet (429 with the same cause, and `Retry-After`).
+        BudgetNotReady = "budget_not_ready",
+        /// Several budgets select the pod. The API server refuses such an eviction whatever the budgets allow (500).
+        SeveralBudgets = "several_budgets",
+        /// An admission webhook or an admission policy of the cluster refuses the eviction, or the webhook does not answer.
+        Admission = "admission",
+        /// The pod's namespace is being deleted, and nothing can be created in it any more (403 with the cause `NamespaceTerminating`).
+        NamespaceTerminating = "namespace_terminating",
+        /// The permission is missing (403).
+        Forbidden = "forbidden",
+        /// The API server has too many requests (429 without a budget among its causes).
+        Throttled = "throttled",
+        /// The API server does not accept the request (400 or 422).
+        Invalid = "invalid",
+        /// Anything else, such as no answer.
+        Failed = "failed",
+    }
 }
 
 impl RefusalKind {
@@ -54,21 +56,6 @@ impl RefusalKind {
         Self::Invalid,
         Self::Failed,
     ];
-
-    /// Returns the key in the answer of `evict-pods`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BudgetFull => "blocked",
-            Self::BudgetNotReady => "budget_not_ready",
-            Self::SeveralBudgets => "several_budgets",
-            Self::Admission => "admission",
-            Self::NamespaceTerminating => "namespace_terminating",
-            Self::Forbidden => "forbidden",
-            Self::Throttled => "throttled",
-            Self::Invalid => "invalid",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// A pod that may not go now.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::base::failure::{Failure, Outcome};
 use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, NodeName};
+use crate::base::named::named;
 use crate::base::text::cut_text;
 use crate::contract::requests::CaughtError;
 use crate::contract::run::Run;
@@ -25,19 +26,16 @@ const LONGEST_REASON: usize = 800;
 /// Bytes of all commands together. A restore's answer has them a second time.
 const COMMANDS_BUDGET: usize = 2_500;
 
-/// The urgency with which an operator should look, as [`Severity::describe`] says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    Info,
-    Warning,
-    Critical,
+named! {
+    /// The urgency with which an operator should look, as [`Severity::describe`] says.
+    pub enum Severity {
+        Info = "info",
+        Warning = "warning",
+        Critical = "critical",
+    }
 }
 
 impl Severity {
-    /// All severities, for the documentation.
-    pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
-
     /// Returns the meaning, for the documentation.
     pub fn describe(self) -> &'static str {
         match self {
@@ -48,29 +46,19 @@ impl Severity {
     }
 }
 
-/// The kind of a notification. [`NotificationKind::describe`] says when it is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NotificationKind {
-    Started,
-    Blocked,
-    Restored,
-    LeftInStandby,
-    Finished,
-    Failed,
+named! {
+    /// The kind of a notification. [`NotificationKind::describe`] says when it is sent.
+    pub enum NotificationKind {
+        Started = "started",
+        Blocked = "blocked",
+        Restored = "restored",
+        LeftInStandby = "left_in_standby",
+        Finished = "finished",
+        Failed = "failed",
+    }
 }
 
 impl NotificationKind {
-    /// All kinds, for the contract tests and the documentation.
-    pub const ALL: [Self; 6] = [
-        Self::Started,
-        Self::Blocked,
-        Self::Restored,
-        Self::LeftInStandby,
-        Self::Finished,
-        Self::Failed,
-    ];
-
     /// Returns the condition under which it is sent, for the documentation.
     pub fn describe(self) -> &'static str {
         match self {

@@ -103,20 +103,13 @@ pub fn render_notifications() -> String {
     let _ = writeln!(page, "\nMessage attributes, for filter policies: {attributes}.");
     page.push_str("\n## Events\n\n| event | sent when |\n|---|---|\n");
     for event in NotificationKind::ALL {
-        let _ = writeln!(page, "| `{}` | {} |", word(event), event.describe());
+        let _ = writeln!(page, "| `{}` | {} |", event.name(), event.describe());
     }
     page.push_str("\n| severity | meaning |\n|---|---|\n");
     for severity in Severity::ALL {
-        let _ = writeln!(page, "| `{}` | {} |", word(severity), severity.describe());
+        let _ = writeln!(page, "| `{}` | {} |", severity.name(), severity.describe());
     }
     page + NOTIFICATIONS_END
-}
-
-/// Returns a value as it is in the message.
-fn word(value: impl serde::Serialize) -> String {
-    let text = serde_json::to_value(value).ok();
-    text.and_then(|text| text.as_str().map(str::to_owned))
-        .unwrap_or_default()
 }
 
 /// Renders one row for each field. Its meaning includes the values of a closed list.

@@ -1,8 +1,9 @@
 //! Defines an execution and the events of its history. The report and every view of the command line read this model.
 
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::Value;
+
+use crate::base::named::named;
 
 /// An execution, as DescribeExecution returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,40 +87,18 @@ pub enum EventKind {
     Other,
 }
 
-/// A stage in the recycling of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// Pre-flight, claim, and waiting in the queue.
-    Queue,
-    /// Standby, and waiting for the replacement.
-    Replacement,
-    /// Moving pods, and waiting for them.
-    Drain,
-    /// Balancers, volumes, and the removal of the instance.
-    Disposal,
-    Restore,
-}
-
-impl Stage {
-    /// All stages, in their usual order.
-    pub const ALL: [Self; 5] = [
-        Self::Queue,
-        Self::Replacement,
-        Self::Drain,
-        Self::Disposal,
-        Self::Restore,
-    ];
-
-    /// Returns the stage's word, which is also the class of its bars in the report's page.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::Queue => "queue",
-            Self::Replacement => "replacement",
-            Self::Drain => "drain",
-            Self::Disposal => "disposal",
-            Self::Restore => "restore",
-        }
+named! {
+    /// A stage in the recycling of a node. Its name is also the class of its bars in the report's page.
+    pub enum Stage {
+        /// Pre-flight, claim, and waiting in the queue.
+        Queue = "queue",
+        /// Standby, and waiting for the replacement.
+        Replacement = "replacement",
+        /// Moving pods, and waiting for them.
+        Drain = "drain",
+        /// Balancers, volumes, and the removal of the instance.
+        Disposal = "disposal",
+        Restore = "restore",
     }
 }
 

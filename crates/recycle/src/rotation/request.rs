@@ -6,10 +6,11 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::de::{self, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::base::ids::{GroupName, InstanceId, InvalidId};
+use crate::base::named::named;
 use crate::base::strict::{Unreadable, read_value};
 use crate::base::time::later;
 use crate::input::fields::FIELDS;
@@ -28,36 +29,26 @@ const SPOT_NOTICE: u32 = 120;
 /// Fields that `recycle` may not set: the node, the cluster, and the values that the trigger sets.
 const NOT_TO_BE_SET: [&str; 5] = ["instance_id", "cluster_name", "urgency", "hook", "interrupted_at"];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Trigger {
-    Alarm,
-    /// An EventBridge event that names an instance.
-    Event,
-    /// EC2's interruption warning.
-    Spot,
-    /// EC2's rebalance recommendation.
-    Rebalance,
-    Schedule,
-    /// `terraform apply`.
-    Apply,
-    Manual,
+named! {
+    /// The names of its executions begin with its name.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Trigger {
+        Alarm = "alarm",
+        /// An EventBridge event that names an instance.
+        Event = "event",
+        /// EC2's interruption warning.
+        Spot = "spot",
+        /// EC2's rebalance recommendation.
+        Rebalance = "rebalance",
+        Schedule = "schedule",
+        /// `terraform apply`.
+        Apply = "apply",
+        Manual = "manual",
+    }
 }
 
 impl Trigger {
-    /// Returns the word with which the names of its executions begin.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Alarm => "alarm",
-            Self::Event => "event",
-            Self::Spot => "spot",
-            Self::Rebalance => "rebalance",
-            Self::Schedule => "schedule",
-            Self::Apply => "apply",
-            Self::Manual => "manual",
-        }
-    }
-
     /// Checks whether the trigger starts a rotation, which goes through groups node by node. Any other trigger is urgent.
     pub fn begins_rotation(self) -> bool {
         match self {
