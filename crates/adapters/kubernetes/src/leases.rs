@@ -5,11 +5,9 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::coordination::v1;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{ListParams, Preconditions};
 use recycle::base::ids::{GroupName, InstanceId, NodeName};
-use recycle::base::names::{
-    CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, NAMESPACE, NODE_ANNOTATION, RECORD_ANNOTATION,
-};
+use recycle::base::names::{CLAIM_ANNOTATION, GROUP_LABEL, NAMESPACE, NODE_ANNOTATION, RECORD_ANNOTATION};
 use recycle::base::strict::read_value;
 use recycle::claim::places::size_without_place;
 use recycle::cluster::group::Group;
@@ -193,11 +191,7 @@ async fn create(
     }
     describe_claim(&mut object, records);
     let call = Call::new("create", "leases", instance.as_str());
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    match attempt(leases(client).create(&params, &object)).await {
+    match attempt(leases(client).create(&object)).await {
         Err(CallFailure::Status(status)) if status.code == 404 => {
             Err(Error::NoNamespace { namespace: NAMESPACE })
         }
@@ -212,29 +206,18 @@ async fn patch(client: &kube::Client, lease: &Lease, records: &Records) -> Resul
     let mut change = json!({"metadata": {"resourceVersion": lease.resource_version, "annotations": records}});
     describe_claim(&mut change, records);
     let call = Call::new("patch", "leases", lease.instance.as_str());
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let changed = send(
-        call,
-        leases(client).patch(call.name, &params, &Patch::Merge(change)),
-    )
-    .await;
+    let changed = send(call, leases(client).patch(call.name, None, change)).await;
     understand(call, &changed.map_err(gone_is_conflict)?)
 }
 
 /// Deletes a Lease as it was read. A Lease that is gone already is no error.
 async fn delete_lease(client: &kube::Client, lease: &Lease) -> Result<(), Error> {
     let call = Call::new("delete", "leases", lease.instance.as_str());
-    let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            resource_version: Some(lease.resource_version.clone()),
-            uid: None,
-        }),
-        ..DeleteParams::default()
+    let as_read = Preconditions {
+        resource_version: Some(lease.resource_version.clone()),
+        uid: None,
     };
-    match send(call, leases(client).delete(call.name, &params)).await {
+    match send(call, leases(client).delete(call.name, as_read, None)).await {
         Err(Error::NodeGone { .. }) => Ok(()),
         deleted => deleted.map(|_| ()),
     }
