@@ -133,7 +133,7 @@ async fn find_group(groups: &Groups, run: &Run) -> Result<Option<FoundGroup>, au
     let (group, refresh) = join(groups.fetch(&run.group), refresh).await;
     let Some(group) = group? else { return Ok(None) };
     let hook = match run.hook {
-        None if is_waiting(&group, run) => find_hook(groups, run).await?,
+        None if group.state_of(&run.input.instance_id) == Some(WAITING) => find_hook(groups, run).await?,
         Some(_) | None => None,
     };
     Ok(Some(FoundGroup {
@@ -149,12 +149,6 @@ async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, aut
     };
     let membership = groups.find_membership(&run.input.instance_id).await?;
     Ok(membership.map(|membership| HeldByHook::new(timeout, None, membership.retains)))
-}
-
-/// Checks whether the instance waits in its group for a lifecycle hook.
-fn is_waiting(group: &Group, run: &Run) -> bool {
-    let member = group.member(&run.input.instance_id);
-    member.is_some_and(|member| member.lifecycle_state == WAITING)
 }
 
 impl GroupReading {
@@ -173,7 +167,7 @@ impl GroupReading {
             run.hook = Some(hook.clone());
             run.path = RecyclePath::Hook;
         }
-        let is_waiting = is_waiting(&found.group, run);
+        let is_waiting = found.group.state_of(&run.input.instance_id) == Some(WAITING);
         if let Some(hook) = &mut run.hook {
             hook.see(is_waiting);
         }

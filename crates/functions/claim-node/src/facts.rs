@@ -221,8 +221,7 @@ impl FetchedFacts {
     /// Returns the state of the group's member; None for an instance in a warm pool, which is not listed as a member.
     pub(crate) fn member_state(&self) -> Option<&str> {
         let group = &self.membership.as_ref()?.group;
-        let member = group.member(&self.instance.as_ref()?.id)?;
-        Some(member.lifecycle_state.as_str())
+        group.state_of(&self.instance.as_ref()?.id)
     }
 
     /// Returns the lifecycle state from Auto Scaling, even for an instance in a warm pool.

@@ -93,8 +93,8 @@ impl DetachTerminate {
             return Err(Error::Ended(Failure::ServiceUnavailable, text));
         }
         let group = group?;
-        let member = group.as_ref().and_then(|group| group.member(id));
-        let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
+        let state = group.as_ref().and_then(|group| group.state_of(id));
+        let is_waiting = state == Some(WAITING);
         let waits_for_recycle_eks_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
         let record = lease
             .as_ref()
@@ -162,7 +162,7 @@ impl FetchedFacts {
     }
 
     pub(crate) fn lifecycle_state(&self) -> Option<&str> {
-        self.member().map(|member| member.lifecycle_state.as_str())
+        self.group.as_ref()?.state_of(&self.run.input.instance_id)
     }
 
     /// Checks whether the node was given up as lost while its instance runs.

@@ -93,9 +93,9 @@ fn find_marked(
     };
     let to_new_member = |node: NodeFacts| {
         let instance = node.instance.clone().filter(|id| !is_known(id))?;
-        let member = group.and_then(|group| group.member(&instance));
+        let state = group.and_then(|group| group.state_of(&instance));
         Some(NewMember {
-            lifecycle_state: member.map_or_else(String::new, |member| member.lifecycle_state.clone()),
+            lifecycle_state: state.unwrap_or_default().to_owned(),
             instance,
             node: Some(node),
             // No record says when the member came, so it may have pods.

@@ -190,12 +190,12 @@ impl FetchedFacts {
 
     /// Returns the member's state; None if no group lists the instance.
     fn lifecycle_state(&self) -> Option<&str> {
-        self.member().map(|member| member.lifecycle_state.as_str())
+        self.group.as_ref()?.state_of(&self.id)
     }
 
     /// Checks whether the group still lists the instance and it is in Standby or entering it.
     pub(crate) fn is_in_standby(&self) -> bool {
-        matches!(self.lifecycle_state(), Some("Standby" | "EnteringStandby"))
+        self.member().is_some_and(Member::is_in_standby)
     }
 
     /// Checks whether the group is terminating the instance, and holds it until its hook is completed.

@@ -23,7 +23,7 @@ use eks_auth::Access;
 use jiff::Timestamp;
 use recycle::answer::envelope::Answer;
 use recycle::base::failure::Failure;
-use recycle::base::ids::{ClusterName, Fence, InstanceId};
+use recycle::base::ids::{ClusterName, Fence};
 use recycle::cluster::group::Group;
 use recycle::cluster::instance::describe_instance;
 use recycle::cluster::node::NodeFacts;
@@ -129,7 +129,7 @@ impl StandbyNode {
         let id = &facts.run.input.instance_id;
         let has_begun = !facts.node.record()?.members_before.is_empty();
         let has_entered = facts.run.replacement_since.is_some();
-        let state = find_lifecycle_state(facts.group.as_ref(), id);
+        let state = facts.group.as_ref().and_then(|group| group.state_of(id));
         match choose_step(facts.run.path, state, facts.claim.phase, has_begun, has_entered) {
             StandbyStep::Enter => self.enter_standby(facts).await,
             StandbyStep::Raise => self.raise_capacity(facts).await,
@@ -181,10 +181,4 @@ impl FetchedFacts {
 
 fn describe(run: &Run) -> String {
     describe_instance(&run.input.instance_id, Some(&run.node))
-}
-
-/// Returns the member's state; None if the group does not list the instance.
-fn find_lifecycle_state<'a>(group: Option<&'a Group>, id: &InstanceId) -> Option<&'a str> {
-    let member = group?.member(id)?;
-    Some(member.lifecycle_state.as_str())
 }

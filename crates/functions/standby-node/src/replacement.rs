@@ -76,7 +76,7 @@ impl StandbyNode {
                 instance: &member.instance,
                 hint: instance.and_then(|instance| instance.private_dns_name.as_deref()),
                 // A new member that is not in service yet may not have registered. All Nodes are read only for a new member in service.
-                in_list: member.lifecycle_state == "InService",
+                in_list: member.is_in_service(),
             }
         });
         let nodes = kubernetes::find_nodes(client, &wanted.collect::<Vec<_>>()).await?;
@@ -118,7 +118,7 @@ async fn find_shortage_by(
 
 /// Whether the new member is in service and has a Node.
 fn is_registered(candidate: &Candidate) -> bool {
-    candidate.member.lifecycle_state == "InService" && candidate.node.is_some()
+    candidate.member.is_in_service() && candidate.node.is_some()
 }
 
 /// Adds the drivers that offer devices on the new members that may become the replacement, if the old node had any to compare with.

@@ -17,10 +17,6 @@ pub fn find_added_places<'a>(
     group: &Group,
     since: Phase,
 ) -> Vec<&'a Lease> {
-    let is_in_service = |id: &InstanceId| {
-        let member = group.member(id);
-        member.is_some_and(|member| member.lifecycle_state == "InService")
-    };
     let is_underway = |lease: &Lease| match lease.claim() {
         Some(StoredClaim::Known(claim)) => claim.group == group.name && claim.phase >= since,
         Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => false,
@@ -28,7 +24,7 @@ pub fn find_added_places<'a>(
     let has_raised = |lease: &Lease| lease.record().is_ok_and(|record| record.raised_from.is_some());
     leases
         .iter()
-        .filter(|lease| lease.instance != *me && is_in_service(&lease.instance))
+        .filter(|lease| lease.instance != *me && group.is_in_service(&lease.instance))
         .filter(|lease| is_underway(lease) && has_raised(lease))
         .collect()
 }

@@ -55,10 +55,7 @@ pub fn judge_other_balancers(
     group: &Group,
     instance: &InstanceId,
 ) -> Vec<Balancer> {
-    let in_service = group
-        .members
-        .iter()
-        .filter(|member| member.lifecycle_state == "InService");
+    let in_service = group.members.iter().filter(|member| member.is_in_service());
     let (own, others): (Vec<_>, Vec<_>) = in_service.partition(|member| member.instance == *instance);
     if own.is_empty() {
         return Vec::new();

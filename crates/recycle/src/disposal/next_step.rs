@@ -150,8 +150,7 @@ pub fn wait_for_answer(since: Timestamp, now: Timestamp, balancer_grace: u32) ->
 
 impl DisposalFacts<'_> {
     fn lifecycle_state(&self) -> Option<&str> {
-        let member = self.group.and_then(|group| group.member(self.id));
-        member.map(|member| member.lifecycle_state.as_str())
+        self.group?.state_of(self.id)
     }
 
     /// Whether the group still has the place that the execution has added, and may become one smaller.

@@ -187,6 +187,13 @@ pub struct Group {
     pub hooks: Seen<Vec<Hook>>,
 }
 
+impl Group {
+    /// Whether the group may terminate a member to balance its zones.
+    pub(crate) fn balances_zones(&self) -> bool {
+        self.zones > 1 && !self.suspended.iter().any(|process| process == "AZRebalance")
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     pub name: String,

@@ -85,9 +85,9 @@ fn count_others(
 
 /// Whether an execution has put the member into Standby and has not begun to dispose of it.
 fn is_kept_in_standby(member: &Member, node: Option<&NodeFacts>) -> bool {
-    let is_in_standby = matches!(member.lifecycle_state.as_str(), "Standby" | "EnteringStandby");
     let claim = node.and_then(NodeFacts::claim);
-    is_in_standby && matches!(claim, Some(StoredClaim::Known(claim)) if claim.phase < Phase::Disposing)
+    member.is_in_standby()
+        && matches!(claim, Some(StoredClaim::Known(claim)) if claim.phase < Phase::Disposing)
 }
 
 /// Whether the member stands in for a member in Standby that counts itself.

@@ -22,7 +22,7 @@ pub struct Candidate {
 impl Candidate {
     /// Whether the member is neither leaving the group again nor in Standby.
     pub fn is_staying(&self) -> bool {
-        !self.member.is_leaving() && !self.member.lifecycle_state.ends_with("Standby")
+        !self.member.is_leaving() && !self.member.is_in_standby()
     }
 
     pub fn reserved_for(&self) -> Option<&str> {
@@ -138,7 +138,9 @@ pub fn judge_replacement(
 fn find_what_is_missing(candidate: &Candidate, old: &InstanceId, old_node: &NodeFacts) -> Option<String> {
     let Candidate { member, node } = candidate;
     let other = candidate.reserved_for().filter(|other| *other != old.as_str());
-    if let (Some(other), Some(node), "InService") = (other, node, member.lifecycle_state.as_str()) {
+    if let (Some(other), Some(node)) = (other, node)
+        && member.is_in_service()
+    {
         return Some(format!("node {} is the replacement of {other}", node.name));
     }
     find_defect(member, node.as_ref(), old_node)

@@ -216,7 +216,7 @@ fn look_at_standby(
             format!("aws ec2 wait instance-running --instance-ids {instance_id}"),
         ]);
     }
-    if group.suspended.iter().any(|process| process == "Launch") {
+    if group.is_suspended("Launch") {
         found.commands.push(format!(
             "aws autoscaling resume-processes --auto-scaling-group-name {name} --scaling-processes Launch"
         ));

@@ -58,7 +58,7 @@ pub fn look_up(row: Row, column: Column) -> Way {
 }
 
 pub fn find_row(group: &Group) -> Row {
-    if group.suspended.iter().any(|process| process == "Launch") {
+    if group.is_suspended("Launch") {
         return Row::LaunchSuspended;
     }
     match (group.min < group.desired, group.desired < group.max) {
