@@ -146,12 +146,7 @@ pub(crate) fn claimed(node: NodeFacts, phase: Phase, record: &Record) -> NodeFac
 }
 
 pub(crate) fn taint(key: &str, effect: &str) -> Taint {
-    Taint {
-        key: key.to_owned(),
-        value: None,
-        effect: effect.to_owned(),
-        time_added: None,
-    }
+    Taint::new(key, None, effect)
 }
 
 pub(crate) fn member(instance: &str, lifecycle_state: &str) -> Member {

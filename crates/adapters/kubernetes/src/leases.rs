@@ -11,7 +11,7 @@ use recycle::base::names::{CLAIM_ANNOTATION, GROUP_LABEL, NAMESPACE, NODE_ANNOTA
 use recycle::base::strict::read_value;
 use recycle::claim::places::size_without_place;
 use recycle::cluster::group::Group;
-use recycle::records::claim::{Claim, StoredClaim};
+use recycle::records::claim::Claim;
 use recycle::records::lease::{LEASED, Lease};
 use recycle::records::node_record::Record;
 use serde::Deserialize;
@@ -228,10 +228,12 @@ fn describe_claim(object: &mut Value, records: &Records) {
     let Some(claim) = records.get(CLAIM_ANNOTATION) else {
         return;
     };
-    let claim = claim.as_deref().map(Claim::from_annotation);
+    let claim = claim
+        .as_deref()
+        .and_then(|claim| Claim::from_annotation(claim).known());
     let (holder, group) = match claim {
-        Some(StoredClaim::Known(claim)) => (json!(claim.fence), json!(group_label(&claim.group))),
-        Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => (Value::Null, Value::Null),
+        Some(claim) => (json!(claim.fence), json!(group_label(&claim.group))),
+        None => (Value::Null, Value::Null),
     };
     object["spec"]["holderIdentity"] = holder;
     object["metadata"]["labels"] = json!({GROUP_LABEL: group});

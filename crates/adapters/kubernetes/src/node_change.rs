@@ -81,6 +81,11 @@ impl NodeChange {
         Ok(self)
     }
 
+    /// Builds the change to a record that is written already. None if it would stay the same.
+    pub fn of_record(old: &Record, new: &Record) -> Result<Option<Self>, Error> {
+        (old != new).then(|| Self::new().record(new)).transpose()
+    }
+
     /// Sets the time since which the node is being restored.
     pub fn restoring(mut self, since: Timestamp) -> Self {
         self.records.insert(RESTORING_ANNOTATION, Some(since.to_string()));

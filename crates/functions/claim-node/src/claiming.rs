@@ -163,10 +163,8 @@ impl ClaimFacts {
         Ok(())
     }
 
-    /// Whether the record says that an execution has raised the desired capacity of the group for this node.
     fn was_raised(&self) -> bool {
-        let record = self.node.record();
-        record.is_ok_and(|record| record.raised_from.is_some())
+        self.node.record().is_ok_and(|record| record.was_raised())
     }
 
     fn into_run(self, claim: &Claim, input: &Input) -> Run {

@@ -9,7 +9,6 @@ use recycle::cluster::group::{Group, Member};
 use recycle::cluster::node::{NodeFacts, NodeList};
 use recycle::drain::classify::is_empty_node;
 use recycle::drain::lost::{LOST_AFTER, find_patience};
-use recycle::records::claim::StoredClaim;
 use recycle::records::lease::Lease;
 use recycle::replacement::usable::new_members;
 use recycle::restore::facts::NewMember;
@@ -65,10 +64,7 @@ impl Cluster {
 /// Finds the Node of the group whose restore began first; None if no other Node is ahead of this one.
 pub(crate) fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeName> {
     let queued = |node: &NodeFacts| node.restoring_since().map(|since| (since, node.name.clone()));
-    let group_of = |node: &NodeFacts| match node.claim()? {
-        StoredClaim::Known(claim) => Some(claim.group),
-        StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
-    };
+    let group_of = |node: &NodeFacts| Some(node.claim()?.known()?.group);
     let group = group_of(node)?;
     let first = nodes
         .iter()

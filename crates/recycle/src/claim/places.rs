@@ -17,11 +17,11 @@ pub fn find_added_places<'a>(
     group: &Group,
     since: Phase,
 ) -> Vec<&'a Lease> {
-    let is_underway = |lease: &Lease| match lease.claim() {
-        Some(StoredClaim::Known(claim)) => claim.group == group.name && claim.phase >= since,
-        Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => false,
+    let is_underway = |lease: &Lease| {
+        let claim = lease.claim().and_then(StoredClaim::known);
+        claim.is_some_and(|claim| claim.group == group.name && claim.phase >= since)
     };
-    let has_raised = |lease: &Lease| lease.record().is_ok_and(|record| record.raised_from.is_some());
+    let has_raised = |lease: &Lease| lease.record().is_ok_and(|record| record.was_raised());
     leases
         .iter()
         .filter(|lease| lease.instance != *me && group.is_in_service(&lease.instance))

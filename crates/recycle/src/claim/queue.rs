@@ -25,7 +25,7 @@ use crate::cluster::instance::describe_instance;
 use crate::input::limits::Limits;
 use crate::input::model::{Input, Override, Replacement};
 use crate::input::urgency::Urgency;
-use crate::records::claim::{Claim, Phase, StoredClaim};
+use crate::records::claim::{Claim, Phase};
 use crate::records::lease::Lease;
 use crate::records::progress::Progress;
 
@@ -73,13 +73,12 @@ pub fn find_rivals(leases: &[Lease], me: &InstanceId, claim: &Claim) -> Vec<Riva
     let is_of_group =
         |other: &Claim| other.group == claim.group && other.is_of_installation(&claim.fence.execution);
     let others = leases.iter().filter(|lease| lease.instance != *me);
-    let rivals = others.filter_map(|lease| match lease.claim()? {
-        StoredClaim::Known(claim) if is_of_group(&claim) => Some(Rival {
+    let rivals = others.filter_map(|lease| {
+        Some(Rival {
             node: lease.node.clone(),
             instance: lease.instance.clone(),
-            claim,
-        }),
-        StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
+            claim: lease.claim()?.known().filter(is_of_group)?,
+        })
     });
     rivals.collect()
 }

@@ -32,6 +32,17 @@ pub struct Taint {
     pub time_added: Option<Timestamp>,
 }
 
+impl Taint {
+    pub fn new(key: &str, value: Option<&str>, effect: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            value: value.map(str::to_owned),
+            effect: effect.to_owned(),
+            time_added: None,
+        }
+    }
+}
+
 /// The effect of the draining, stopped and detached taints. Never `NoExecute`, which would bypass disruption budgets.
 const DRAINING_EFFECT: &str = "NoSchedule";
 
@@ -61,24 +72,14 @@ pub fn detached_taint(instance: &InstanceId) -> Taint {
 }
 
 fn taint_for(key: &str, instance: &InstanceId) -> Taint {
-    Taint {
-        key: key.to_owned(),
-        value: Some(instance.to_string()),
-        effect: DRAINING_EFFECT.to_owned(),
-        time_added: None,
-    }
+    Taint::new(key, Some(instance.as_str()), DRAINING_EFFECT)
 }
 
 /// Returns the taint that makes Kubernetes release a machine that is off.
 /// The machine's pods are deleted by force and its volumes detached at once (Kubernetes documentation, "Non-graceful node shutdown").
 /// This is the only taint of recycle-eks that ends pods, and they have already ended.
 pub fn out_of_service_taint() -> Taint {
-    Taint {
-        key: OUT_OF_SERVICE_TAINT.to_owned(),
-        value: Some(OUT_OF_SERVICE_BY_US.to_owned()),
-        effect: "NoExecute".to_owned(),
-        time_added: None,
-    }
+    Taint::new(OUT_OF_SERVICE_TAINT, Some(OUT_OF_SERVICE_BY_US), "NoExecute")
 }
 
 /// Checks whether a taint is the out-of-service taint, set by recycle-eks.

@@ -65,12 +65,7 @@ pub fn find_patience(asked: u32, pods: &[PodFacts]) -> u32 {
 /// Returns the seconds for which a pod tolerates a taint, as the taint eviction controller counts them (`getMinTolerationTime`):
 /// the shortest of the tolerations that name a time. 0 if the pod does not tolerate it.
 fn tolerates_for(pod: &PodFacts, key: &str) -> u32 {
-    let taint = Taint {
-        key: key.to_owned(),
-        value: None,
-        effect: "NoExecute".to_owned(),
-        time_added: None,
-    };
+    let taint = Taint::new(key, None, "NoExecute");
     if !pod.tolerates(&taint) {
         return 0;
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use crate::base::selector::Selector;
+use crate::base::selector::{Expression, Selector};
 use crate::base::text::cut_text;
 use crate::cluster::node::NodeFacts;
 use crate::cluster::pod::PodFacts;
@@ -26,21 +26,9 @@ pub type VolumeClaim = (String, String);
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelectorTerm {
     /// Requirements for a node's labels.
-    pub match_expressions: Vec<Requirement>,
+    pub match_expressions: Vec<Expression>,
     /// Requirements for a node's fields, such as `metadata.name`.
-    pub match_fields: Vec<Requirement>,
-}
-
-/// One requirement of a [`NodeSelectorTerm`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Requirement {
-    /// The label, such as `topology.kubernetes.io/zone`.
-    pub key: String,
-    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
-    pub operator: String,
-    /// The values that the label may or may not have.
-    pub values: Vec<String>,
+    pub match_fields: Vec<Expression>,
 }
 
 /// The nodes on which a volume can be used.
@@ -89,17 +77,7 @@ fn write_selector(term: &NodeSelectorTerm) -> Option<String> {
     if !term.match_fields.is_empty() {
         return None;
     }
-    let write = |requirement: &Requirement| {
-        let (key, values) = (&requirement.key, requirement.values.join(","));
-        match requirement.operator.as_str() {
-            "In" => Some(format!("{key} in ({values})")),
-            "NotIn" => Some(format!("{key} notin ({values})")),
-            "Exists" => Some(key.clone()),
-            "DoesNotExist" => Some(format!("!{key}")),
-            _ => None,
-        }
-    };
-    let parts: Option<Vec<String>> = term.match_expressions.iter().map(write).collect();
+    let parts: Option<Vec<String>> = term.match_expressions.iter().map(Expression::write).collect();
     // The API server rejects a list request with an invalid selector, which would leave all pods without an answer.
     parts
         .map(|parts| parts.join(","))

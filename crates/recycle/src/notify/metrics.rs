@@ -133,12 +133,10 @@ pub fn measure_claims(nodes: &[NodeFacts], leases: &[Lease], now: Timestamp) -> 
 /// Without progress, the drain should have begun [`LONGEST_QUEUE_WAIT`] after the claim.
 fn is_overdue(lease: &Lease, node: Option<&NodeFacts>, now: Timestamp) -> bool {
     let progress = node.and_then(NodeFacts::progress);
-    let due = match (progress.map(|progress| progress.until), lease.claim()) {
-        (Some(until), _) => until,
-        (None, Some(StoredClaim::Known(claim))) => later(claim.claimed_at, LONGEST_QUEUE_WAIT),
-        (None, Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None) => return false,
-    };
-    now.duration_since(due).as_secs() > PATIENCE
+    let claim = lease.claim().and_then(StoredClaim::known);
+    let end_of_queue = claim.map(|claim| later(claim.claimed_at, LONGEST_QUEUE_WAIT));
+    let due = progress.map(|progress| progress.until).or(end_of_queue);
+    due.is_some_and(|due| now.duration_since(due).as_secs() > PATIENCE)
 }
 
 #[cfg(test)]

@@ -62,6 +62,14 @@ pub enum StoredClaim {
 }
 
 impl StoredClaim {
+    /// Returns the claim, if this version can read it.
+    pub fn known(self) -> Option<Claim> {
+        match self {
+            Self::Known(claim) => Some(claim),
+            Self::Newer(_) | Self::Unreadable(_) => None,
+        }
+    }
+
     /// Reads the claim in `document`. If there is none, keeps as much of its `text` as a sentence has room for.
     fn read(document: &Value, text: &str) -> Self {
         let schema = document["schema"].as_u64();

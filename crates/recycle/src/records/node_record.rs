@@ -60,6 +60,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether an execution has raised the desired capacity of the group for this node.
+    pub fn was_raised(&self) -> bool {
+        self.raised_from.is_some()
+    }
+
     pub fn protecting(mut self, members: &[InstanceId]) -> Self {
         let added = members.iter().filter(|id| !self.protected.contains(id));
         let added: Vec<InstanceId> = added.cloned().collect();

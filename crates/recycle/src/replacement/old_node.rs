@@ -70,12 +70,7 @@ impl OldNode {
     pub fn to_facts(&self, name: &NodeName, instance: &InstanceId) -> NodeFacts {
         let taint = |text: &String| {
             let (key, effect) = text.rsplit_once(':')?;
-            Some(Taint {
-                key: key.to_owned(),
-                value: None,
-                effect: effect.to_owned(),
-                time_added: None,
-            })
+            Some(Taint::new(key, None, effect))
         };
         NodeFacts {
             name: name.clone(),

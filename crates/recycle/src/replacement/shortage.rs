@@ -85,9 +85,8 @@ fn count_others(
 
 /// Whether an execution has put the member into Standby and has not begun to dispose of it.
 fn is_kept_in_standby(member: &Member, node: Option<&NodeFacts>) -> bool {
-    let claim = node.and_then(NodeFacts::claim);
-    member.is_in_standby()
-        && matches!(claim, Some(StoredClaim::Known(claim)) if claim.phase < Phase::Disposing)
+    let claim = node.and_then(NodeFacts::claim).and_then(StoredClaim::known);
+    member.is_in_standby() && claim.is_some_and(|claim| claim.phase < Phase::Disposing)
 }
 
 /// Whether the member stands in for a member in Standby that counts itself.

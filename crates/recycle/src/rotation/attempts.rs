@@ -132,10 +132,8 @@ pub fn find_begun(
 /// `claim-node` refuses a node with any other claim, and a rotation could wait indefinitely for the end of such a claim.
 /// For such a node, the status of its own execution decides.
 fn is_worked_on(lease: &Lease, rotation: &ExecutionArn) -> bool {
-    lease.claim().is_some_and(|claim| match claim {
-        StoredClaim::Known(claim) => waits_in_queue(claim.urgency) && claim.is_of_installation(rotation),
-        StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => false,
-    })
+    let claim = lease.claim().and_then(StoredClaim::known);
+    claim.is_some_and(|claim| waits_in_queue(claim.urgency) && claim.is_of_installation(rotation))
 }
 
 /// Decides where no earlier node is known to have begun. The node waits for an earlier node that is about to be started, or is being

@@ -94,12 +94,7 @@ pub fn add_mark(
     if !is_free || (is_own && has_it) {
         return None;
     }
-    let taint = effect.map(|effect| Taint {
-        key: OUTDATED_TAINT.to_owned(),
-        value: None,
-        effect: effect.to_owned(),
-        time_added: None,
-    });
+    let taint = effect.map(|effect| Taint::new(OUTDATED_TAINT, None, effect));
     Some(without_mark(node).into_iter().chain(taint).collect())
 }
 

@@ -297,7 +297,8 @@ impl Chosen {
 /// A node with any other claim is not left out, so that a claim of unknown origin does not hide a node from every rotation.
 /// `claim-node` refuses such a node and names the claim, and the rotation lists the node as failed.
 pub(crate) fn is_worked_on(lease: &Lease, rotation: &ExecutionArn) -> bool {
-    matches!(lease.claim(), Some(StoredClaim::Known(claim)) if claim.is_of_installation(rotation))
+    let claim = lease.claim().and_then(StoredClaim::known);
+    claim.is_some_and(|claim| claim.is_of_installation(rotation))
 }
 
 /// Bytes of all groups' names in one answer, which has room for 8 KB.
