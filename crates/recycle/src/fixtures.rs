@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::base::ids::{Fence, InstanceId};
 use crate::base::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
+use crate::base::permissions::{PERMISSIONS, Permission};
 use crate::cluster::group::{Group, Member};
 use crate::cluster::instance::Instance;
 use crate::cluster::node::{NodeFacts, Taint};
@@ -143,6 +144,11 @@ pub(crate) fn claimed(node: NodeFacts, phase: Phase, record: &Record) -> NodeFac
     let claim = serde_json::to_string(&claim(phase)).unwrap();
     let record = serde_json::to_string(record).unwrap();
     leased(node, [(CLAIM_ANNOTATION, &claim), (RECORD_ANNOTATION, &record)])
+}
+
+pub(crate) fn find_permission(text: &str) -> Permission {
+    let mut all = PERMISSIONS.iter();
+    *all.find(|permission| permission.to_string() == text).expect(text)
 }
 
 pub(crate) fn taint(key: &str, effect: &str) -> Taint {

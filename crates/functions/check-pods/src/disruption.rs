@@ -76,7 +76,7 @@ pub(crate) struct GroupReading {
     /// None if the group is gone.
     pub(crate) answer: Result<Option<FoundGroup>, String>,
     /// The rest of [`PATIENCE`], for the managed node group.
-    left: Duration,
+    pub(crate) left: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,14 +152,6 @@ async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, aut
 }
 
 impl GroupReading {
-    #[cfg(test)]
-    pub(crate) fn of(found: FoundGroup) -> Self {
-        Self {
-            answer: Ok(Some(found)),
-            left: PATIENCE,
-        }
-    }
-
     /// Notes in the run the hook of recycle-eks, and whether it holds the instance now.
     pub(crate) fn note_hook(&self, run: &mut Run) {
         let Ok(Some(found)) = &self.answer else { return };

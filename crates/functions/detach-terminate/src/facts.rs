@@ -10,7 +10,7 @@ use recycle::base::names::{DETACHED_TAG, STOPPED_TAG};
 use recycle::claim::obstacle::Obstacle;
 use recycle::cluster::group::{Group, Member};
 use recycle::cluster::hook::{WAITING, is_held};
-use recycle::cluster::instance::{Instance, describe_instance};
+use recycle::cluster::instance::Instance;
 use recycle::cluster::node::{NodeFacts, Taint, is_out_of_service_taint};
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
@@ -138,8 +138,7 @@ fn find_own_claim(
     if found.is_none() && is_over {
         return Ok(None);
     }
-    let subject = describe_instance(&run.input.instance_id, Some(&run.node));
-    check_claim(found, me, run.input.urgency, &subject).map(Some)
+    check_claim(found, me, run.input.urgency, &run.describe_node()).map(Some)
 }
 
 /// Checks whether this execution has tagged its result on the instance. A result that is older than the claim is from an earlier run:
@@ -310,8 +309,7 @@ impl FetchedFacts {
     }
 
     pub(crate) fn describe_state(&self, state: &str) -> String {
-        let subject = describe_instance(&self.run.input.instance_id, Some(&self.run.node));
-        format!("{subject} {state}")
+        format!("{} {state}", self.run.describe_node())
     }
 
     /// Writes a sentence about the node, with the pods that go with the instance, if there are any.

@@ -159,7 +159,7 @@ async fn judge_missing_node(client: &kube::Client, run: Run, me: &Fence) -> Answ
     let lease = kubernetes::get_lease(client, id).await?;
     let claim = lease.as_ref().and_then(Lease::claim);
     check_claim(claim, me, run.input.urgency, &describe_instance(id, None))?;
-    let lost = format!("the Node object of {} is gone", describe(&run));
+    let lost = format!("the Node object of {} is gone", run.describe_node());
     match run.replacement_since {
         Some(_) => Ok(Answer::new(StandbyVerdict::Taint, lost).carrying(run)),
         None => Err(Error::Ended(Failure::NodeLost, lost)),
@@ -169,7 +169,7 @@ async fn judge_missing_node(client: &kube::Client, run: Run, me: &Fence) -> Answ
 impl FetchedFacts {
     /// Writes a sentence about the node and its group.
     fn describe_state(&self, state: &str) -> String {
-        format!("{} {state} in group {}", describe(&self.run), self.run.group)
+        format!("{} {state} in group {}", self.run.describe_node(), self.run.group)
     }
 
     fn wait(self, seconds: u32, reason: String) -> Answer<StandbyVerdict> {
@@ -177,8 +177,4 @@ impl FetchedFacts {
             .waiting(seconds)
             .carrying(self.run)
     }
-}
-
-fn describe(run: &Run) -> String {
-    describe_instance(&run.input.instance_id, Some(&run.node))
 }

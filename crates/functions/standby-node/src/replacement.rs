@@ -17,7 +17,7 @@ use recycle::replacement::shortage::{Shortage, find_shortage};
 use recycle::replacement::usable::{Candidate, Patience, ReplacementVerdict, judge_replacement, new_members};
 
 use crate::raising::find_size_without_place;
-use crate::{Answered, Error, FetchedFacts, StandbyNode, describe};
+use crate::{Answered, Error, FetchedFacts, StandbyNode};
 
 impl StandbyNode {
     pub(crate) async fn await_replacement(&self, mut facts: FetchedFacts) -> Answered {
@@ -242,7 +242,7 @@ async fn accept(facts: FetchedFacts, replacement: InstanceId) -> Answered {
         Ok::<_, Error>(Some(NodeChange::new().record(&record)?))
     })
     .await?;
-    let subject = describe(&facts.run);
+    let subject = facts.run.describe_node();
     let reason = format!("{subject} has its replacement: {replacement} is in service and usable");
     let body = StandbyBody {
         replacement: Some(replacement),

@@ -27,10 +27,6 @@ const SHORT_EXAMPLE: &str = "10m";
 pub struct Duration(u32);
 
 impl Duration {
-    pub const fn from_seconds(seconds: u32) -> Self {
-        Self(seconds)
-    }
-
     pub const fn as_seconds(self) -> u32 {
         self.0
     }

@@ -230,16 +230,10 @@ pub fn describe_missing(missing: &[Permission]) -> Vec<String> {
     .collect()
 }
 
-/// Finds a permission by its text.
-#[cfg(test)]
-pub fn find_permission(text: &str) -> Permission {
-    let mut all = PERMISSIONS.iter();
-    *all.find(|permission| permission.to_string() == text).expect(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::find_permission;
 
     #[test]
     fn no_permission_is_listed_twice_and_none_is_a_wildcard() {

@@ -9,6 +9,7 @@ use crate::base::ids::{GroupName, NodeName};
 use crate::base::strict::{At, read_value};
 use crate::base::text::fit_names;
 use crate::cluster::hook::HeldByHook;
+use crate::cluster::instance::describe_instance;
 use crate::cluster::pod::PodFacts;
 use crate::drain::lost::{Holders, Lost};
 use crate::drain::survey::{PodSurvey, first_names};
@@ -117,6 +118,10 @@ impl Run {
             evicted: None,
             drain: DrainState::default(),
         }
+    }
+
+    pub fn describe_node(&self) -> String {
+        describe_instance(&self.input.instance_id, Some(&self.node))
     }
 
     /// Describes the pods that end with the instance, for the text of an answer; empty if there are none.
