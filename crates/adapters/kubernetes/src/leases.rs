@@ -54,7 +54,6 @@ fn leases(client: &kube::Client) -> Objects<'_> {
     Objects::of::<v1::Lease>(client, Some(NAMESPACE))
 }
 
-/// Fetches the Lease of an instance. None if there is none.
 pub async fn get_lease(client: &kube::Client, instance: &InstanceId) -> Result<Option<Lease>, Error> {
     let call = Call::new("get", "leases", instance.as_str());
     let lease = call::get(&leases(client), call).await?;

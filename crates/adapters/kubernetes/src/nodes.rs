@@ -183,7 +183,6 @@ fn warn_of(node: &UnreadableNode) {
     tracing::warn!(node = node.name, why = node.why, "a Node cannot be read");
 }
 
-/// Lists the Nodes that replace one of these instances.
 pub async fn list_replacements(client: &kube::Client, of: &[InstanceId]) -> Result<Vec<NodeFacts>, Error> {
     let ids: Vec<&str> = of.iter().map(InstanceId::as_str).collect();
     let selector = format!("{REPLACES_LABEL} in ({})", ids.join(","));

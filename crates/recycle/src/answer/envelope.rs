@@ -82,7 +82,6 @@ impl<V: Verdict> Answer<V> {
         self
     }
 
-    /// Sets the notification, if there is one.
     pub fn with_notification(mut self, notification: Option<Notification>) -> Self {
         self.notification = notification.map(Box::new);
         self

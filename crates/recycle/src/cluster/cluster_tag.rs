@@ -11,7 +11,6 @@ const PREFIX: &str = "kubernetes.io/cluster/";
 
 pub const CLUSTER_TAG_VALUES: [&str; 2] = ["owned", "shared"];
 
-/// Returns the key of the tag for `cluster`.
 pub fn cluster_tag(cluster: &str) -> String {
     format!("{PREFIX}{cluster}")
 }

@@ -27,7 +27,6 @@ pub const DISPOSAL_WAIT: u32 = 30;
 /// A longer wait is another tool's lifecycle hook, up to 48 h, for which an execution's history has no room.
 pub const DISPOSAL_PATIENCE: u32 = 1_800;
 
-/// The facts that decide a disposal.
 #[derive(Debug, Clone, Copy)]
 pub struct DisposalFacts<'a> {
     pub id: &'a InstanceId,

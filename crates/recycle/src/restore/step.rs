@@ -3,7 +3,6 @@
 use crate::base::ids::InstanceId;
 use crate::cluster::group::Group;
 
-/// The next step of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestoreStep {
     /// Remove from the Node what an execution wrote.

@@ -45,7 +45,6 @@ pub enum Way {
     Stay,
 }
 
-/// Returns the cell of this row and column.
 pub fn look_up(row: Row, column: Column) -> Way {
     match (row, column) {
         (Row::Free | Row::AtMaximum, Column::NotLaunched) => Way::LowerThenExit,
