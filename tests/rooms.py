@@ -30,7 +30,7 @@ LAYERS = {
         ["rotation", "plan"],
         ["contract"],
         ["notify", "report", "doctor"],
-        ["answer", "reference"],
+        ["answer"],
     ],
     "crates/cli/src": [["base"], ["args"], ["history"], ["aws"], ["views"], ["commands", "doctor", "report"], ["."]],
     "tests/world": [["base"], ["process"], ["stepfunctions"], ["aws", "kubernetes"], ["scenario"], ["."]],
@@ -42,8 +42,10 @@ LONGEST_FILE = {"crates": 450, "tests/world": 600}
 #: The maximum number of fields of a struct. `Input` follows the fields of the input.
 MOST_FIELDS = 15
 FOLLOWS_ITS_FIELDS = {"Input"}
-#: Files that hold tests alone, and what they need.
-TESTS_ALONE = re.compile(r"(^|/)(tests|laws|properties|fixtures)(/.*)?\.rs$|/(tests|examples)/")
+#: Files that hold tests alone, and what they need. `screens` draws the views of the command line for its tests.
+TESTS_ALONE = re.compile(r"(^|/)(tests|laws|properties|fixtures|screens)(/.*)?\.rs$|/tests/")
+#: Also the crates that only tests use, and the programs that print generated files.
+NO_PRODUCTION = re.compile(rf"{TESTS_ALONE.pattern}|/(examples|testing)/")
 
 
 @dataclass(frozen=True, order=True)
@@ -104,7 +106,7 @@ def houses() -> list[House]:
 def production(place: str) -> dict[str, str]:
     """Rust files by path, without their tests."""
     files = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / place).rglob("*.rs"))}
-    return {path: without_tests(text) for path, text in files.items() if not TESTS_ALONE.search(path)}
+    return {path: without_tests(text) for path, text in files.items() if not NO_PRODUCTION.search(path)}
 
 
 def without_tests(text: str) -> str:

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::base::ids::{Fence, InstanceId};
 use crate::base::names::{CLAIM_ANNOTATION, RECORD_ANNOTATION};
+use crate::base::permissions::{PERMISSIONS, Permission};
 use crate::cluster::group::{Group, Member};
 use crate::cluster::instance::Instance;
 use crate::cluster::node::{NodeFacts, Taint};
@@ -145,13 +146,13 @@ pub(crate) fn claimed(node: NodeFacts, phase: Phase, record: &Record) -> NodeFac
     leased(node, [(CLAIM_ANNOTATION, &claim), (RECORD_ANNOTATION, &record)])
 }
 
+pub(crate) fn find_permission(text: &str) -> Permission {
+    let mut all = PERMISSIONS.iter();
+    *all.find(|permission| permission.to_string() == text).expect(text)
+}
+
 pub(crate) fn taint(key: &str, effect: &str) -> Taint {
-    Taint {
-        key: key.to_owned(),
-        value: None,
-        effect: effect.to_owned(),
-        time_added: None,
-    }
+    Taint::new(key, None, effect)
 }
 
 pub(crate) fn member(instance: &str, lifecycle_state: &str) -> Member {

@@ -19,7 +19,6 @@ pub mod plan;
 #[cfg(test)]
 mod properties;
 pub mod records;
-pub mod reference;
 pub mod replacement;
 pub mod report;
 pub mod restore;

@@ -75,7 +75,6 @@ impl Error {
     }
 
     /// Returns AWS's error code if AWS refused the call. None for a failure that is worth another attempt, even if AWS gave it a code.
-    #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Denied { source, .. } | Self::WrongState { source, .. } | Self::Refused { source, .. } => {

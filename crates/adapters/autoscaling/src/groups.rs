@@ -51,7 +51,6 @@ pub struct Groups {
 }
 
 impl Groups {
-    #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
         let config = aws_sdk_autoscaling::config::Builder::from(config).interceptor(Whole);
         let client = aws_sdk_autoscaling::Client::from_conf(config.build());

@@ -22,7 +22,6 @@ pub struct Instances {
 }
 
 impl Instances {
-    #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
         let client = aws_sdk_ec2::Client::new(config);
         Self { client }

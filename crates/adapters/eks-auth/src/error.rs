@@ -2,23 +2,15 @@
 
 use aws_credential_types::provider::error::CredentialsError;
 use recycle::base::failure::{Failure, NamedFailure};
-use recycle::base::ids::{ClusterName, InvalidId};
+use recycle::base::ids::ClusterName;
 
 pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("failed to read the environment variable CLUSTER_NAME, which is {found:?}")]
-    Environment {
-        /// The value that was found. Empty if the variable is not set.
-        found: String,
-        source: InvalidId,
-    },
     #[error("this installation recycles nodes of cluster {cluster}, but the request names {named}")]
     AnotherCluster {
-        /// The cluster in the environment.
         cluster: ClusterName,
-        /// The cluster in the request.
         named: ClusterName,
     },
     #[error("failed to find the AWS region in the environment")]
@@ -77,8 +69,7 @@ impl NamedFailure for Error {
             }
             | Self::NotReady { .. } => Failure::ServiceRefused,
             Self::AnotherCluster { .. } => Failure::InvalidInput,
-            Self::Environment { .. }
-            | Self::NoRegion
+            Self::NoRegion
             | Self::NoCredentials
             | Self::Endpoint { .. }
             | Self::Sign(_)

@@ -24,16 +24,6 @@ pub use cluster::Cluster;
 pub use error::Error;
 pub use token::sign_token;
 
-/// The environment variable that names the cluster.
-pub const CLUSTER_NAME: &str = "CLUSTER_NAME";
-
-/// Reads the name of the function's cluster. `variable` reads the environment.
-pub fn read_cluster_name(variable: impl Fn(&'static str) -> Option<String>) -> Result<ClusterName, Error> {
-    let name = variable(CLUSTER_NAME).unwrap_or_default();
-    name.parse()
-        .map_err(|source| Error::Environment { found: name, source })
-}
-
 /// An AWS identity, with what it needs to reach its cluster.
 #[derive(Debug, Clone)]
 pub struct Access {
@@ -44,7 +34,6 @@ pub struct Access {
 
 impl Access {
     /// Takes credentials, region and the timeouts of AWS calls from `config`.
-    #[must_use]
     pub fn new(config: &SdkConfig, name: &ClusterName) -> Self {
         Self {
             config: config.clone(),
@@ -53,7 +42,6 @@ impl Access {
         }
     }
 
-    #[must_use]
     pub fn name(&self) -> &ClusterName {
         &self.name
     }

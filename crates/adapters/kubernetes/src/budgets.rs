@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
-use recycle::base::selector::Selector;
+use recycle::base::selector::{Expression, Selector};
 use recycle::base::strict::read_value;
 use recycle::drain::budgets::Budget;
 use serde::Deserialize;
@@ -34,15 +34,7 @@ struct Spec {
 #[serde(default, rename_all = "camelCase")]
 struct LabelSelector {
     match_labels: BTreeMap<String, String>,
-    match_expressions: Vec<Requirement>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Requirement {
-    key: String,
-    operator: String,
-    values: Vec<String>,
+    match_expressions: Vec<Expression>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -62,7 +54,6 @@ impl Item for Listed {
     }
 }
 
-/// Lists all budgets of the cluster.
 pub async fn list_budgets(client: &kube::Client) -> Result<Vec<Budget>, Error> {
     let budgets = Objects::of::<PodDisruptionBudget>(client, None);
     let call = Call::new("list", "poddisruptionbudgets", "of the cluster");
@@ -91,25 +82,9 @@ fn read_budget(object: &Value) -> Result<Budget, Gap> {
 /// Writes a selector in the syntax of kubectl, and parses that. An empty selector selects every pod.
 fn to_selector(selector: &LabelSelector) -> Option<Selector> {
     let labels = selector.match_labels.iter();
-    let labels = labels.map(|(key, value)| format!("{key} in ({value})"));
-    let expressions = selector.match_expressions.iter();
-    let expressions = expressions.map(
-        |Requirement {
-             key,
-             operator,
-             values,
-         }| {
-            let values = values.join(",");
-            match operator.as_str() {
-                "In" => format!("{key} in ({values})"),
-                "NotIn" => format!("{key} notin ({values})"),
-                "Exists" => key.clone(),
-                "DoesNotExist" => format!("!{key}"),
-                unknown => format!("{key} {unknown}"),
-            }
-        },
-    );
-    let text = labels.chain(expressions).collect::<Vec<_>>().join(",");
+    let labels = labels.map(|(key, value)| Some(format!("{key} in ({value})")));
+    let expressions = selector.match_expressions.iter().map(Expression::write);
+    let text = labels.chain(expressions).collect::<Option<Vec<_>>>()?.join(",");
     if text.is_empty() { "*" } else { &text }.parse().ok()
 }
 

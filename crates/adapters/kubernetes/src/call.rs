@@ -52,7 +52,6 @@ pub(crate) enum CallFailure {
     Malformed(Source),
 }
 
-/// Waits for the answer to a call.
 pub(crate) async fn send<T>(
     call: Call<'_>,
     request: impl Future<Output = kube::Result<T>>,

@@ -1,6 +1,8 @@
 //! The failures of calls to the API server, sorted by what the caller can do about them.
 
 use recycle::base::failure::{Failure, NamedFailure};
+use recycle::records::claim::ClaimLost;
+use recycle::records::lease::UnreadableRecord;
 
 use crate::call::{Call, CallFailure, cut};
 
@@ -104,6 +106,27 @@ impl NamedFailure for Error {
             Self::Forbidden { .. } | Self::NoNamespace { .. } => Failure::ServiceRefused,
             Self::NodeGone { .. } => Failure::NodeLost,
             Self::Unexpected { .. } | Self::Unwritable { .. } => Failure::InternalError,
+        }
+    }
+}
+
+/// The errors of a step that needs the cluster alone.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    #[error(transparent)]
+    Node(#[from] Error),
+    #[error(transparent)]
+    ClaimLost(#[from] ClaimLost),
+    #[error(transparent)]
+    Record(#[from] UnreadableRecord),
+}
+
+impl NamedFailure for StepError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Node(error) => error.failure(),
+            Self::ClaimLost(error) => error.failure(),
+            Self::Record(_) => Failure::InternalError,
         }
     }
 }

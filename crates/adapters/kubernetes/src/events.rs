@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use recycle::base::failure::with_causes;
 use recycle::base::ids::{Fence, NodeName, short_hash};
 use recycle::base::names::FIELD_MANAGER;
@@ -13,6 +13,7 @@ use recycle::records::claim::Phase;
 
 use crate::Error;
 use crate::call::{Call, send};
+use crate::object::own_post;
 
 /// The namespace for Events of Nodes, which have no namespace. The API server refuses such Events in any other namespace.
 const NAMESPACE: &str = "default";
@@ -149,11 +150,7 @@ pub async fn record_event(
     let event = write_event(subject, occasion.into(), message, now, fence);
     let call = Call::new("create", "events", subject.name());
     let api: Api<Event> = Api::namespaced(client.clone(), subject.namespace());
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    match send(call, api.create(&params, &event)).await {
+    match send(call, api.create(&own_post(), &event)).await {
         Ok(_) | Err(Error::Conflict { .. }) => {}
         Err(error) => tracing::warn!(error = with_causes(&error), "failed to write an Event"),
     }

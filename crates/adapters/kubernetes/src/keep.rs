@@ -44,7 +44,6 @@ pub async fn keep_new_member(
 }
 
 /// Adds to `change` the removal of the marks of [`keep_new_member`]. Returns `change` as it is if the new member is not kept for `old`.
-#[must_use]
 pub fn let_go(new_member: &NodeFacts, old: &InstanceId, change: NodeChange) -> NodeChange {
     if !is_kept_for(new_member, old) {
         return change;

@@ -5,15 +5,13 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::coordination::v1;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{ListParams, Preconditions};
 use recycle::base::ids::{GroupName, InstanceId, NodeName};
-use recycle::base::names::{
-    CLAIM_ANNOTATION, FIELD_MANAGER, GROUP_LABEL, NAMESPACE, NODE_ANNOTATION, RECORD_ANNOTATION,
-};
+use recycle::base::names::{CLAIM_ANNOTATION, GROUP_LABEL, NAMESPACE, NODE_ANNOTATION, RECORD_ANNOTATION};
 use recycle::base::strict::read_value;
 use recycle::claim::places::size_without_place;
 use recycle::cluster::group::Group;
-use recycle::records::claim::{Claim, StoredClaim};
+use recycle::records::claim::Claim;
 use recycle::records::lease::{LEASED, Lease};
 use recycle::records::node_record::Record;
 use serde::Deserialize;
@@ -56,7 +54,6 @@ fn leases(client: &kube::Client) -> Objects<'_> {
     Objects::of::<v1::Lease>(client, Some(NAMESPACE))
 }
 
-/// Fetches the Lease of an instance. None if there is none.
 pub async fn get_lease(client: &kube::Client, instance: &InstanceId) -> Result<Option<Lease>, Error> {
     let call = Call::new("get", "leases", instance.as_str());
     let lease = call::get(&leases(client), call).await?;
@@ -124,7 +121,6 @@ pub(crate) async fn write_records(
     }
 }
 
-/// Writes the claim on an instance that has no Node.
 pub async fn claim_without_node(
     client: &kube::Client,
     instance: &InstanceId,
@@ -194,11 +190,7 @@ async fn create(
     }
     describe_claim(&mut object, records);
     let call = Call::new("create", "leases", instance.as_str());
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    match attempt(leases(client).create(&params, &object)).await {
+    match attempt(leases(client).create(&object)).await {
         Err(CallFailure::Status(status)) if status.code == 404 => {
             Err(Error::NoNamespace { namespace: NAMESPACE })
         }
@@ -213,29 +205,18 @@ async fn patch(client: &kube::Client, lease: &Lease, records: &Records) -> Resul
     let mut change = json!({"metadata": {"resourceVersion": lease.resource_version, "annotations": records}});
     describe_claim(&mut change, records);
     let call = Call::new("patch", "leases", lease.instance.as_str());
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let changed = send(
-        call,
-        leases(client).patch(call.name, &params, &Patch::Merge(change)),
-    )
-    .await;
+    let changed = send(call, leases(client).patch(call.name, None, change)).await;
     understand(call, &changed.map_err(gone_is_conflict)?)
 }
 
 /// Deletes a Lease as it was read. A Lease that is gone already is no error.
 async fn delete_lease(client: &kube::Client, lease: &Lease) -> Result<(), Error> {
     let call = Call::new("delete", "leases", lease.instance.as_str());
-    let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            resource_version: Some(lease.resource_version.clone()),
-            uid: None,
-        }),
-        ..DeleteParams::default()
+    let as_read = Preconditions {
+        resource_version: Some(lease.resource_version.clone()),
+        uid: None,
     };
-    match send(call, leases(client).delete(call.name, &params)).await {
+    match send(call, leases(client).delete(call.name, as_read, None)).await {
         Err(Error::NodeGone { .. }) => Ok(()),
         deleted => deleted.map(|_| ()),
     }
@@ -246,10 +227,12 @@ fn describe_claim(object: &mut Value, records: &Records) {
     let Some(claim) = records.get(CLAIM_ANNOTATION) else {
         return;
     };
-    let claim = claim.as_deref().map(Claim::from_annotation);
+    let claim = claim
+        .as_deref()
+        .and_then(|claim| Claim::from_annotation(claim).known());
     let (holder, group) = match claim {
-        Some(StoredClaim::Known(claim)) => (json!(claim.fence), json!(group_label(&claim.group))),
-        Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None => (Value::Null, Value::Null),
+        Some(claim) => (json!(claim.fence), json!(group_label(&claim.group))),
+        None => (Value::Null, Value::Null),
     };
     object["spec"]["holderIdentity"] = holder;
     object["metadata"]["labels"] = json!({GROUP_LABEL: group});

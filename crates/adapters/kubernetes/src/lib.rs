@@ -29,7 +29,7 @@ mod volumes;
 pub use access::{open, open_beside};
 pub use budgets::list_budgets;
 pub use devices::{add_drivers, list_drivers};
-pub use error::Error;
+pub use error::{Error, StepError};
 pub use events::{Occasion, record_event};
 pub use find::{Wanted, find_node, find_node_and_lease, find_nodes};
 pub use keep::{keep_new_member, keep_old_node, let_go, let_go_of_all};

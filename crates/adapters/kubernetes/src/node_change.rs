@@ -23,6 +23,7 @@ use crate::leases::Records;
 ///
 /// The Lease is written first, so that it describes the Node before the Node is changed. A change that undoes something is written to the
 /// Node first, so that the Lease describes the Node for as long as there is something to undo.
+#[must_use]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeChange {
     records: Records,
@@ -34,19 +35,16 @@ pub struct NodeChange {
 }
 
 impl NodeChange {
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    #[must_use]
     pub fn annotate(mut self, key: &str, value: impl Into<String>) -> Self {
         self.annotations.insert(key.to_owned(), Some(value.into()));
         self
     }
 
     /// Applies the decision about the annotation for Cluster Autoscaler.
-    #[must_use]
     pub fn scale_down(self, change: ScaleDown) -> Self {
         match change {
             ScaleDown::Keep => self,
@@ -56,7 +54,6 @@ impl NodeChange {
     }
 
     /// Removes an annotation, from the Lease also if it is one of [`LEASED`].
-    #[must_use]
     pub fn remove_annotation(mut self, key: &str) -> Self {
         if let Some(key) = LEASED.into_iter().find(|leased| *leased == key) {
             self.records.insert(key, None);
@@ -67,7 +64,6 @@ impl NodeChange {
     }
 
     /// Writes the change to the Node first.
-    #[must_use]
     pub fn undoing(self) -> Self {
         Self { undoes: true, ..self }
     }
@@ -85,15 +81,18 @@ impl NodeChange {
         Ok(self)
     }
 
+    /// Builds the change to a record that is written already. None if it would stay the same.
+    pub fn of_record(old: &Record, new: &Record) -> Result<Option<Self>, Error> {
+        (old != new).then(|| Self::new().record(new)).transpose()
+    }
+
     /// Sets the time since which the node is being restored.
-    #[must_use]
     pub fn restoring(mut self, since: Timestamp) -> Self {
         self.records.insert(RESTORING_ANNOTATION, Some(since.to_string()));
         self
     }
 
     /// Sets the end of the drain for an operator.
-    #[must_use]
     pub fn drain_until(mut self, end: String) -> Self {
         self.records.insert(DRAIN_UNTIL_ANNOTATION, Some(end));
         self
@@ -105,33 +104,28 @@ impl NodeChange {
         Ok(self.annotate(PROGRESS_ANNOTATION, text))
     }
 
-    #[must_use]
     pub fn label(mut self, key: &str, value: impl Into<String>) -> Self {
         self.labels.insert(key.to_owned(), Some(value.into()));
         self
     }
 
-    #[must_use]
     pub fn remove_label(mut self, key: &str) -> Self {
         self.labels.insert(key.to_owned(), None);
         self
     }
 
     /// Sets the whole list of taints, because Kubernetes has no smaller change of it.
-    #[must_use]
     pub fn taints(mut self, taints: Vec<Taint>) -> Self {
         self.taints = Some(taints);
         self
     }
 
     /// Cordons or uncordons.
-    #[must_use]
     pub fn unschedulable(mut self, unschedulable: bool) -> Self {
         self.unschedulable = Some(unschedulable);
         self
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::future::join;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
-use kube::api::{ListParams, Patch, PatchParams};
+use kube::api::ListParams;
 use recycle::base::ids::{Fence, GroupName, InstanceId, InvalidId, NodeName, short_hash};
-use recycle::base::names::{FIELD_MANAGER, REPLACES_LABEL};
+use recycle::base::names::REPLACES_LABEL;
 use recycle::base::strict::read_value;
 use recycle::cluster::node::{NodeFacts, NodeList, Taint, UnreadableNode};
 use recycle::input::urgency::Urgency;
@@ -79,7 +79,7 @@ struct AttachedVolume {
     name: String,
 }
 
-/// The name for a writer without a name, or with a time that cannot be represented. It differs from recycle-eks's own [`FIELD_MANAGER`].
+/// The name for a writer without a name, or with a time that cannot be represented. It differs from recycle-eks's own name.
 const FORGED: &str = "forged";
 
 /// Finds the client that last wrote `spec.unschedulable`. A client that sets a field to another value owns it from then on.
@@ -183,7 +183,6 @@ fn warn_of(node: &UnreadableNode) {
     tracing::warn!(node = node.name, why = node.why, "a Node cannot be read");
 }
 
-/// Lists the Nodes that replace one of these instances.
 pub async fn list_replacements(client: &kube::Client, of: &[InstanceId]) -> Result<Vec<NodeFacts>, Error> {
     let ids: Vec<&str> = of.iter().map(InstanceId::as_str).collect();
     let selector = format!("{REPLACES_LABEL} in ({})", ids.join(","));
@@ -275,15 +274,7 @@ async fn patch_node(client: &kube::Client, node: &NodeFacts, change: NodeChange)
         return Ok(node.clone());
     };
     let call = Call::new("patch", "nodes", node.name.as_str());
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let changed = send(
-        call,
-        nodes(client).patch(call.name, &params, &Patch::Merge(patch)),
-    )
-    .await?;
+    let changed = send(call, nodes(client).patch(call.name, None, patch)).await?;
     let lease = node.lease.clone();
     Ok(NodeFacts {
         lease,
@@ -327,7 +318,6 @@ pub async fn amend_node<E: From<Error>>(
 
 /// Returns the value of the Lease's label `recycle-eks/group`, a hash of the group's name.
 /// The name itself may be longer than a label value, or contain characters that a label value may not.
-#[must_use]
 pub(crate) fn group_label(group: &GroupName) -> String {
     short_hash(group.as_str())
 }

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, TryStreamExt as _, future};
 use k8s_openapi::api::core::v1;
-use kube::api::{Patch, PatchParams};
 use recycle::base::failure::with_causes;
 use recycle::base::ids::{Fence, NodeName};
-use recycle::base::names::{FIELD_MANAGER, WAITS_UNTIL_ANNOTATION};
+use recycle::base::names::WAITS_UNTIL_ANNOTATION;
 use recycle::cluster::pod::PodFacts;
 use recycle::drain::notice::{Notice, find_notices, withdraw_notices};
 use recycle::drain::progress::describe_end;
@@ -80,13 +79,9 @@ async fn annotate(client: &kube::Client, notice: &Notice) -> Result<(), Error> {
     let name = pod.full_name();
     let call = Call::new("patch", "pods/status", &name);
     let annotations = json!({ WAITS_UNTIL_ANNOTATION: notice.until.map(|until| until.to_string()) });
-    let patch = Patch::Merge(json!({"metadata": {"uid": pod.uid, "annotations": annotations}}));
-    let params = PatchParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
+    let change = json!({"metadata": {"uid": pod.uid, "annotations": annotations}});
     let pods = Objects::of::<v1::Pod>(client, Some(&pod.namespace));
-    match attempt(pods.patch_status(&pod.name, &params, &patch)).await {
+    match attempt(pods.patch(&pod.name, Some("status"), change)).await {
         Ok(_) => Ok(()),
         // The pod is gone, or another one has its name.
         Err(CallFailure::Status(status)) if matches!(status.code, 404 | 409 | 422) => Ok(()),

@@ -8,9 +8,9 @@ use std::io::{self, BufRead, BufReader};
 
 use futures::{AsyncRead, AsyncReadExt as _};
 use jiff::Timestamp;
-use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams};
-use kube::core::{Request, Resource};
-use recycle::base::names::is_read_annotation;
+use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{Request, Resource, request};
+use recycle::base::names::{FIELD_MANAGER, is_read_annotation};
 use recycle::base::strict::{Strict, Unreadable};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -44,7 +44,6 @@ pub(crate) fn keep_read(annotations: Option<BTreeMap<String, String>>) -> BTreeM
     kept
 }
 
-/// The owner of an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct OwnerReference {
@@ -102,7 +101,6 @@ pub(crate) trait Item: Send + 'static {
     fn read(object: &Value) -> Self;
 }
 
-/// Objects of one kind.
 pub(crate) struct Objects<'a> {
     client: &'a kube::Client,
     request: Request,
@@ -119,42 +117,49 @@ impl<'a> Objects<'a> {
     }
 
     pub(crate) async fn get(&self, name: &str) -> kube::Result<Value> {
-        let request = self.request.get(name, &GetParams::default());
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        read_object(&self.client.request_text(request).await?)
+        self.send(self.request.get(name, &GetParams::default())).await
     }
 
-    pub(crate) async fn create(&self, params: &PostParams, object: &Value) -> kube::Result<Value> {
+    pub(crate) async fn create(&self, object: &Value) -> kube::Result<Value> {
         let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
-        let request = self.request.create(params, body);
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        read_object(&self.client.request_text(request).await?)
+        self.send(self.request.create(&own_post(), body)).await
     }
 
-    pub(crate) async fn delete(&self, name: &str, params: &DeleteParams) -> kube::Result<Value> {
-        let request = self.request.delete(name, params);
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        read_object(&self.client.request_text(request).await?)
+    /// Deletes an object that still is as `preconditions` say, with this grace period in seconds instead of its own.
+    pub(crate) async fn delete(
+        &self,
+        name: &str,
+        preconditions: Preconditions,
+        grace: Option<u32>,
+    ) -> kube::Result<Value> {
+        let params = DeleteParams {
+            grace_period_seconds: grace,
+            preconditions: Some(preconditions),
+            ..DeleteParams::default()
+        };
+        self.send(self.request.delete(name, &params)).await
     }
 
+    /// Merges `change` into an object, or into its subresource, such as `status`.
     pub(crate) async fn patch(
         &self,
         name: &str,
-        params: &PatchParams,
-        patch: &Patch<Value>,
+        subresource: Option<&str>,
+        change: Value,
     ) -> kube::Result<Value> {
-        let request = self.request.patch(name, params, patch);
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        read_object(&self.client.request_text(request).await?)
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let change = Patch::Merge(change);
+        self.send(match subresource {
+            Some(part) => self.request.patch_subresource(part, name, &params, &change),
+            None => self.request.patch(name, &params, &change),
+        })
+        .await
     }
 
-    pub(crate) async fn patch_status(
-        &self,
-        name: &str,
-        params: &PatchParams,
-        patch: &Patch<Value>,
-    ) -> kube::Result<Value> {
-        let request = self.request.patch_subresource("status", name, params, patch);
+    async fn send(&self, request: Result<http::Request<Vec<u8>>, request::Error>) -> kube::Result<Value> {
         let request = request.map_err(kube::Error::BuildRequest)?;
         read_object(&self.client.request_text(request).await?)
     }
@@ -170,6 +175,14 @@ impl<'a> Objects<'a> {
         let page = spawn_blocking(|| read_page(BufReader::with_capacity(CHUNK, answer)));
         page.await
             .map_err(|error| kube::Error::ReadEvents(io::Error::other(error)))?
+    }
+}
+
+/// The parameters of a request that creates something in the name of recycle-eks.
+pub(crate) fn own_post() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
     }
 }
 
@@ -224,7 +237,6 @@ fn read_object(text: &str) -> kube::Result<Value> {
     read.map(|Shallow(object)| object)
 }
 
-/// A page of a list.
 #[derive(Deserialize)]
 #[serde(bound = "T: Item")]
 pub(crate) struct Page<T> {

@@ -4,9 +4,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::api::policy::v1::Eviction as EvictionRequest;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, ListParams};
 use recycle::base::ids::NodeName;
-use recycle::base::names::FIELD_MANAGER;
 use recycle::base::strict::read_value;
 use recycle::cluster::pod::{Controller, PodContainers, PodFacts, PodScheduling, PodVolumes, Toleration};
 use recycle::drain::blocked::{RefusalKind, read_admission};
@@ -15,7 +14,7 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::call::{self, Call, CallFailure, attempt};
-use crate::object::{Gap, Item, Metadata, Objects, OwnerReference, given, keep_read, text_at};
+use crate::object::{Gap, Item, Metadata, Objects, OwnerReference, given, keep_read, own_post, text_at};
 
 /// The parts of a pod that are read. The code to read a whole pod would be a tenth of a function.
 #[derive(Debug, Deserialize)]
@@ -145,12 +144,8 @@ pub async fn evict_pod(client: &kube::Client, pod: &PodFacts, grace: Option<u32>
     let api: Api<v1::Pod> = Api::namespaced(client.clone(), &pod.namespace);
     let name = pod.full_name();
     let call = Call::new("create", "pods/eviction", &name);
-    let params = PostParams {
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
     // `Api::evict` does not fit. It writes `delete_options`, which the API server does not know, so the uid would not be checked.
-    let request = request(pod, grace);
+    let (params, request) = (own_post(), request(pod, grace));
     let answer = api.create_subresource::<_, kube::core::Status>("eviction", &pod.name, &params, &request);
     let Err(failure) = attempt(answer).await else {
         return Ok(Eviction::Accepted);
@@ -171,15 +166,11 @@ pub async fn delete_pod(
     let pods = Objects::of::<v1::Pod>(client, Some(&pod.namespace));
     let name = pod.full_name();
     let call = Call::new("delete", "pods", &name);
-    let params = DeleteParams {
-        grace_period_seconds: grace,
-        preconditions: Some(kube::api::Preconditions {
-            uid: Some(pod.uid.clone()),
-            resource_version: Some(pod.containers.version.clone()),
-        }),
-        ..DeleteParams::default()
+    let as_read = kube::api::Preconditions {
+        uid: Some(pod.uid.clone()),
+        resource_version: Some(pod.containers.version.clone()),
     };
-    match attempt(pods.delete(&pod.name, &params)).await {
+    match attempt(pods.delete(&pod.name, as_read, grace)).await {
         Ok(_) => Ok(Eviction::Accepted),
         Err(CallFailure::Status(status)) if status.code == 404 => Ok(Eviction::Gone),
         Err(failure) => Err(Error::from_failure(call, failure)),

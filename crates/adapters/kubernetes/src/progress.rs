@@ -7,7 +7,6 @@ use crate::{Error, NodeChange, change_node};
 
 /// Returns the progress that was written last. None if there is none, or if it cannot be read, for example after an edit.
 /// The next write then replaces it.
-#[must_use]
 pub fn read_progress(node: &NodeFacts) -> Option<Progress> {
     node.progress()
 }

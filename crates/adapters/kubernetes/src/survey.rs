@@ -42,7 +42,6 @@ pub struct NodeSurvey<'a> {
     pub remark: Option<String>,
     /// The pods as the API server listed them.
     pub listed: Vec<PodFacts>,
-    /// The pods by class.
     pub pods: PodSurvey,
 }
 

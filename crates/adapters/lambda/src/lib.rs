@@ -4,6 +4,7 @@
 compile_error!("a panic must be caught and reported as InternalError: build with panic = \"unwind\"");
 
 mod decision;
+mod environment;
 mod log;
 
 use std::any::Any;
@@ -28,6 +29,9 @@ use serde_json::Value;
 
 use crate::decision::{LogFields, Scope};
 
+pub use environment::{
+    EnvironmentError, MAX_SURGE, parse_variable, read_cluster_name, read_count, read_object, variable,
+};
 pub use lambda_runtime::Error;
 
 /// The time limit for a connection to AWS.
@@ -42,7 +46,7 @@ const ATTEMPTS: u32 = 3;
 
 /// Starts logging as the function's logging configuration says, and loads the AWS configuration from the environment.
 pub async fn configure() -> SdkConfig {
-    log::start(&|name| std::env::var(name).ok());
+    log::start(&variable);
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .operation_attempt_timeout(ATTEMPT_TIMEOUT)

@@ -32,7 +32,6 @@ impl Exit {
         Self::Unwatched,
     ];
 
-    #[must_use]
     pub fn code(self) -> u8 {
         self as u8
     }

@@ -152,7 +152,7 @@ mod tests {
                           "phase": "draining", "urgency": "planned", "claimed_at": "2027-01-01T00:00:00Z"},
             }))
             .unwrap();
-            let day = Duration::from_seconds(86_400);
+            let day = Duration::read(&json!(86_400)).unwrap();
             assert_eq!(prolong(&node, day).unwrap().to_string(), longer);
         }
     }

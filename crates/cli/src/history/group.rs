@@ -170,12 +170,6 @@ impl GroupHistory {
         self.node_states.insert(index, node_state);
     }
 
-    /// Counts the nodes of one pass.
-    #[cfg(test)]
-    fn count(&self) -> Counts {
-        self.count_on(Counts::default())
-    }
-
     /// Adds the nodes of this pass to the counts. After the end of the group's execution no node is under way.
     fn count_on(&self, mut counts: Counts) -> Counts {
         counts.nodes += self.nodes.len() + self.more;
@@ -279,6 +273,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    impl GroupHistory {
+        fn count(&self) -> Counts {
+            self.count_on(Counts::default())
+        }
+    }
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()

@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn each_stage_has_a_colour() {
         let page = render(&Report::Node(Box::new(node("a"))), at(100));
-        for stage in Stage::ALL.map(Stage::describe) {
+        for stage in Stage::ALL.map(Stage::name) {
             let rule = format!(".{stage} {{ background: var(--{stage}); }}");
             assert!(page.contains(&rule), "{rule}");
         }

@@ -49,7 +49,7 @@ pub(super) fn time(at: Timestamp) -> Markup {
 
 /// Renders a stage with its colour.
 pub(super) fn chip(stage: Stage) -> Markup {
-    html! { span class=(format!("chip {}", stage.describe())) {} (stage.describe()) }
+    html! { span class=(format!("chip {}", stage.name())) {} (stage.name()) }
 }
 
 /// Returns the place of `at` between `from` and `to`, in percent from 0 to 100. If `from` and `to` are equal, the place is 0.
@@ -64,13 +64,13 @@ pub(super) fn share(at: Timestamp, from: Timestamp, to: Timestamp) -> f64 {
 
 pub(super) fn bars(stages: &[Span<Stage>], from: Timestamp, to: Timestamp, now: Timestamp) -> Markup {
     let described = stages.iter();
-    let described = described.map(|span| format!("{} {}", span.what.describe(), lasted(span, now)));
+    let described = described.map(|span| format!("{} {}", span.what.name(), lasted(span, now)));
     html! {
         div class="bars" role="img" aria-label=(described.collect::<Vec<_>>().join(", ")) {
             @for span in stages {
                 @let left = share(span.since, from, to);
                 @let width = share(span.until.unwrap_or(now), from, to) - left;
-                span class=(span.what.describe()) style=(format!("left:{left:.3}%;width:{width:.3}%")) {}
+                span class=(span.what.name()) style=(format!("left:{left:.3}%;width:{width:.3}%")) {}
             }
         }
     }

@@ -1,18 +1,17 @@
 //! Environment variables of the function, which the Terraform module sets.
 
+use lambda::EnvironmentError;
+
 const CANCEL_INSTANCE_REFRESH: &str = "CANCEL_INSTANCE_REFRESH";
 
 /// Reads the module's `cancel_instance_refresh` from the environment through `variable`. If it is not set, refreshes are not cancelled.
-///
-/// # Errors
-///
-/// A sentence that names the variable if its value is neither `true` nor `false`.
-pub fn read_cancels_refreshes(variable: impl Fn(&str) -> Option<String>) -> Result<bool, String> {
+pub fn read_cancels_refreshes(variable: impl Fn(&str) -> Option<String>) -> Result<bool, EnvironmentError> {
     match variable(CANCEL_INSTANCE_REFRESH).as_deref() {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
-        Some(value) => Err(format!(
-            "{CANCEL_INSTANCE_REFRESH}: it must be true or false, but is {value:?}"
+        Some(value) => Err(EnvironmentError(
+            CANCEL_INSTANCE_REFRESH,
+            format!("must be true or false, but is {value:?}"),
         )),
     }
 }
@@ -35,6 +34,6 @@ mod tests {
             [Ok(false), Ok(false), Ok(true)]
         );
         let error = "CANCEL_INSTANCE_REFRESH: it must be true or false, but is \"yes\"";
-        assert_eq!(read(Some("yes")), Err(error.to_owned()));
+        assert!(read(Some("yes")).unwrap_err().to_string().ends_with(error));
     }
 }

@@ -40,7 +40,6 @@ pub struct Outside {
 }
 
 impl Outside {
-    #[must_use]
     pub fn new(aws: &SdkConfig, access: Access, cancels_refreshes: bool) -> Self {
         Self {
             aws: aws.clone(),
@@ -78,7 +77,7 @@ pub(crate) struct GroupReading {
     /// None if the group is gone.
     pub(crate) answer: Result<Option<FoundGroup>, String>,
     /// The rest of [`PATIENCE`], for the managed node group.
-    left: Duration,
+    pub(crate) left: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +95,6 @@ pub(crate) struct FoundGroup {
 pub(crate) struct Disruptions {
     /// Whether an instance refresh would terminate the member in Standby with its pods.
     pub(crate) is_ended_by_refresh: bool,
-    /// Remarks for operators.
     pub(crate) remarks: Vec<Refusal>,
     /// The error of AWS, if a call failed.
     pub(crate) aws_error: Option<String>,
@@ -139,7 +137,7 @@ async fn find_group(groups: &Groups, run: &Run) -> Result<Option<FoundGroup>, au
         return Ok(None);
     };
     let hook = match run.hook {
-        None if is_waiting(&group, run) => find_hook(groups, run).await?,
+        None if group.state_of(&run.input.instance_id) == Some(WAITING) => find_hook(groups, run).await?,
         Some(_) | None => None,
     };
     Ok(Some(FoundGroup {
@@ -158,21 +156,7 @@ async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, aut
     Ok(membership.map(|membership| HeldByHook::new(timeout, None, membership.retains)))
 }
 
-/// Checks whether the instance waits in its group for a lifecycle hook.
-fn is_waiting(group: &Group, run: &Run) -> bool {
-    let member = group.member(&run.input.instance_id);
-    member.is_some_and(|member| member.lifecycle_state == WAITING)
-}
-
 impl GroupReading {
-    #[cfg(test)]
-    pub(crate) fn of(found: FoundGroup) -> Self {
-        Self {
-            answer: Ok(Some(found)),
-            left: PATIENCE,
-        }
-    }
-
     /// Notes in the run the hook of recycle-eks, and whether it holds the instance now.
     pub(crate) fn note_hook(&self, run: &mut Run) {
         let Ok(Some(found)) = &self.answer else { return };
@@ -180,7 +164,7 @@ impl GroupReading {
             run.hook = Some(hook.clone());
             run.path = RecyclePath::Hook;
         }
-        let is_waiting = is_waiting(&found.group, run);
+        let is_waiting = found.group.state_of(&run.input.instance_id) == Some(WAITING);
         if let Some(hook) = &mut run.hook {
             hook.see(is_waiting);
         }

@@ -82,7 +82,6 @@ impl<'a> CheckFacts<'a> {
         }
     }
 
-    /// Returns the reason for the verdict.
     pub(crate) fn reason(&self) -> String {
         let pods = describe_pods(&self.survey);
         let reasons = std::iter::once(pods).chain(self.remarks.iter().cloned());

@@ -22,7 +22,6 @@ use kubernetes::{
 };
 use recycle::answer::envelope::Answer;
 use recycle::base::poll::spread;
-use recycle::cluster::instance::describe_instance;
 use recycle::cluster::node::NodeFacts;
 use recycle::cluster::silence::describe_silence;
 use recycle::contract::context::Context;
@@ -194,8 +193,7 @@ async fn check(
 
 /// Hands a node that counts as lost to `detach-terminate`, which asks EC2.
 fn lose(mut run: Run, lost: Lost) -> Answer<CheckVerdict> {
-    let subject = describe_instance(&run.input.instance_id, Some(&run.node));
-    let reason = format!("{subject} may be lost: {}", lost.why);
+    let reason = format!("{} may be lost: {}", run.describe_node(), lost.why);
     run.lost = Some(lost);
     Answer::new(CheckVerdict::Lost, reason).carrying(run)
 }

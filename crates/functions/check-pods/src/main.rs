@@ -6,8 +6,8 @@ use recycle::contract::requests::StepRequest;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda::Error> {
-    let cluster = eks_auth::read_cluster_name(|name| std::env::var(name).ok())?;
-    let cancels_refreshes = read_cancels_refreshes(|name| std::env::var(name).ok())?;
+    let cluster = lambda::read_cluster_name(lambda::variable)?;
+    let cancels_refreshes = read_cancels_refreshes(lambda::variable)?;
     let aws = lambda::configure().await;
     let access = Access::new(&aws, &cluster);
     let outside = Outside::new(&aws, access.clone(), cancels_refreshes);

@@ -1,5 +1,7 @@
 //! The verdicts, answers and writes of the function, call by call.
 
+use std::time::Duration;
+
 use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::base::poll::POLL_BUDGET;
 use recycle::cluster::group::{Group, Member};
@@ -135,12 +137,15 @@ fn reading(state: &str, refresh: Option<Refresh>) -> GroupReading {
         zones: 1,
         rebalances_capacity: false,
     };
-    GroupReading::of(FoundGroup {
-        group,
-        tags: BTreeMap::new(),
-        refresh,
-        hook: None,
-    })
+    GroupReading {
+        answer: Ok(Some(FoundGroup {
+            group,
+            tags: BTreeMap::new(),
+            refresh,
+            hook: None,
+        })),
+        left: Duration::from_secs(10),
+    }
 }
 
 fn refresh(standby: StandbyInstances) -> Refresh {

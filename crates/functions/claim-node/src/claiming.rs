@@ -141,14 +141,12 @@ impl ClaimFacts {
     /// Checks whether the node has to be replaced once more, because it was brought back into service after its pods had been moved.
     /// Such a node also has to be admitted once more.
     fn begins_anew(&self, phase: Phase, input: &Input) -> bool {
-        let member = self.group.member(&self.instance.id);
-        let is_in_service = member.is_some_and(|member| member.lifecycle_state == "InService");
         let began = match input.replacement {
             Replacement::Before => Phase::Waiting,
             Replacement::Surge if !self.was_raised() => Phase::Standby,
             Replacement::Surge | Replacement::After => return false,
         };
-        is_in_service && phase >= began
+        self.group.is_in_service(&self.instance.id) && phase >= began
     }
 
     /// Writes the claim to the Lease by compare-and-swap. Then copies it to the Node, and to the instance as tags.
@@ -168,10 +166,8 @@ impl ClaimFacts {
         Ok(())
     }
 
-    /// Whether the record says that an execution has raised the desired capacity of the group for this node.
     fn was_raised(&self) -> bool {
-        let record = self.node.record();
-        record.is_ok_and(|record| record.raised_from.is_some())
+        self.node.record().is_ok_and(|record| record.was_raised())
     }
 
     fn into_run(self, claim: &Claim, input: &Input) -> Run {

@@ -1,46 +1,29 @@
 //! Reads the environment: the cluster of this function, the limits for each group, and the module's defaults for the input fields.
 
+use lambda::{EnvironmentError, MAX_SURGE, read_cluster_name, read_count, read_object};
 use recycle::input::fields::Settings;
 use recycle::input::limits::Limits;
 
-use crate::Error;
-
-const CLUSTER_NAME: &str = "CLUSTER_NAME";
 const INPUT_DEFAULTS: &str = "INPUT_DEFAULTS";
 const MAX_PARALLEL: &str = "MAX_PARALLEL_PER_GROUP";
-const MAX_SURGE: &str = "MAX_SURGE_PER_GROUP";
 
 /// Reads the environment through `variable`.
-pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, Error> {
-    let cluster_name =
-        variable(CLUSTER_NAME).ok_or_else(|| Error::Environment(CLUSTER_NAME, "it is not set".to_owned()))?;
+pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, EnvironmentError> {
     let defaults = variable(INPUT_DEFAULTS).unwrap_or_else(|| "{}".to_owned());
     Ok(Settings {
-        cluster_name: cluster_name
-            .parse()
-            .map_err(|reason| Error::Environment(CLUSTER_NAME, format!("it {reason}")))?,
-        limits: read_limits(variable)?,
-        defaults: serde_json::from_str(&defaults).map_err(|reason| {
-            Error::Environment(INPUT_DEFAULTS, format!("it must be a JSON object: {reason}"))
-        })?,
+        cluster_name: read_cluster_name(&variable)?,
+        limits: read_limits(&variable)?,
+        defaults: read_object(INPUT_DEFAULTS, &defaults)?,
     })
 }
 
-fn read_limits(variable: impl Fn(&str) -> Option<String>) -> Result<Limits, Error> {
-    let read = |name, default: usize| match variable(name).map(|text| (text.parse(), text)) {
-        None => Ok(default),
-        Some((Ok(number @ 1..), _)) => Ok(number),
-        Some((Ok(_) | Err(_), text)) => {
-            let reason = format!("it must be a whole number of at least 1, but is {text:?}");
-            Err(Error::Environment(name, reason))
-        }
-    };
+fn read_limits(variable: impl Fn(&str) -> Option<String>) -> Result<Limits, EnvironmentError> {
     let default = Limits::default();
-    let parallel = read(MAX_PARALLEL, default.parallel)?;
-    let surge = read(MAX_SURGE, default.surge.max(parallel))?;
+    let parallel = read_count(MAX_PARALLEL, variable(MAX_PARALLEL))?.unwrap_or(default.parallel);
+    let surge = read_count(MAX_SURGE, variable(MAX_SURGE))?.unwrap_or(default.surge.max(parallel));
     if surge < parallel {
-        let reason = format!("it must be at least {MAX_PARALLEL}, which is {parallel}, but is {surge}");
-        return Err(Error::Environment(MAX_SURGE, reason));
+        let reason = format!("must be at least {MAX_PARALLEL}, which is {parallel}, but is {surge}");
+        return Err(EnvironmentError(MAX_SURGE, reason));
     }
     Ok(Limits { parallel, surge })
 }
@@ -51,6 +34,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const CLUSTER_NAME: &str = "CLUSTER_NAME";
 
     fn read(cluster_name: Option<&str>, defaults: Option<&str>) -> Result<Settings, String> {
         let variable = |name: &str| match name {

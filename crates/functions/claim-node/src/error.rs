@@ -8,8 +8,6 @@ use recycle::records::lease::UnreadableRecord;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("failed to read the environment variable {0}: {1}")]
-    Environment(&'static str, String),
     #[error(transparent)]
     InvalidInput(#[from] InvalidInput),
     /// The node cannot be recycled as asked. The text has one line for each reason, with its name.
@@ -46,7 +44,7 @@ impl NamedFailure for Error {
             Self::Refused(_) => Failure::PreflightRefused,
             Self::QueueTimedOut(_) => Failure::QueueTimedOut,
             Self::ClaimLost(error) => error.failure(),
-            Self::Environment(..) | Self::Incomplete(_) | Self::Record(_) => Failure::InternalError,
+            Self::Incomplete(_) | Self::Record(_) => Failure::InternalError,
             Self::Access(error) => error.failure(),
             Self::Node(error) => error.failure(),
             Self::Instance(error) => error.failure(),

@@ -199,7 +199,7 @@ impl FetchedFacts {
     /// Whether the record says that an execution has raised the desired capacity of the group for this node.
     pub(crate) fn was_raised(&self) -> bool {
         let record = self.lease.as_ref().and_then(|lease| lease.record().ok());
-        record.is_some_and(|record| record.raised_from.is_some())
+        record.is_some_and(|record| record.was_raised())
     }
 
     /// Checks whether the holder of a claim in `phase` has touched the node, so that this execution resumes its work.
@@ -221,8 +221,7 @@ impl FetchedFacts {
     /// Returns the state of the group's member; None for an instance in a warm pool, which is not listed as a member.
     pub(crate) fn member_state(&self) -> Option<&str> {
         let group = &self.membership.as_ref()?.group;
-        let member = group.member(&self.instance.as_ref()?.id)?;
-        Some(member.lifecycle_state.as_str())
+        group.state_of(&self.instance.as_ref()?.id)
     }
 
     /// Returns the lifecycle state from Auto Scaling, even for an instance in a warm pool.

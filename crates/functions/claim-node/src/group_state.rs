@@ -56,7 +56,7 @@ impl ClaimNode {
         let others: Vec<InstanceId> = group
             .members
             .iter()
-            .filter(|member| member.lifecycle_state == "InService" && member.instance != *id)
+            .filter(|member| member.is_in_service() && member.instance != *id)
             .map(|member| member.instance.clone())
             .collect();
         let surges = async {
@@ -110,13 +110,11 @@ async fn find_cause_of_protection(
     instance: &Instance,
     group: &Group,
 ) -> Result<Option<InstanceId>, Error> {
-    let member = group.member(&instance.id);
-    let is_protected = member.is_some_and(|member| member.protected_from_scale_in);
     let cause = instance
         .tags
         .get(PROTECTED_FOR_TAG)
         .and_then(|id| id.parse().ok());
-    let Some(cause) = cause.filter(|_| is_protected && found.node.is_some()) else {
+    let Some(cause) = cause.filter(|_| group.is_protected(&instance.id) && found.node.is_some()) else {
         return Ok(None);
     };
     let lease = kubernetes::get_lease(&found.client, &cause).await?;

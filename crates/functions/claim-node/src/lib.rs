@@ -54,7 +54,6 @@ pub struct ClaimNode {
 }
 
 impl ClaimNode {
-    #[must_use]
     pub fn new(settings: Settings, aws: &SdkConfig) -> Self {
         Self {
             config: aws.clone(),

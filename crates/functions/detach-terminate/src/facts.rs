@@ -10,7 +10,7 @@ use recycle::base::names::{DETACHED_TAG, STOPPED_TAG};
 use recycle::claim::obstacle::Obstacle;
 use recycle::cluster::group::{Group, Member};
 use recycle::cluster::hook::{WAITING, is_held};
-use recycle::cluster::instance::{Instance, describe_instance};
+use recycle::cluster::instance::Instance;
 use recycle::cluster::node::{NodeFacts, Taint, is_out_of_service_taint};
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
@@ -93,8 +93,8 @@ impl DetachTerminate {
             return Err(Error::Ended(Failure::ServiceUnavailable, text));
         }
         let group = group?;
-        let member = group.as_ref().and_then(|group| group.member(id));
-        let is_waiting = member.is_some_and(|member| member.lifecycle_state == WAITING);
+        let state = group.as_ref().and_then(|group| group.state_of(id));
+        let is_waiting = state == Some(WAITING);
         let waits_for_recycle_eks_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
         let record = lease
             .as_ref()
@@ -138,8 +138,7 @@ fn find_own_claim(
     if found.is_none() && is_over {
         return Ok(None);
     }
-    let subject = describe_instance(&run.input.instance_id, Some(&run.node));
-    check_claim(found, me, run.input.urgency, &subject).map(Some)
+    check_claim(found, me, run.input.urgency, &run.describe_node()).map(Some)
 }
 
 /// Checks whether this execution has tagged its result on the instance. A result that is older than the claim is from an earlier run:
@@ -168,7 +167,7 @@ impl FetchedFacts {
     }
 
     pub(crate) fn lifecycle_state(&self) -> Option<&str> {
-        self.member().map(|member| member.lifecycle_state.as_str())
+        self.group.as_ref()?.state_of(&self.run.input.instance_id)
     }
 
     /// Checks whether the node was given up as lost while its instance runs.
@@ -316,8 +315,7 @@ impl FetchedFacts {
     }
 
     pub(crate) fn describe_state(&self, state: &str) -> String {
-        let subject = describe_instance(&self.run.input.instance_id, Some(&self.run.node));
-        format!("{subject} {state}")
+        format!("{} {state}", self.run.describe_node())
     }
 
     /// Writes a sentence about the node, with the pods that go with the instance, if there are any.

@@ -46,7 +46,6 @@ pub struct DetachTerminate {
 }
 
 impl DetachTerminate {
-    #[must_use]
     pub fn new(aws: &SdkConfig, cluster: &ClusterName) -> Self {
         Self {
             access: Access::new(aws, cluster),

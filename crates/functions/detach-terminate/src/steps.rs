@@ -172,12 +172,7 @@ impl DetachTerminate {
                 facts.check_claim(node)?;
                 let record = node.record()?;
                 let changed = record.clone().unprotecting(protected);
-                let is_same = changed == record;
-                Ok::<_, Error>(if is_same {
-                    None
-                } else {
-                    Some(NodeChange::new().record(&changed)?)
-                })
+                Ok::<_, Error>(NodeChange::of_record(&record, &changed)?)
             })
             .await?;
         }

@@ -3,7 +3,6 @@
 //! No other function evicts pods. Each pod has its own request, so a refusal for one pod does not affect the others. The eviction of a pod
 //! that is refused now is requested again after the next check of `check-pods`, which also decides how long to wait.
 
-mod error;
 #[cfg(test)]
 mod laws;
 mod requests;
@@ -30,7 +29,7 @@ use recycle::drain::survey::PodSurvey;
 use recycle::input::path::RecyclePath;
 use recycle::records::blocker::Blocker;
 
-pub use error::Error;
+pub use kubernetes::StepError as Error;
 
 /// Evicts the pods that may be evicted. If the cluster cannot be read or the Node is gone, the answer is to wait, because the next check of
 /// `check-pods` handles that.

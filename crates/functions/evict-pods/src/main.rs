@@ -5,7 +5,7 @@ use recycle::contract::requests::StepRequest;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda::Error> {
-    let cluster = eks_auth::read_cluster_name(|name| std::env::var(name).ok())?;
+    let cluster = lambda::read_cluster_name(lambda::variable)?;
     let access = Access::new(&lambda::configure().await, &cluster);
     lambda::serve(|request: StepRequest| evict_pods::evict_pods(&access, request)).await
 }

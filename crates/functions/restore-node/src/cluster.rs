@@ -9,14 +9,12 @@ use recycle::cluster::group::{Group, Member};
 use recycle::cluster::node::{NodeFacts, NodeList};
 use recycle::drain::classify::is_empty_node;
 use recycle::drain::lost::{LOST_AFTER, find_patience};
-use recycle::records::claim::StoredClaim;
 use recycle::records::lease::Lease;
 use recycle::replacement::usable::new_members;
 use recycle::restore::facts::NewMember;
 
 use crate::Error;
 
-/// Facts from the cluster.
 pub(crate) struct Cluster {
     pub(crate) client: kube::Client,
     pub(crate) node: Option<NodeFacts>,
@@ -66,10 +64,7 @@ impl Cluster {
 /// Finds the Node of the group whose restore began first; None if no other Node is ahead of this one.
 pub(crate) fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeName> {
     let queued = |node: &NodeFacts| node.restoring_since().map(|since| (since, node.name.clone()));
-    let group_of = |node: &NodeFacts| match node.claim()? {
-        StoredClaim::Known(claim) => Some(claim.group),
-        StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
-    };
+    let group_of = |node: &NodeFacts| Some(node.claim()?.known()?.group);
     let group = group_of(node)?;
     let first = nodes
         .iter()
@@ -94,9 +89,9 @@ fn find_marked(
     };
     let to_new_member = |node: NodeFacts| {
         let instance = node.instance.clone().filter(|id| !is_known(id))?;
-        let member = group.and_then(|group| group.member(&instance));
+        let state = group.and_then(|group| group.state_of(&instance));
         Some(NewMember {
-            lifecycle_state: member.map_or_else(String::new, |member| member.lifecycle_state.clone()),
+            lifecycle_state: state.unwrap_or_default().to_owned(),
             instance,
             node: Some(node),
             // No record says when the member came, so it may have pods.

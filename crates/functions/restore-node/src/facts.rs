@@ -154,10 +154,7 @@ impl FetchedFacts {
 
     /// Returns the group that the claim names, for an instance that no group lists.
     pub(crate) fn claimed_group(&self) -> Option<GroupName> {
-        match self.claim()? {
-            StoredClaim::Known(claim) => Some(claim.group),
-            StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
-        }
+        Some(self.claim()?.known()?.group)
     }
 
     /// Checks whether this execution holds the claim.
@@ -190,12 +187,12 @@ impl FetchedFacts {
 
     /// Returns the member's state; None if no group lists the instance.
     fn lifecycle_state(&self) -> Option<&str> {
-        self.member().map(|member| member.lifecycle_state.as_str())
+        self.group.as_ref()?.state_of(&self.id)
     }
 
     /// Checks whether the group still lists the instance and it is in Standby or entering it.
     pub(crate) fn is_in_standby(&self) -> bool {
-        matches!(self.lifecycle_state(), Some("Standby" | "EnteringStandby"))
+        self.member().is_some_and(Member::is_in_standby)
     }
 
     /// Checks whether the group is terminating the instance, and holds it until its hook is completed.
@@ -207,9 +204,8 @@ impl FetchedFacts {
     /// Checks whether the group holds the member, and its claim was made for the hook or for a warning of EC2.
     /// No other execution ends such a member.
     pub(crate) fn is_held_and_urgent(&self) -> bool {
-        let is_urgent =
-            |claim| matches!(claim, StoredClaim::Known(claim) if claim.urgency > Urgency::Planned);
-        self.is_held() && self.claim().is_some_and(is_urgent)
+        let claim = self.claim().and_then(StoredClaim::known);
+        self.is_held() && claim.is_some_and(|claim| claim.urgency > Urgency::Planned)
     }
 
     /// Checks whether the next step may be taken. A sweep always may. An execution without its claim may only repeat the end.

@@ -76,12 +76,7 @@ pub(crate) fn node(claim: Option<Claim>) -> NodeFacts {
 }
 
 pub(crate) fn request_taint() -> Taint {
-    Taint {
-        key: REQUEST_TAINT.to_owned(),
-        value: Some("now".to_owned()),
-        effect: "NoSchedule".to_owned(),
-        time_added: None,
-    }
+    Taint::new(REQUEST_TAINT, Some("now"), "NoSchedule")
 }
 
 fn instance(claim: Option<Claim>) -> Instance {

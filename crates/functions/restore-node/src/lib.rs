@@ -42,7 +42,6 @@ pub struct RestoreNode {
 }
 
 impl RestoreNode {
-    #[must_use]
     pub fn new(aws: &SdkConfig, cluster: &ClusterName) -> Self {
         Self {
             access: Access::new(aws, cluster),

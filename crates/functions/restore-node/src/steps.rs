@@ -298,12 +298,7 @@ impl FetchedFacts {
                     return Ok(None);
                 };
                 let changed = change(record.clone());
-                let is_same = changed == record;
-                Ok(if is_same {
-                    None
-                } else {
-                    Some(NodeChange::new().record(&changed)?)
-                })
+                Ok(NodeChange::of_record(&record, &changed)?)
             })
             .await?;
         self.replace_node(amended);

@@ -44,8 +44,8 @@ impl RestoreNode {
             }
             LeftoverDecision::Restore => {
                 // An earlier attempt wrote the Lease only. The copy on the Node stops late writes of the previous execution.
-                if let Some(StoredClaim::Known(claim)) = &found {
-                    self.write_claim(facts, claim).await?;
+                if let Some(claim) = found.and_then(StoredClaim::known) {
+                    self.write_claim(facts, &claim).await?;
                 }
                 facts.wait(AT_ONCE, &facts.describe_state("is claimed by the sweep"))
             }

@@ -1,17 +1,11 @@
 //! Reads the environment: the maximum number of nodes of a group that are recycled at once.
 
-use crate::Error;
-
-const MOST_AT_ONCE: &str = "MAX_SURGE_PER_GROUP";
+use lambda::{EnvironmentError, MAX_SURGE, read_count};
 
 /// Reads the module's `max_surge_per_group` from the environment through `variable`.
-pub fn read_most_at_once(variable: impl Fn(&str) -> Option<String>) -> Result<u32, Error> {
-    let reason = match variable(MOST_AT_ONCE).map(|value| (value.parse(), value)) {
-        Some((Ok(most @ 1..), _)) => return Ok(most),
-        Some((Ok(_) | Err(_), value)) => format!("it must be a whole number of at least 1, but is {value:?}"),
-        None => "it is not set".to_owned(),
-    };
-    Err(Error::Environment(MOST_AT_ONCE, reason))
+pub fn read_most_at_once(variable: impl Fn(&str) -> Option<String>) -> Result<u32, EnvironmentError> {
+    read_count(MAX_SURGE, variable(MAX_SURGE))?
+        .ok_or_else(|| EnvironmentError(MAX_SURGE, "is not set".to_owned()))
 }
 
 #[cfg(test)]
@@ -24,7 +18,7 @@ mod tests {
     #[test]
     fn a_bad_value_names_its_variable() {
         let read = |value: Option<&str>| {
-            read_most_at_once(|name| value.filter(|_| name == MOST_AT_ONCE).map(str::to_owned))
+            read_most_at_once(|name| value.filter(|_| name == MAX_SURGE).map(str::to_owned))
                 .map_err(|error| error.to_string())
         };
         assert_eq!(read(Some("5")), Ok(5));
@@ -46,7 +40,7 @@ mod tests {
         ) {
             match read_most_at_once(|_| Some(value.clone())) {
                 Ok(most) => prop_assert!(most > 0),
-                Err(error) => prop_assert!(error.to_string().contains(MOST_AT_ONCE), "{}", error),
+                Err(error) => prop_assert!(error.to_string().contains(MAX_SURGE), "{}", error),
             }
         }
     }

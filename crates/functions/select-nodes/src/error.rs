@@ -6,8 +6,6 @@ use recycle::input::model::InvalidInput;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("failed to read the environment variable {0}: {1}")]
-    Environment(&'static str, String),
     #[error("failed to find {0} in the request of the state machine")]
     NotAsked(&'static str),
     /// A name that no execution can have.
@@ -27,7 +25,7 @@ pub enum Error {
 impl NamedFailure for Error {
     fn failure(&self) -> Failure {
         match self {
-            Self::Environment(..) | Self::NotAsked(_) | Self::Name(_) => Failure::InternalError,
+            Self::NotAsked(_) | Self::Name(_) => Failure::InternalError,
             Self::Input(_) => Failure::InvalidInput,
             Self::Access(error) => error.failure(),
             Self::Node(error) => error.failure(),

@@ -19,7 +19,6 @@ use recycle::rotation::terms::{Part, Terms};
 use crate::rotation::list_members;
 use crate::{Answered, Error, SelectNodes};
 
-/// A request from the execution of one group.
 pub(crate) struct GroupRequest {
     pub(crate) part: Part,
     pub(crate) rotation: Rotation,
@@ -37,7 +36,6 @@ pub(crate) fn read_group_request(request: &SelectRequest) -> Result<GroupRequest
 }
 
 impl GroupRequest {
-    /// Returns the execution that makes this attempt at a node.
     pub(crate) fn find_execution(&self, node: &InstanceId, attempt: u32) -> Result<ExecutionArn, Error> {
         Ok(find_execution(&self.part, self.rotation.trigger, node, attempt)?)
     }

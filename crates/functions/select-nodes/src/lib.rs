@@ -52,7 +52,6 @@ pub struct SelectNodes {
 
 impl SelectNodes {
     /// `most_at_once` is the module's `max_surge_per_group`.
-    #[must_use]
     pub fn new(aws: &SdkConfig, cluster: &ClusterName, most_at_once: u32) -> Self {
         Self {
             access: Access::new(aws, cluster),

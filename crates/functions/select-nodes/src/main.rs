@@ -4,8 +4,8 @@ use select_nodes::{SelectNodes, read_most_at_once};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda::Error> {
-    let most_at_once = read_most_at_once(|name| std::env::var(name).ok())?;
-    let cluster = eks_auth::read_cluster_name(|name| std::env::var(name).ok())?;
+    let most_at_once = read_most_at_once(lambda::variable)?;
+    let cluster = lambda::read_cluster_name(lambda::variable)?;
     let step = SelectNodes::new(&lambda::configure().await, &cluster, most_at_once);
     lambda::serve(|request| step.handle(request)).await
 }

@@ -28,7 +28,6 @@ pub struct ServeOperator {
 }
 
 impl ServeOperator {
-    #[must_use]
     pub fn new(aws: &SdkConfig, cluster: &ClusterName) -> Self {
         Self {
             access: Access::new(aws, cluster),

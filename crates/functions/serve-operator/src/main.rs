@@ -4,7 +4,7 @@ use serve_operator::ServeOperator;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda::Error> {
-    let cluster = eks_auth::read_cluster_name(|name| std::env::var(name).ok())?;
+    let cluster = lambda::read_cluster_name(lambda::variable)?;
     let server = ServeOperator::new(&lambda::configure().await, &cluster);
     lambda::serve(|request| server.handle(request)).await
 }

@@ -5,12 +5,13 @@ use kubernetes::NodeChange;
 use recycle::base::ids::InstanceId;
 use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG, STANDBY_TAG};
 use recycle::base::poll::next_wait;
+use recycle::cluster::group::Member;
 use recycle::records::claim::{Claim, Phase};
 use recycle::records::node_record::Record;
 use recycle::records::schema::SCHEMA;
 use recycle::replacement::shortage::count_usable;
 
-use crate::{Answered, Error, FetchedFacts, StandbyNode, find_lifecycle_state};
+use crate::{Answered, Error, FetchedFacts, StandbyNode};
 
 impl StandbyNode {
     pub(crate) async fn enter_standby(&self, mut facts: FetchedFacts) -> Answered {
@@ -53,8 +54,10 @@ impl StandbyNode {
 
     async fn is_in_standby(&self, facts: &FetchedFacts) -> Result<bool, Error> {
         let group = self.groups.fetch(&facts.run.group).await?;
-        let state = find_lifecycle_state(group.as_ref(), &facts.run.input.instance_id);
-        Ok(matches!(state, Some("EnteringStandby" | "Standby")))
+        let member = group
+            .as_ref()
+            .and_then(|group| group.member(&facts.run.input.instance_id));
+        Ok(member.is_some_and(Member::is_in_standby))
     }
 }
 
@@ -165,7 +168,7 @@ mod tests {
         );
         let mut facts = facts(&kube);
         let group = facts.group.as_mut().unwrap();
-        group.members.push(recycle::cluster::group::Member {
+        group.members.push(Member {
             instance: "i-0fedcba9876543210".parse().unwrap(),
             lifecycle_state: "Warmed:Stopped".to_owned(),
             protected_from_scale_in: false,

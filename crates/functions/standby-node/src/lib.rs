@@ -23,7 +23,7 @@ use eks_auth::Access;
 use jiff::Timestamp;
 use recycle::answer::envelope::Answer;
 use recycle::base::failure::Failure;
-use recycle::base::ids::{ClusterName, Fence, InstanceId};
+use recycle::base::ids::{ClusterName, Fence};
 use recycle::cluster::group::Group;
 use recycle::cluster::instance::describe_instance;
 use recycle::cluster::node::NodeFacts;
@@ -61,7 +61,6 @@ struct FetchedFacts {
 }
 
 impl StandbyNode {
-    #[must_use]
     pub fn new(aws: &SdkConfig, cluster: &ClusterName) -> Self {
         Self {
             access: Access::new(aws, cluster),
@@ -130,7 +129,7 @@ impl StandbyNode {
         let id = &facts.run.input.instance_id;
         let has_begun = !facts.node.record()?.members_before.is_empty();
         let has_entered = facts.run.replacement_since.is_some();
-        let state = find_lifecycle_state(facts.group.as_ref(), id);
+        let state = facts.group.as_ref().and_then(|group| group.state_of(id));
         match choose_step(facts.run.path, state, facts.claim.phase, has_begun, has_entered) {
             StandbyStep::Enter => self.enter_standby(facts).await,
             StandbyStep::Raise => self.raise_capacity(facts).await,
@@ -160,7 +159,7 @@ async fn judge_missing_node(client: &kube::Client, run: Run, me: &Fence) -> Answ
     let lease = kubernetes::get_lease(client, id).await?;
     let claim = lease.as_ref().and_then(Lease::claim);
     check_claim(claim, me, run.input.urgency, &describe_instance(id, None))?;
-    let lost = format!("the Node object of {} is gone", describe(&run));
+    let lost = format!("the Node object of {} is gone", run.describe_node());
     match run.replacement_since {
         Some(_) => Ok(Answer::new(StandbyVerdict::Taint, lost).carrying(run)),
         None => Err(Error::Ended(Failure::NodeLost, lost)),
@@ -170,7 +169,7 @@ async fn judge_missing_node(client: &kube::Client, run: Run, me: &Fence) -> Answ
 impl FetchedFacts {
     /// Writes a sentence about the node and its group.
     fn describe_state(&self, state: &str) -> String {
-        format!("{} {state} in group {}", describe(&self.run), self.run.group)
+        format!("{} {state} in group {}", self.run.describe_node(), self.run.group)
     }
 
     fn wait(self, seconds: u32, reason: String) -> Answer<StandbyVerdict> {
@@ -178,14 +177,4 @@ impl FetchedFacts {
             .waiting(seconds)
             .carrying(self.run)
     }
-}
-
-fn describe(run: &Run) -> String {
-    describe_instance(&run.input.instance_id, Some(&run.node))
-}
-
-/// Returns the member's state; None if the group does not list the instance.
-fn find_lifecycle_state<'a>(group: Option<&'a Group>, id: &InstanceId) -> Option<&'a str> {
-    let member = group?.member(id)?;
-    Some(member.lifecycle_state.as_str())
 }

@@ -154,8 +154,7 @@ pub(crate) async fn find_size_without_place(
 /// end. The protection for the restore of another node ends earlier than this drain, so it counts as none.
 fn find_own_protection<'a>(facts: &'a FetchedFacts, group: &Group) -> &'a [InstanceId] {
     let input = &facts.run.input;
-    let member = group.member(&input.instance_id);
-    let is_protected = member.is_some_and(|member| member.protected_from_scale_in);
+    let is_protected = group.is_protected(&input.instance_id);
     let is_meant = input.overrides.contains(&Override::ScaleInProtection) || group.protects_new_members;
     if is_protected && is_meant {
         &[]

@@ -17,7 +17,7 @@ use recycle::replacement::shortage::{Shortage, find_shortage};
 use recycle::replacement::usable::{Candidate, Patience, ReplacementVerdict, judge_replacement, new_members};
 
 use crate::raising::find_size_without_place;
-use crate::{Answered, Error, FetchedFacts, StandbyNode, describe};
+use crate::{Answered, Error, FetchedFacts, StandbyNode};
 
 impl StandbyNode {
     pub(crate) async fn await_replacement(&self, mut facts: FetchedFacts) -> Answered {
@@ -76,7 +76,7 @@ impl StandbyNode {
                 instance: &member.instance,
                 hint: instance.and_then(|instance| instance.private_dns_name.as_deref()),
                 // A new member that is not in service yet may not have registered. All Nodes are read only for a new member in service.
-                in_list: member.lifecycle_state == "InService",
+                in_list: member.is_in_service(),
             }
         });
         let nodes = kubernetes::find_nodes(client, &wanted.collect::<Vec<_>>()).await?;
@@ -134,7 +134,7 @@ fn count_wanted(group: &Group, raised_from: Option<u32>, size: Option<u32>) -> u
 
 /// Whether the new member is in service and has a Node.
 fn is_registered(candidate: &Candidate) -> bool {
-    candidate.member.lifecycle_state == "InService" && candidate.node.is_some()
+    candidate.member.is_in_service() && candidate.node.is_some()
 }
 
 /// Adds the drivers that offer devices on the new members that may become the replacement, if the old node had any to compare with.
@@ -258,7 +258,7 @@ async fn accept(facts: FetchedFacts, replacement: InstanceId) -> Answered {
         Ok::<_, Error>(Some(NodeChange::new().record(&record)?))
     })
     .await?;
-    let subject = describe(&facts.run);
+    let subject = facts.run.describe_node();
     let reason = format!("{subject} has its replacement: {replacement} is in service and usable");
     let body = StandbyBody {
         replacement: Some(replacement),

@@ -15,7 +15,7 @@ use recycle::records::lease::Lease;
 use recycle::replacement::usable::{Patience, ReplacementVerdict, judge_replacement};
 
 use crate::replacement::{add_drivers, describe_rivalry, reserve};
-use crate::{Answered, Error, StandbyNode, describe};
+use crate::{Answered, Error, StandbyNode};
 
 impl StandbyNode {
     pub(crate) async fn await_successor(&self, request: StepRequest) -> Answered {
@@ -50,7 +50,7 @@ impl StandbyNode {
                 let text = format!(
                     "{} is gone, and its place in group {group} is empty: {reason}. There is nothing to restore. \
                      See the activities of the group: aws autoscaling describe-scaling-activities --auto-scaling-group-name {quoted}",
-                    describe(&run),
+                    run.describe_node(),
                     group = run.group,
                     quoted = quote(run.group.as_str())
                 );
@@ -73,13 +73,13 @@ async fn check_remaining_claim(
     };
     let found = lease.as_ref().and_then(Lease::claim);
     if found.is_some() {
-        check_claim(found, me, run.input.urgency, &describe(run))?;
+        check_claim(found, me, run.input.urgency, &run.describe_node())?;
     }
     Ok(())
 }
 
 fn wait(run: Run, reason: &str, seconds: u32) -> Answer<StandbyVerdict> {
-    let (subject, group) = (describe(&run), &run.group);
+    let (subject, group) = (run.describe_node(), &run.group);
     let reason = format!("{subject} is gone, and its place in group {group} is not filled yet: {reason}");
     Answer::new(StandbyVerdict::Wait, reason)
         .waiting(seconds)
@@ -89,7 +89,7 @@ fn wait(run: Run, reason: &str, seconds: u32) -> Answer<StandbyVerdict> {
 fn answer_recycled(run: Run, successor: &InstanceId) -> Answer<StandbyVerdict> {
     let reason = format!(
         "{} is terminated, and its replacement {successor} is in service and usable{}",
-        describe(&run),
+        run.describe_node(),
         run.describe_ended()
     );
     let body = StandbyBody {

@@ -1,9 +1,8 @@
 //! Reads the environment: the state machine to start, and the alarms that start it.
 
+use lambda::{EnvironmentError, parse_variable, read_object};
 use recycle::base::ids::StateMachineArn;
 use recycle::rotation::start::AlarmTriggers;
-
-use crate::Error;
 
 const MACHINE: &str = "ROTATE_STATE_MACHINE_ARN";
 const ALARM_TRIGGERS: &str = "ALARM_TRIGGERS";
@@ -17,15 +16,11 @@ pub struct Settings {
 }
 
 /// Reads the environment through `variable`.
-pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, Error> {
-    let read = |name| variable(name).ok_or_else(|| Error::Environment(name, "it is not set".to_owned()));
+pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, EnvironmentError> {
+    let alarm_triggers: String = parse_variable(ALARM_TRIGGERS, variable(ALARM_TRIGGERS))?;
     Ok(Settings {
-        machine: read(MACHINE)?
-            .parse()
-            .map_err(|reason| Error::Environment(MACHINE, format!("it {reason}")))?,
-        alarm_triggers: serde_json::from_str(&read(ALARM_TRIGGERS)?).map_err(|reason| {
-            Error::Environment(ALARM_TRIGGERS, format!("it must be a JSON object: {reason}"))
-        })?,
+        machine: parse_variable(MACHINE, variable(MACHINE))?,
+        alarm_triggers: read_object(ALARM_TRIGGERS, &alarm_triggers)?,
     })
 }
 

@@ -23,7 +23,6 @@ pub struct StartRotation {
 }
 
 impl StartRotation {
-    #[must_use]
     pub fn new(settings: Settings, aws: &SdkConfig) -> Self {
         let client = Client::new(aws);
         Self { settings, client }

@@ -5,8 +5,6 @@
 //! It evicts nothing and waits for nothing. `check-pods` sets the start of the drain, because the attempts to set the taint may take a
 //! quarter of an hour.
 
-mod error;
-
 use eks_auth::Access;
 use jiff::Timestamp;
 use kubernetes::{
@@ -25,7 +23,7 @@ use recycle::records::claim::{Claim, Phase};
 use recycle::records::schema::SCHEMA;
 use recycle::rotation::terms::Marking;
 
-pub use error::Error;
+pub use kubernetes::StepError as Error;
 
 type Answered = Result<Answer<TaintVerdict>, Error>;
 

@@ -12,7 +12,6 @@ use crate::rotation::terms::Part;
 impl Admission {
     /// Builds the answer for the state machine.
     /// If a node has waited for the same reason for a day, it and the nodes after it do not start.
-    #[must_use]
     pub fn answer(
         self,
         rotation: &Rotation,

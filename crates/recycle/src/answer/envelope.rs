@@ -12,6 +12,7 @@ use crate::notify::notification::{About, Notification, build_finished_notificati
 use crate::records::schema::SCHEMA;
 
 /// The one envelope of all answers. `V` is the function's verdict, which names the machine's next step.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Answer<V: Verdict> {
     /// [`SCHEMA`].
@@ -56,20 +57,17 @@ impl<V: Verdict> Answer<V> {
         }
     }
 
-    #[must_use]
     pub fn with(mut self, body: V::Body) -> Self {
         self.body = body;
         self
     }
 
-    #[must_use]
     pub fn carrying(mut self, run: Run) -> Self {
         self.run = Some(run);
         self
     }
 
     /// Adds the pods that ended with the node, if there are any.
-    #[must_use]
     pub fn naming_ended(mut self, run: &Run) -> Self {
         for (class, ended) in [
             ("ended", &run.drain.ended_pods),
@@ -84,15 +82,12 @@ impl<V: Verdict> Answer<V> {
         self
     }
 
-    /// Sets the notification, if there is one.
-    #[must_use]
     pub fn with_notification(mut self, notification: Option<Notification>) -> Self {
         self.notification = notification.map(Box::new);
         self
     }
 
     /// Adds the notification about a recycled node and the metrics of its drain if the verdict is `end`.
-    #[must_use]
     pub fn with_end_notification(self, execution: &ExecutionArn, end: V) -> Self
     where
         V: PartialEq,
@@ -105,13 +100,11 @@ impl<V: Verdict> Answer<V> {
         self.with_notification(Some(finished)).counting(drain)
     }
 
-    #[must_use]
     pub fn counting(mut self, metrics: impl IntoIterator<Item = Metric>) -> Self {
         self.metrics.extend(metrics);
         self
     }
 
-    #[must_use]
     pub fn waiting(mut self, seconds: u32) -> Self {
         self.wait_seconds = seconds;
         self
@@ -119,7 +112,6 @@ impl<V: Verdict> Answer<V> {
 }
 
 /// Explains why the state machine asks Step Functions about the owner of a claim.
-#[must_use]
 pub fn explain_question(owner: &ExecutionArn) -> String {
     format!("{owner} holds the claim; Step Functions is asked whether it still runs")
 }

@@ -7,7 +7,6 @@ use crate::rotation::start::{LONGEST_REASON, Starts};
 
 impl Starts {
     /// Builds the answer once the rotations are started.
-    #[must_use]
     pub fn answer(&self) -> Answer<StartVerdict> {
         let verdict = if self.starts.is_empty() {
             StartVerdict::NothingToStart

@@ -27,18 +27,11 @@ const SHORT_EXAMPLE: &str = "10m";
 pub struct Duration(u32);
 
 impl Duration {
-    #[must_use]
-    pub const fn from_seconds(seconds: u32) -> Self {
-        Self(seconds)
-    }
-
-    #[must_use]
     pub const fn as_seconds(self) -> u32 {
         self.0
     }
 
     /// Reads a JSON number of seconds or a text. None if the value is not a duration.
-    #[must_use]
     pub fn read(value: &Value) -> Option<Self> {
         match value {
             Value::Number(number) => Some(Self(number.as_u64()?.try_into().ok()?)),
@@ -107,7 +100,6 @@ impl DurationRange {
     pub const ANY: Self = Self::new(0, u32::MAX);
 
     /// Creates a range from its bounds in seconds.
-    #[must_use]
     pub const fn new(least: u32, most: u32) -> Self {
         Self {
             least: Duration(least),
@@ -115,12 +107,10 @@ impl DurationRange {
         }
     }
 
-    #[must_use]
     pub const fn least(self) -> Duration {
         self.least
     }
 
-    #[must_use]
     pub const fn most(self) -> Duration {
         self.most
     }

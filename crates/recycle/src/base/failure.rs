@@ -4,81 +4,46 @@
 
 use std::error::Error;
 
-use serde::Serialize;
+use crate::base::named::named;
 
-/// The reason why an execution ends FAILED, or why a step is tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub enum Failure {
-    /// The input is wrong; nothing was touched.
-    InvalidInput,
-    /// The node cannot be recycled as asked; nothing was touched.
-    PreflightRefused,
-    /// The node was not admitted within 24 hours; nothing was touched.
-    QueueTimedOut,
-    /// The node was lost while the execution worked on it.
-    /// Its Node object or its instance is gone, or it has not been Ready for `node_lost_after`.
-    NodeLost,
-    /// No usable replacement came in time.
-    ReplacementTimedOut,
-    /// The pods did not go in time.
-    DrainTimedOut,
-    /// The group's limits do not allow the instance to leave Standby.
-    LeftInStandby,
-    /// The execution no longer holds the node; nothing was done.
-    ClaimLost,
-    /// A more urgent execution has taken the node over; nothing was done. The machine ends with [`Outcome::Superseded`].
-    Superseded,
-    /// AWS or Kubernetes is busy, throttles or cannot be reached; the state machine tries again.
-    ServiceUnavailable,
-    /// AWS or Kubernetes refused a call that should have been allowed, such as for a missing permission.
-    ServiceRefused,
-    /// A fault of recycle-eks: an answer that it did not understand, or a record that it cannot have written.
-    InternalError,
+named! {
+    /// The reason why an execution ends FAILED, or why a step is tried again.
+    pub enum Failure {
+        /// The input is wrong; nothing was touched.
+        InvalidInput = "InvalidInput",
+        /// The node cannot be recycled as asked; nothing was touched.
+        PreflightRefused = "PreflightRefused",
+        /// The node was not admitted within 24 hours; nothing was touched.
+        QueueTimedOut = "QueueTimedOut",
+        /// The node was lost while the execution worked on it.
+        /// Its Node object or its instance is gone, or it has not been Ready for `node_lost_after`.
+        NodeLost = "NodeLost",
+        /// No usable replacement came in time.
+        ReplacementTimedOut = "ReplacementTimedOut",
+        /// The pods did not go in time.
+        DrainTimedOut = "DrainTimedOut",
+        /// The group's limits do not allow the instance to leave Standby.
+        LeftInStandby = "LeftInStandby",
+        /// The execution no longer holds the node; nothing was done.
+        ClaimLost = "ClaimLost",
+        /// A more urgent execution has taken the node over; nothing was done. The machine ends with [`Outcome::Superseded`].
+        Superseded = "Superseded",
+        /// AWS or Kubernetes is busy, throttles or cannot be reached; the state machine tries again.
+        ServiceUnavailable = "ServiceUnavailable",
+        /// AWS or Kubernetes refused a call that should have been allowed, such as for a missing permission.
+        ServiceRefused = "ServiceRefused",
+        /// A fault of recycle-eks: an answer that it did not understand, or a record that it cannot have written.
+        InternalError = "InternalError",
+    }
 }
 
 impl Failure {
-    /// All names, for the contract tests and the generated documentation.
-    pub const ALL: [Self; 12] = [
-        Self::InvalidInput,
-        Self::PreflightRefused,
-        Self::QueueTimedOut,
-        Self::NodeLost,
-        Self::ReplacementTimedOut,
-        Self::DrainTimedOut,
-        Self::LeftInStandby,
-        Self::ClaimLost,
-        Self::Superseded,
-        Self::ServiceUnavailable,
-        Self::ServiceRefused,
-        Self::InternalError,
-    ];
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::InvalidInput => "InvalidInput",
-            Self::PreflightRefused => "PreflightRefused",
-            Self::QueueTimedOut => "QueueTimedOut",
-            Self::NodeLost => "NodeLost",
-            Self::ReplacementTimedOut => "ReplacementTimedOut",
-            Self::DrainTimedOut => "DrainTimedOut",
-            Self::LeftInStandby => "LeftInStandby",
-            Self::ClaimLost => "ClaimLost",
-            Self::Superseded => "Superseded",
-            Self::ServiceUnavailable => "ServiceUnavailable",
-            Self::ServiceRefused => "ServiceRefused",
-            Self::InternalError => "InternalError",
-        }
-    }
-
     /// Checks whether an execution ends FAILED under this name. A superseded execution has nothing left to do, and ends SUCCEEDED.
-    #[must_use]
     pub fn ends_failed(self) -> bool {
         self != Self::Superseded
     }
 
     /// Describes the state in which the node is left, for the documentation.
-    #[must_use]
     pub fn describe_node(self) -> &'static str {
         match self {
             Self::InvalidInput | Self::PreflightRefused => "untouched",
@@ -113,47 +78,24 @@ impl Failure {
     }
 }
 
-/// The result of an execution that ends SUCCEEDED: the field `outcome` of its output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    Recycled,
-    /// There was nothing to do.
-    AlreadyGone,
-    /// The lifecycle hook of recycle-eks held an instance that has no pods to wait for.
-    Released,
-    /// A dry run.
-    Planned,
-    /// Another execution works on the node.
-    Duplicate,
-    /// A more urgent execution took the node over.
-    Superseded,
+named! {
+    /// The result of an execution that ends SUCCEEDED: the field `outcome` of its output.
+    pub enum Outcome {
+        Recycled = "recycled",
+        /// There was nothing to do.
+        AlreadyGone = "already_gone",
+        /// The lifecycle hook of recycle-eks held an instance that has no pods to wait for.
+        Released = "released",
+        /// A dry run.
+        Planned = "planned",
+        /// Another execution works on the node.
+        Duplicate = "duplicate",
+        /// A more urgent execution took the node over.
+        Superseded = "superseded",
+    }
 }
 
 impl Outcome {
-    /// All outcomes, for the contract tests and the generated documentation.
-    pub const ALL: [Self; 6] = [
-        Self::Recycled,
-        Self::AlreadyGone,
-        Self::Released,
-        Self::Planned,
-        Self::Duplicate,
-        Self::Superseded,
-    ];
-
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Recycled => "recycled",
-            Self::AlreadyGone => "already_gone",
-            Self::Released => "released",
-            Self::Planned => "planned",
-            Self::Duplicate => "duplicate",
-            Self::Superseded => "superseded",
-        }
-    }
-
-    #[must_use]
     pub fn describe_node(self) -> &'static str {
         match self {
             Self::Recycled => "gone, or stopped or detached as `dispose` says",
@@ -174,7 +116,6 @@ pub trait NamedFailure: Error {
 }
 
 /// Returns an error with all its causes in one line: `failed to taint node a: failed to reach …: connection refused`.
-#[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let errors = std::iter::successors(Some(error), |&error| error.source());
     let texts: Vec<String> = errors.map(ToString::to_string).collect();
@@ -213,12 +154,21 @@ mod tests {
     }
 
     #[test]
-    fn names_are_the_texts_that_serde_writes() {
+    fn names_are_written_as_they_are() {
         for failure in Failure::ALL {
+            assert_eq!(format!("{failure:?}"), failure.name());
             assert_eq!(serde_json::to_value(failure).unwrap(), failure.name());
         }
-        for outcome in Outcome::ALL {
-            assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.name());
-        }
+        assert_eq!(
+            serde_json::to_value(Outcome::ALL).unwrap(),
+            serde_json::json!([
+                "recycled",
+                "already_gone",
+                "released",
+                "planned",
+                "duplicate",
+                "superseded"
+            ])
+        );
     }
 }

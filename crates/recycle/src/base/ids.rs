@@ -25,7 +25,6 @@ macro_rules! identifier {
         pub struct $name(String);
 
         impl $name {
-            #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -128,7 +127,6 @@ impl ExecutionArn {
     /// Checks whether this is the ARN of an execution that writes claims, in the same installation as the execution `me`.
     /// An installation has one account, region and module name.
     /// If `me` belongs to no installation, other executions cannot be told apart, so all of them may claim.
-    #[must_use]
     pub fn may_claim_beside(&self, me: &Self) -> bool {
         let mine = me.installation(&MACHINES);
         mine.is_none() || self.installation(&CLAIMING_MACHINES) == mine
@@ -210,7 +208,6 @@ impl From<Fence> for String {
 }
 
 /// Returns the first 8 hexadecimal digits of FNV-1a (64 bits). The hash is stable between versions. It does not protect against attacks.
-#[must_use]
 pub fn short_hash(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -134,7 +134,6 @@ pub const CYCLOPS_ANNOTATION: &str = "cyclops.atlassian.com/do-not-disrupt";
 pub const SAFE_TO_EVICT_ANNOTATION: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// Checks whether recycle-eks reads an annotation of Nodes or pods. All others are left out when a list is read, because they may be large.
-#[must_use]
 pub fn is_read_annotation(key: &str) -> bool {
     let of_others = [
         SCALE_DOWN_DISABLED_ANNOTATION,

@@ -5,35 +5,21 @@
 
 use std::fmt;
 
+use crate::base::named::named;
 use crate::base::names::NAMESPACE;
 
-/// A Kubernetes group of access entries. Its role in the cluster and the role's binding have the same name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum AccessGroup {
-    /// Reads Nodes, Leases, pods, volumes and devices.
-    Read,
-    /// Changes Nodes, creates and deletes Leases, and records Events.
-    Write,
-    /// Changes Leases: the claims and records of the functions, and the end of a drain that an operator asks for.
-    Lease,
-    /// Evicts pods.
-    Evict,
-    /// Asks the API server about the permissions of groups.
-    Review,
-}
-
-impl AccessGroup {
-    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Lease, Self::Evict, Self::Review];
-
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "recycle-eks-read",
-            Self::Write => "recycle-eks-write",
-            Self::Lease => "recycle-eks-lease",
-            Self::Evict => "recycle-eks-evict",
-            Self::Review => "recycle-eks-review",
-        }
+named! {
+    /// A Kubernetes group of access entries. Its role in the cluster and the role's binding have the same name.
+    pub enum AccessGroup {
+        /// Reads Nodes, Leases, pods, volumes and devices.
+        Read = "recycle-eks-read",
+        /// Changes Nodes, creates and deletes Leases, and records Events.
+        Write = "recycle-eks-write",
+        /// Changes Leases: the claims and records of the functions, and the end of a drain that an operator asks for.
+        Lease = "recycle-eks-lease",
+        Evict = "recycle-eks-evict",
+        /// Asks the API server about the permissions of groups.
+        Review = "recycle-eks-review",
     }
 }
 
@@ -106,7 +92,6 @@ const READING: &[&str] = &[
     "select-nodes",
     "serve-operator",
 ];
-/// The functions that read pods.
 const READING_PODS: &[&str] = &[
     "claim-node",
     "check-pods",
@@ -226,7 +211,6 @@ const fn on_leases(group: AccessGroup, verb: &'static str, functions: &'static [
 }
 
 /// Returns the groups that a function needs for its calls. None for a function that does not call Kubernetes.
-#[must_use]
 pub fn groups_of(function: &str) -> Vec<AccessGroup> {
     let needs = |group: &AccessGroup| {
         let mut own = PERMISSIONS.iter().filter(|permission| permission.group == *group);
@@ -236,7 +220,6 @@ pub fn groups_of(function: &str) -> Vec<AccessGroup> {
 }
 
 /// Describes missing permissions, in one text for each group.
-#[must_use]
 pub fn describe_missing(missing: &[Permission]) -> Vec<String> {
     let each = missing.chunk_by(|one, next| one.group == next.group);
     each.filter_map(|permissions| {
@@ -247,16 +230,10 @@ pub fn describe_missing(missing: &[Permission]) -> Vec<String> {
     .collect()
 }
 
-/// Finds a permission by its text.
-#[cfg(test)]
-pub fn find_permission(text: &str) -> Permission {
-    let mut all = PERMISSIONS.iter();
-    *all.find(|permission| permission.to_string() == text).expect(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::find_permission;
 
     #[test]
     fn no_permission_is_listed_twice_and_none_is_a_wildcard() {

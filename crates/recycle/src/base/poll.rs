@@ -26,7 +26,6 @@ pub const HOOK_POLL_BUDGET: u32 = 1_300;
 const SPREAD: u64 = 30;
 
 /// Returns the seconds by which the first wait of this node is longer. They depend only on the instance id.
-#[must_use]
 pub fn spread(instance: &InstanceId) -> u32 {
     let sum = instance.as_str().bytes().fold(0_u64, |sum, byte| {
         sum.wrapping_mul(31).wrapping_add(u64::from(byte))
@@ -39,7 +38,6 @@ pub fn spread(instance: &InstanceId) -> u32 {
 /// `waited` and `left` are in seconds; `left` is the time to the next deadline, which may be past.
 /// `drain_timeout` is that of the input, or 0 outside a drain. `heartbeat_timeout` is that of the hook, as long as the hook can be kept
 /// alive.
-#[must_use]
 pub fn next_wait(waited: i64, left: i64, drain_timeout: u32, heartbeat_timeout: Option<u32>) -> u32 {
     wait_at_least(
         i64::from(SHORTEST_WAIT),
@@ -52,7 +50,6 @@ pub fn next_wait(waited: i64, left: i64, drain_timeout: u32, heartbeat_timeout: 
 
 /// Returns the seconds to wait while only time brings the drain on: in the beginning 10 % of the time waited so far, at most two minutes.
 /// From 3 hours and 20 minutes on it is [`next_wait`], whose arguments it has.
-#[must_use]
 pub fn patient_wait(waited: i64, left: i64, drain_timeout: u32, heartbeat_timeout: Option<u32>) -> u32 {
     let least = (waited / 10).clamp(i64::from(SHORTEST_WAIT), LONGEST_FIRST_WAIT);
     wait_at_least(least, waited, left, drain_timeout, heartbeat_timeout)
@@ -74,7 +71,6 @@ fn wait_at_least(
 
 /// Checks whether a hook's heartbeat has to be recorded before a wait of `wait` more seconds.
 /// `since_last` is the time since the last heartbeat, in seconds.
-#[must_use]
 pub fn is_heartbeat_due(since_last: i64, wait: u32, heartbeat_timeout: u32) -> bool {
     since_last + i64::from(wait) > i64::from(heartbeat_timeout / 3)
 }

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 /// Replaces each character that controls a terminal or changes the direction of writing with U+FFFD, except line feeds
 /// (Unicode Technical Report 36, "Bidirectional Text Spoofing").
-#[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.contains(is_unsafe) {
         Cow::Owned(text.replace(is_unsafe, "\u{fffd}"))
@@ -16,7 +15,6 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// Makes every string and every name in a document printable.
-#[must_use]
 pub fn printable_document(document: Value) -> Value {
     match document {
         Value::String(text) => Value::String(printable(&text).into_owned()),

@@ -45,8 +45,31 @@ enum Condition {
     LessThan(i64),
 }
 
+/// A requirement as objects of Kubernetes have it, such as in `matchExpressions`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Expression {
+    pub key: String,
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, or `Gt` or `Lt` for nodes.
+    pub operator: String,
+    pub values: Vec<String>,
+}
+
+impl Expression {
+    /// Writes the requirement in the syntax of `kubectl -l`. None if label selectors do not have its operator.
+    pub fn write(&self) -> Option<String> {
+        let (key, values) = (&self.key, self.values.join(","));
+        match self.operator.as_str() {
+            "In" => Some(format!("{key} in ({values})")),
+            "NotIn" => Some(format!("{key} notin ({values})")),
+            "Exists" => Some(key.clone()),
+            "DoesNotExist" => Some(format!("!{key}")),
+            _ => None,
+        }
+    }
+}
+
 impl Selector {
-    #[must_use]
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.requirements.iter().all(|requirement| {
             let value = labels.get(&requirement.key);

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use crate::base::printable::printable;
 
 /// Returns a value as one word of a POSIX shell, on one line. A character that controls a terminal becomes U+FFFD.
-#[must_use]
 pub fn quote(value: &str) -> Cow<'_, str> {
     let on_a_line = printable(value).replace('\n', "\u{fffd}");
     if on_a_line != value {

@@ -80,8 +80,7 @@ pub(crate) fn check_surge(facts: &PreflightFacts<'_>, group: &Group) -> Option<R
         Some(_) => "",
         None => ", or set replacement \"before\"",
     };
-    let balances = !group.suspended.iter().any(|process| process == "AZRebalance");
-    (group.zones > 1 && balances).then(|| {
+    group.balances_zones().then(|| {
         Obstacle::ZoneRebalance.because(format!(
             "group {name} has {} zones and may terminate another node with its pods to balance them; suspend AZRebalance: aws autoscaling \
              suspend-processes --auto-scaling-group-name {} --scaling-processes AZRebalance{or_before}",
@@ -105,11 +104,7 @@ pub(crate) fn check_begun_surge(input: &Input) -> Option<Refusal> {
 pub(crate) fn check_protection(input: &Input, state: &GroupState, group: &Group) -> Option<Refusal> {
     let id = &input.instance_id;
     // The restore or the detach of another node protects the other members for minutes.
-    let is_protected = group
-        .member(id)
-        .is_some_and(|member| member.protected_from_scale_in)
-        && state.protected_for.is_none()
-        && !group.protects_new_members;
+    let is_protected = group.is_protected(id) && state.protected_for.is_none() && !group.protects_new_members;
     is_protected.then(|| {
         Obstacle::ScaleInProtection.because(format!(
             "{id} is protected from scale-in, so an operator or another tool wants to keep it; remove the protection, or set override \
@@ -125,7 +120,7 @@ pub(crate) fn check_processes(input: &Input, group: &Group) -> Option<Refusal> {
         (Dispose::Terminate, Replacement::After | Replacement::Surge) => vec!["Launch", "Terminate"],
         (Dispose::Terminate | Dispose::Stop | Dispose::Detach, _) => vec!["Launch"],
     };
-    suspended.retain(|needed| group.suspended.iter().any(|process| process == needed));
+    suspended.retain(|process| group.is_suspended(process));
     (!suspended.is_empty()).then(|| {
         Obstacle::SuspendedProcess.because(format!(
             "group {} has {} suspended, so no node can be replaced; resume all suspended processes, or set override \

@@ -66,7 +66,7 @@ pub(crate) fn check_lifecycle(
 ) -> Option<Refusal> {
     let id = &instance.id;
     let name = &group.name;
-    let member = group.member(id).map(|member| member.lifecycle_state.as_str());
+    let member = group.state_of(id);
     let is_own_standby = has_entered_standby(facts.node, Some(instance));
     let is_urgent = facts.input.urgency > Urgency::Planned;
     match member.or(facts.lifecycle_state) {

@@ -43,7 +43,6 @@ fn note_neighbours(facts: &PreflightFacts<'_>, group: &Group) -> Vec<String> {
     let name = &group.name;
     let is_before = input.replacement == Replacement::Before;
     let is_spot = facts.instance.is_some_and(|instance| instance.is_spot);
-    let balances_zones = group.zones > 1 && !group.suspended.iter().any(|process| process == "AZRebalance");
     let notes = [
         group_tags.contains_key(TERMINATION_HANDLER_TAG).then(|| {
             format!(
@@ -57,7 +56,7 @@ fn note_neighbours(facts: &PreflightFacts<'_>, group: &Group) -> Vec<String> {
                  would choose"
             )
         }),
-        (is_before && balances_zones).then(|| {
+        (is_before && group.balances_zones()).then(|| {
             format!(
                 "group {name} has {} zones; while the node is in Standby, AZRebalance may terminate another node with its pods unless the \
                  group has the hook {LIFECYCLE_HOOK}",

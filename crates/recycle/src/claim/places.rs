@@ -11,17 +11,12 @@ use crate::records::lease::Lease;
 /// Returns the Leases of other members in service whose executions have added a place for the replacement and come to the phase `since`.
 /// In phase `standby`, which only one execution of a group has at a time, the place may not be there yet.
 /// `leases` are those with the group's label. Labels are short hashes, so two groups may share one.
-#[must_use]
 pub fn find_added_places<'a>(
     leases: &'a [Lease],
     me: &InstanceId,
     group: &Group,
     since: Phase,
 ) -> Vec<&'a Lease> {
-    let is_in_service = |id: &InstanceId| {
-        let member = group.member(id);
-        member.is_some_and(|member| member.lifecycle_state == "InService")
-    };
     let is_underway = |lease: &Lease| match lease.claim() {
         // Another execution has claimed the node again, and waits in the queue. The place of the earlier one is still there.
         Some(StoredClaim::Known(claim)) => {
@@ -31,10 +26,10 @@ pub fn find_added_places<'a>(
         // An operator has removed the claim: only the Lease with its label and its record is there. A release removes the label.
         None => true,
     };
-    let has_raised = |lease: &Lease| lease.record().is_ok_and(|record| record.raised_from.is_some());
+    let has_raised = |lease: &Lease| lease.record().is_ok_and(|record| record.was_raised());
     leases
         .iter()
-        .filter(|lease| lease.instance != *me && is_in_service(&lease.instance))
+        .filter(|lease| lease.instance != *me && group.is_in_service(&lease.instance))
         .filter(|lease| is_underway(lease) && has_raised(lease))
         .collect()
 }
@@ -49,7 +44,6 @@ pub fn find_restored<'a>(leases: &'a [Lease], me: &InstanceId, group: &Group) ->
 
 /// Returns the desired capacity of the group without the places that other executions have added.
 /// It is not less than what one of them has recorded: another client may have taken their places away.
-#[must_use]
 pub fn size_without_places(leases: &[Lease], me: &InstanceId, group: &Group) -> u32 {
     let places = find_added_places(leases, me, group, Phase::Draining);
     let sizes = places.iter().filter_map(|lease| lease.record().ok()?.raised_from);
@@ -60,7 +54,6 @@ pub fn size_without_places(leases: &[Lease], me: &InstanceId, group: &Group) -> 
 
 /// Returns the desired capacity that the group has at this moment if the execution of `me` has no place in it.
 /// `raised_from` is that of its record. A node that is being restored may have given its place up already, so it counts as without one.
-#[must_use]
 pub fn size_without_place(raised_from: u32, leases: &[Lease], me: &InstanceId, group: &Group) -> u32 {
     let places = find_added_places(leases, me, group, Phase::Draining);
     let kept = places.iter().filter(|lease| lease.restoring_since().is_none());

@@ -38,13 +38,11 @@ pub enum Preflight {
 }
 
 /// Lists all refusals in the text of an error, one a line.
-#[must_use]
 pub fn list_refusals(refusals: &[Refusal]) -> String {
     let lines: Vec<String> = refusals.iter().map(Refusal::to_string).collect();
     lines.join("\n")
 }
 
-#[must_use]
 pub fn check_preflight(facts: &PreflightFacts<'_>) -> Preflight {
     let id = &facts.input.instance_id;
     let Some(instance) = facts.instance else {
@@ -159,7 +157,7 @@ fn check_taints(id: &InstanceId, node: &NodeFacts) -> Option<Refusal> {
 #[cfg(test)]
 mod tests {
     use crate::base::names::STANDBY_TAG;
-    use crate::base::permissions::{describe_missing, find_permission};
+    use crate::base::permissions::describe_missing;
     use crate::claim::facts::GroupState;
     use crate::cluster::balancers::Balancer;
     use crate::cluster::group::Group;
@@ -171,7 +169,9 @@ mod tests {
 
     use super::*;
     use crate::base::names::STOPPED_TAG;
-    use crate::fixtures::{OTHER, claimed, group, id, input, instance, member, node, strings, taint};
+    use crate::fixtures::{
+        OTHER, claimed, find_permission, group, id, input, instance, member, node, strings, taint,
+    };
     use crate::records::claim::Phase;
     use crate::records::node_record::Record;
 

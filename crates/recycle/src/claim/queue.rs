@@ -25,7 +25,7 @@ use crate::cluster::instance::describe_instance;
 use crate::input::limits::Limits;
 use crate::input::model::{Input, Override, Replacement};
 use crate::input::urgency::Urgency;
-use crate::records::claim::{Claim, Phase, StoredClaim};
+use crate::records::claim::{Claim, Phase};
 use crate::records::lease::Lease;
 use crate::records::progress::Progress;
 
@@ -69,18 +69,16 @@ impl Rival {
 /// Returns the claims on other nodes of the group of `claim`, which is on the instance `me`.
 /// `leases` are those with the group's label. Labels are short hashes, so two groups may share one.
 /// A claim that no execution of this installation can have written is left out.
-#[must_use]
 pub fn find_rivals(leases: &[Lease], me: &InstanceId, claim: &Claim) -> Vec<Rival> {
     let is_of_group =
         |other: &Claim| other.group == claim.group && other.is_of_installation(&claim.fence.execution);
     let others = leases.iter().filter(|lease| lease.instance != *me);
-    let rivals = others.filter_map(|lease| match lease.claim()? {
-        StoredClaim::Known(claim) if is_of_group(&claim) => Some(Rival {
+    let rivals = others.filter_map(|lease| {
+        Some(Rival {
             node: lease.node.clone(),
             instance: lease.instance.clone(),
-            claim,
-        }),
-        StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
+            claim: lease.claim()?.known().filter(is_of_group)?,
+        })
     });
     rivals.collect()
 }
@@ -100,7 +98,6 @@ pub enum QueueStep {
 
 /// Checks whether a claim of this urgency waits in the queue.
 /// An instance that the group or EC2 takes away does not wait for other nodes.
-#[must_use]
 pub fn waits_in_queue(urgency: Urgency) -> bool {
     match urgency {
         Urgency::Planned => true,
@@ -110,7 +107,6 @@ pub fn waits_in_queue(urgency: Urgency) -> bool {
 
 /// Decides the next step of the claim `me` on `instance`. `rivals` were listed after `me` was written.
 /// A claim that was found past the queue, because its owner ended or was less urgent, already has its place.
-#[must_use]
 pub fn decide_queue_step(me: &Claim, instance: &InstanceId, rivals: &[Rival], limits: Limits) -> QueueStep {
     let is_exempt = !waits_in_queue(me.urgency);
     match me.phase {
@@ -151,7 +147,6 @@ fn queue_ahead(me: &Claim, instance: &InstanceId, rivals: &[Rival]) -> usize {
 }
 
 /// Describes why this node is not admitted: which nodes are being recycled, whether the group is full, and how many nodes are ahead.
-#[must_use]
 pub fn describe_queue(me: &Claim, instance: &InstanceId, rivals: &[Rival], limits: Limits) -> String {
     let mut busy: Vec<&Rival> = rivals.iter().filter(|rival| rival.is_busy()).collect();
     busy.sort_by_key(|rival| (&rival.node, &rival.instance));
@@ -176,7 +171,6 @@ pub fn describe_queue(me: &Claim, instance: &InstanceId, rivals: &[Rival], limit
 /// Returns why a node has to wait although no node is ahead of it.
 /// With replacement `after` the group is already short of members or of healthy targets: the claim of the node that was recycled last is
 /// gone, and its replacement is not there yet. With `surge` the group is full of nodes that are underway.
-#[must_use]
 pub fn find_shortage(me: &Claim, group: &Group, input: &Input, state: &GroupState) -> Option<String> {
     let waits = waits_in_queue(me.urgency) && me.phase <= Phase::Admitted;
     match input.replacement {
@@ -247,7 +241,6 @@ fn find_missing_target(group: &Group, input: &Input, balancers: &[Balancer]) -> 
 }
 
 /// Returns the seconds until the next check, or none if the time in the queue is over.
-#[must_use]
 pub fn pace_queue(claimed_at: Timestamp, now: Timestamp) -> Option<u32> {
     let waited = now.duration_since(claimed_at).as_secs();
     let left = i64::from(LONGEST_QUEUE_WAIT) - waited;
@@ -255,7 +248,6 @@ pub fn pace_queue(claimed_at: Timestamp, now: Timestamp) -> Option<u32> {
 }
 
 /// Writes the progress of a node that waits in the queue.
-#[must_use]
 pub fn write_queue_progress(summary: String, claimed_at: Timestamp) -> Progress {
     Progress::new(summary, claimed_at, later(claimed_at, LONGEST_QUEUE_WAIT))
 }

@@ -24,7 +24,6 @@ pub enum Remover {
 }
 
 /// Returns the tool that has announced by a taint that it removes the node.
-#[must_use]
 pub fn find_remover(node: &NodeFacts) -> Option<Remover> {
     const ANNOUNCEMENTS: [Remover; 3] = [
         Remover::ClusterAutoscaler("ToBeDeletedByClusterAutoscaler"),
@@ -40,7 +39,6 @@ pub fn find_remover(node: &NodeFacts) -> Option<Remover> {
 
 /// Returns the record to write together with the annotation on the old node. The restore undoes the annotation by it.
 /// None if the node has the annotation already, whether recycle-eks set it or not.
-#[must_use]
 pub fn keep_old_node(node: &NodeFacts, record: &Record) -> Option<Record> {
     (!says_disabled(node)).then(|| Record {
         kept: true,
@@ -60,7 +58,6 @@ pub enum ScaleDown {
 }
 
 /// Decides the change to the annotation of the old node. Without a record of it, the value beside the annotation decides.
-#[must_use]
 pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> ScaleDown {
     let is_kept = record.kept || find_value_beside(node).is_some();
     let_go(
@@ -71,7 +68,6 @@ pub fn let_go_of_old_node(node: &NodeFacts, record: &Record) -> ScaleDown {
 
 /// Returns the value that recycle-eks wrote beside the old node's annotation: the value before, empty if there was none.
 /// None if there is no such value, or if it belongs to a replacement, which has a label, too.
-#[must_use]
 pub fn find_value_beside(node: &NodeFacts) -> Option<&String> {
     let beside = node.annotations.get(KEPT_BEFORE_ANNOTATION);
     beside.filter(|_| !node.labels.contains_key(KEPT_FOR_LABEL))
@@ -79,7 +75,6 @@ pub fn find_value_beside(node: &NodeFacts) -> Option<&String> {
 
 /// Returns the value of an old node's annotation before recycle-eks set it, if it was another one.
 /// An operator who brings a stopped instance back needs the value.
-#[must_use]
 pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
     if record.kept {
         return record.kept_before.clone();
@@ -92,19 +87,16 @@ pub fn find_value_before(node: &NodeFacts, record: &Record) -> Option<String> {
 }
 
 /// Checks whether an execution may keep this new member. It may not if an operator or another execution already keeps it.
-#[must_use]
 pub fn is_to_be_kept(new_member: &NodeFacts) -> bool {
     !says_disabled(new_member) && !new_member.labels.contains_key(KEPT_FOR_LABEL)
 }
 
-#[must_use]
 pub fn is_kept_for(new_member: &NodeFacts, old: &InstanceId) -> bool {
     let kept_for = new_member.labels.get(KEPT_FOR_LABEL);
     kept_for.is_some_and(|id| id == old.as_str())
 }
 
 /// Decides the change to the annotation of a new member that an execution kept for an old node.
-#[must_use]
 pub fn let_go_of_new_member(new_member: &NodeFacts) -> ScaleDown {
     let before = new_member.annotations.get(KEPT_BEFORE_ANNOTATION);
     let_go(
@@ -128,7 +120,6 @@ fn says_disabled(node: &NodeFacts) -> bool {
 /// Describes, in one sentence, that the replacement was removed together with its place in the group, as Cluster Autoscaler does.
 /// None if the group still has a new member or the place, or launches another member.
 /// If the group has its desired capacity, no other replacement comes. `staying` is the number of new members that are not leaving.
-#[must_use]
 pub fn describe_removal(group: &Group, record: &Record, staying: usize) -> Option<String> {
     let before = record
         .desired_before

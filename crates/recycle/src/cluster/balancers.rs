@@ -36,7 +36,6 @@ pub struct Target {
 }
 
 /// Returns the target group that the instance leaves, with its other healthy targets. None if the instance gets no traffic there.
-#[must_use]
 pub fn judge_target_group(arn: &str, instance: &InstanceId, targets: &[Target]) -> Option<Balancer> {
     let is_own = |target: &&Target| target.id == instance.as_str();
     // `unused`: no listener sends traffic there. `draining`: the target is on its way out already.
@@ -51,16 +50,12 @@ pub fn judge_target_group(arn: &str, instance: &InstanceId, targets: &[Target]) 
 
 /// Returns classic and other balancers with the other members in service, whose health is not read.
 /// Only members in service are in these balancers, so the list is empty for any other instance.
-#[must_use]
 pub fn judge_other_balancers(
     attachments: &Attachments,
     group: &Group,
     instance: &InstanceId,
 ) -> Vec<Balancer> {
-    let in_service = group
-        .members
-        .iter()
-        .filter(|member| member.lifecycle_state == "InService");
+    let in_service = group.members.iter().filter(|member| member.is_in_service());
     let (own, others): (Vec<_>, Vec<_>) = in_service.partition(|member| member.instance == *instance);
     if own.is_empty() {
         return Vec::new();

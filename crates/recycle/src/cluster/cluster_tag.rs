@@ -9,24 +9,19 @@ use crate::cluster::instance::Instance;
 
 const PREFIX: &str = "kubernetes.io/cluster/";
 
-/// The values of the tag that count.
 pub const CLUSTER_TAG_VALUES: [&str; 2] = ["owned", "shared"];
 
-/// Returns the key of the tag for `cluster`.
-#[must_use]
 pub fn cluster_tag(cluster: &str) -> String {
     format!("{PREFIX}{cluster}")
 }
 
 /// Checks whether these are the tags of a resource that belongs to `cluster`.
-#[must_use]
 pub fn has_cluster_tag(tags: &BTreeMap<String, String>, cluster: &ClusterName) -> bool {
     tags.get(&cluster_tag(cluster.as_str()))
         .is_some_and(|value| CLUSTER_TAG_VALUES.contains(&value.as_str()))
 }
 
 /// Returns the cluster that an instance's tags name, if they name only other clusters.
-#[must_use]
 pub fn find_other_cluster<'a>(instance: &'a Instance, cluster: &str) -> Option<&'a str> {
     let named = ["aws:eks:cluster-name", "eks:cluster-name"]
         .iter()
@@ -41,7 +36,6 @@ pub fn find_other_cluster<'a>(instance: &'a Instance, cluster: &str) -> Option<&
 }
 
 /// Returns the command that sets the tag on instances.
-#[must_use]
 pub fn tag_instances(ids: &[InstanceId], cluster: &str) -> String {
     let ids: Vec<&str> = ids.iter().map(InstanceId::as_str).collect();
     let tag = format!("Key={},Value={}", cluster_tag(cluster), CLUSTER_TAG_VALUES[0]);
@@ -53,7 +47,6 @@ pub fn tag_instances(ids: &[InstanceId], cluster: &str) -> String {
 }
 
 /// Returns the command that sets the tag on a group, and so on each instance that the group launches from then on.
-#[must_use]
 pub fn tag_group(group: &GroupName, cluster: &ClusterName) -> String {
     // The AWS CLI's shorthand needs quotation marks around a value with a comma or an equals sign. JSON needs no such rule.
     let tag = serde_json::json!({

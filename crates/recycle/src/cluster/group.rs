@@ -13,21 +13,27 @@ pub struct Member {
 }
 
 impl Member {
+    pub fn is_in_service(&self) -> bool {
+        self.lifecycle_state == "InService"
+    }
+
+    /// Whether the member is in Standby or on the way there.
+    pub fn is_in_standby(&self) -> bool {
+        ["EnteringStandby", "Standby"].contains(&self.lifecycle_state.as_str())
+    }
+
     /// Whether the member will not be in service again.
-    #[must_use]
     pub fn is_leaving(&self) -> bool {
         is_leaving(&self.lifecycle_state)
     }
 
     /// Whether SetInstanceProtection accepts the member. A call that names one member in another state is refused as a whole.
-    #[must_use]
     pub fn can_be_protected(&self) -> bool {
-        ["InService", "EnteringStandby", "Standby"].contains(&self.lifecycle_state.as_str())
+        self.is_in_service() || self.is_in_standby()
     }
 }
 
 /// Checks whether a member in this lifecycle state will not be in service again.
-#[must_use]
 pub fn is_leaving(lifecycle_state: &str) -> bool {
     lifecycle_state.starts_with("Terminat") || lifecycle_state.starts_with("Detach")
 }
@@ -58,15 +64,35 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns the member with this instance, if there is one.
-    #[must_use]
     pub fn member(&self, instance: &InstanceId) -> Option<&Member> {
         self.members.iter().find(|member| member.instance == *instance)
     }
 
+    /// Returns the lifecycle state of a member. None if the group does not list the instance.
+    pub fn state_of(&self, instance: &InstanceId) -> Option<&str> {
+        Some(&self.member(instance)?.lifecycle_state)
+    }
+
+    pub fn is_in_service(&self, instance: &InstanceId) -> bool {
+        self.member(instance).is_some_and(Member::is_in_service)
+    }
+
+    pub fn is_protected(&self, instance: &InstanceId) -> bool {
+        let member = self.member(instance);
+        member.is_some_and(|member| member.protected_from_scale_in)
+    }
+
+    pub fn is_suspended(&self, process: &str) -> bool {
+        self.suspended.iter().any(|suspended| suspended == process)
+    }
+
+    /// Whether the group may terminate a member to balance its zones.
+    pub fn balances_zones(&self) -> bool {
+        self.zones > 1 && !self.is_suspended("AZRebalance")
+    }
+
     /// Returns the instances whose protection can be removed now, or that have lost it because they leave or have left.
     /// The protection of a member on its way into service is removed later, by a sweep that finds the record.
-    #[must_use]
     pub fn find_unprotectable(&self, protected: &[InstanceId]) -> Vec<InstanceId> {
         let is_ready = |id: &&InstanceId| {
             self.member(id)
@@ -76,13 +102,12 @@ impl Group {
     }
 
     /// Returns the unprotected members that a scale-in could choose: members in service, and `returning`, which will be in service.
-    #[must_use]
     pub fn find_exposed(&self, returning: Option<&InstanceId>) -> Vec<InstanceId> {
         self.members
             .iter()
             .filter(|member| {
                 let is_returning = returning == Some(&member.instance) && member.can_be_protected();
-                (member.lifecycle_state == "InService" || is_returning) && !member.protected_from_scale_in
+                (member.is_in_service() || is_returning) && !member.protected_from_scale_in
             })
             .map(|member| member.instance.clone())
             .collect()
@@ -99,19 +124,17 @@ impl Group {
     }
 
     /// Counts the members in service.
-    #[must_use]
     pub fn in_service(&self) -> u32 {
-        self.count(|state| state == "InService")
+        self.count(Member::is_in_service)
     }
 
     /// Counts the members on their way into service.
-    #[must_use]
     pub fn pending(&self) -> u32 {
-        self.count(|state| state.starts_with("Pending"))
+        self.count(|member| member.lifecycle_state.starts_with("Pending"))
     }
 
-    fn count(&self, counts: impl Fn(&str) -> bool) -> u32 {
-        let states = self.members.iter().map(|member| &member.lifecycle_state);
-        u32::try_from(states.filter(|state| counts(state)).count()).unwrap_or(u32::MAX)
+    fn count(&self, counts: impl Fn(&Member) -> bool) -> u32 {
+        let counted = self.members.iter().filter(|member| counts(member));
+        u32::try_from(counted.count()).unwrap_or(u32::MAX)
     }
 }

@@ -29,13 +29,11 @@ pub const PROCEEDING: &str = "Terminating:Proceed";
 pub const RETAINED: &str = "Terminating:Retained";
 
 /// Returns the longest time in seconds for which a hook with this heartbeat time-out can hold a member.
-#[must_use]
 pub fn longest_hold(heartbeat_timeout: u32) -> i64 {
     LONGEST.min(MOST_HEARTBEATS * i64::from(heartbeat_timeout))
 }
 
 /// Checks whether the group is terminating the member, but still keeps it.
-#[must_use]
 pub fn is_held(lifecycle_state: Option<&str>) -> bool {
     matches!(lifecycle_state, Some(WAITING | RETAINED))
 }
@@ -66,7 +64,6 @@ pub struct HeldByHook {
 
 impl HeldByHook {
     /// Creates the hook as its group has it.
-    #[must_use]
     pub fn new(heartbeat_timeout: u32, fired_at: Option<Timestamp>, retain: bool) -> Self {
         let longest = SignedDuration::from_secs(longest_hold(heartbeat_timeout));
         let ends_at = fired_at.and_then(|at| at.checked_add(longest).ok());
@@ -82,14 +79,12 @@ impl HeldByHook {
     }
 
     /// Returns the seconds for which the hook waits for a heartbeat. None if the hook can no longer be kept alive.
-    #[must_use]
     pub fn heartbeat_timeout(&self) -> Option<u32> {
         (!self.is_over).then_some(self.heartbeat_timeout)
     }
 
     /// Checks whether a heartbeat is due before the next wait of a drain that began at `since`. If it is due, it counts as tried.
     /// A heartbeat that is refused also counts, because the check that follows shows the state of the member.
-    #[must_use]
     pub fn try_heartbeat(&mut self, since: Timestamp, now: Timestamp, drain_timeout: u32) -> bool {
         let Some(timeout) = self.heartbeat_timeout() else {
             return false;
@@ -115,7 +110,6 @@ impl HeldByHook {
     }
 
     /// Describes what happens when the drain's time is over and pods are left.
-    #[must_use]
     pub fn describe_end(&self) -> String {
         if self.retain {
             format!(
@@ -131,7 +125,6 @@ impl HeldByHook {
 
     /// Warns an operator that the hook ends more than a heartbeat before the drain may end. None if the group retains the instance.
     /// The heartbeat is allowed for because a drain begins a little after its hook.
-    #[must_use]
     pub fn warn(&self, until: Timestamp) -> Option<String> {
         let is_short = |at: Timestamp| until.duration_since(at).as_secs() > i64::from(self.heartbeat_timeout);
         let ends_at = self.ends_at.filter(|at| !self.retain && is_short(*at))?;
@@ -143,7 +136,6 @@ impl HeldByHook {
 }
 
 /// Warns an operator if the group does not retain instances although the module's variable declares it.
-#[must_use]
 pub fn check_retain(hook: &Hook, retain: bool) -> Option<String> {
     (hook.retain == Some(true) && !retain).then(|| {
         format!(
@@ -156,7 +148,6 @@ pub fn check_retain(hook: &Hook, retain: bool) -> Option<String> {
 
 /// Describes why nothing has to be waited for on this member, so that its hook is completed at once. None if its pods are drained first.
 /// `node` is the Node of the instance in the cluster, which was read before.
-#[must_use]
 pub fn find_release(
     hook: &Hook,
     input: &Input,
@@ -182,8 +173,6 @@ pub fn find_release(
     })
 }
 
-/// Returns the path, from the input and the lifecycle state of the member.
-#[must_use]
 pub fn find_path(input: &Input, lifecycle_state: Option<&str>) -> RecyclePath {
     if input.hook.is_some() || is_held(lifecycle_state) {
         return RecyclePath::Hook;

@@ -24,7 +24,6 @@ pub struct Instance {
 
 impl Instance {
     /// Returns the time at which recycle-eks stopped the instance as asked, if the instance is still stopped.
-    #[must_use]
     pub fn stopped_at(&self) -> Option<&str> {
         let stopped_at = self.tags.get(STOPPED_TAG)?;
         (self.state == "stopped").then_some(stopped_at)
@@ -32,12 +31,10 @@ impl Instance {
 
     /// Checks whether recycle-eks stopped the instance as asked, and has not put it into Standby since then.
     /// An operator decides whether the instance runs again.
-    #[must_use]
     pub fn was_stopped(&self) -> bool {
         self.is_newer_than_standby(STOPPED_TAG)
     }
 
-    #[must_use]
     pub fn was_detached(&self) -> bool {
         self.is_newer_than_standby(DETACHED_TAG)
     }
@@ -47,7 +44,6 @@ impl Instance {
         time(tag) > time(STANDBY_TAG)
     }
 
-    #[must_use]
     pub fn claim(&self) -> Option<StoredClaim> {
         let value = self.tags.get(CLAIM_TAG)?;
         let group = self.tags.get(GROUP_TAG).and_then(|group| group.parse().ok());
@@ -58,20 +54,17 @@ impl Instance {
     }
 
     /// Returns the record that recycle-eks gave up the instance, so that an operator has to act.
-    #[must_use]
     pub fn gave_up(&self) -> Option<GaveUp> {
         self.tags.get(GAVE_UP_TAG)?.parse().ok()
     }
 
     /// Whether the instance is terminated or about to be, so that EC2 does not bring it back.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self.state.as_str(), "shutting-down" | "terminated")
     }
 }
 
 /// Describes the instance as the subject of a sentence.
-#[must_use]
 pub fn describe_instance(instance: &InstanceId, node: Option<&NodeName>) -> String {
     match node {
         Some(node) => format!("node {node} ({instance})"),

@@ -32,63 +32,57 @@ pub struct Taint {
     pub time_added: Option<Timestamp>,
 }
 
+impl Taint {
+    pub fn new(key: &str, value: Option<&str>, effect: &str) -> Self {
+        Self {
+            key: key.to_owned(),
+            value: value.map(str::to_owned),
+            effect: effect.to_owned(),
+            time_added: None,
+        }
+    }
+}
+
 /// The effect of the draining, stopped and detached taints. Never `NoExecute`, which would bypass disruption budgets.
 const DRAINING_EFFECT: &str = "NoSchedule";
 
 /// Returns the draining taint that recycle-eks sets. Its value is the id of the instance.
-#[must_use]
 pub fn draining_taint(instance: &InstanceId) -> Taint {
     taint_for(DRAINING_TAINT, instance)
 }
 
 /// Checks whether a taint has the key and effect of the draining taint. A node can have only one taint with both.
-#[must_use]
 pub fn is_draining_taint(taint: &Taint) -> bool {
     taint.key == DRAINING_TAINT && taint.effect == DRAINING_EFFECT
 }
 
 /// Checks whether the taint is an operator's request to recycle the node.
-#[must_use]
 pub fn is_request_taint(taint: &Taint) -> bool {
     taint.key == REQUEST_TAINT
 }
 
 /// Returns the taint of a Node whose instance is stopped, and stays in its group.
-#[must_use]
 pub fn stopped_taint(instance: &InstanceId) -> Taint {
     taint_for(STOPPED_TAINT, instance)
 }
 
 /// Returns the taint of a Node whose instance has left its group, and runs on for an investigation.
-#[must_use]
 pub fn detached_taint(instance: &InstanceId) -> Taint {
     taint_for(DETACHED_TAINT, instance)
 }
 
 fn taint_for(key: &str, instance: &InstanceId) -> Taint {
-    Taint {
-        key: key.to_owned(),
-        value: Some(instance.to_string()),
-        effect: DRAINING_EFFECT.to_owned(),
-        time_added: None,
-    }
+    Taint::new(key, Some(instance.as_str()), DRAINING_EFFECT)
 }
 
 /// Returns the taint that makes Kubernetes release a machine that is off.
 /// The machine's pods are deleted by force and its volumes detached at once (Kubernetes documentation, "Non-graceful node shutdown").
 /// This is the only taint of recycle-eks that ends pods, and they have already ended.
-#[must_use]
 pub fn out_of_service_taint() -> Taint {
-    Taint {
-        key: OUT_OF_SERVICE_TAINT.to_owned(),
-        value: Some(OUT_OF_SERVICE_BY_US.to_owned()),
-        effect: "NoExecute".to_owned(),
-        time_added: None,
-    }
+    Taint::new(OUT_OF_SERVICE_TAINT, Some(OUT_OF_SERVICE_BY_US), "NoExecute")
 }
 
 /// Checks whether a taint is the out-of-service taint, set by recycle-eks.
-#[must_use]
 pub fn is_out_of_service_taint(taint: &Taint) -> bool {
     taint.key == OUT_OF_SERVICE_TAINT && taint.value.as_deref() == Some(OUT_OF_SERVICE_BY_US)
 }
@@ -98,7 +92,6 @@ const OUT_OF_SERVICE_BY_US: &str = "recycle-eks";
 
 /// Checks whether recycle-eks put the instance into Standby, by the record in its Lease.
 /// The tag, which other principals can write, decides only if there is no Node, or if the record was edited and cannot be read.
-#[must_use]
 pub fn has_entered_standby(node: Option<&NodeFacts>, instance: Option<&Instance>) -> bool {
     match node.map(NodeFacts::record) {
         Some(Ok(record)) => record.desired_before.is_some(),
@@ -141,26 +134,22 @@ pub struct NodeFacts {
 }
 
 impl NodeFacts {
-    #[must_use]
     pub fn claim(&self) -> Option<StoredClaim> {
         self.lease.as_ref()?.claim()
     }
 
     /// Adds drivers of dynamic resource allocation to the resources, so that a replacement is compared by them too.
-    #[must_use]
     pub fn with_drivers(mut self, drivers: Vec<String>) -> Self {
         self.extended_resources.extend(drivers);
         self
     }
 
     /// Checks whether drivers of dynamic resource allocation are among the resources. Only their names have no `/`.
-    #[must_use]
     pub fn has_drivers(&self) -> bool {
         self.extended_resources.iter().any(|name| !name.contains('/'))
     }
 
     /// Checks whether the copy of the claim on the Node is the claim of the Lease.
-    #[must_use]
     pub fn shows_claim(&self) -> bool {
         let lease = self.lease.as_ref();
         self.annotations.get(CLAIM_ANNOTATION)
@@ -168,7 +157,6 @@ impl NodeFacts {
     }
 
     /// Returns the progress in the annotation. None if there is none, or if it was edited and cannot be read.
-    #[must_use]
     pub fn progress(&self) -> Option<Progress> {
         let text = self.annotations.get(PROGRESS_ANNOTATION)?;
         let document = serde_json::from_str(text).ok()?;
@@ -177,26 +165,22 @@ impl NodeFacts {
 
     /// Whether the node is cordoned, and recycle-eks wrote `spec.unschedulable` last.
     /// If the last writer is unknown, recycle-eks counts as the writer.
-    #[must_use]
     pub fn is_cordoned_by_recycle_eks(&self) -> bool {
         let is_recycle_eks = |manager: &str| manager == FIELD_MANAGER;
         self.unschedulable && self.cordoned_by.as_deref().is_none_or(is_recycle_eks)
     }
 
-    #[must_use]
     pub fn is_requested(&self) -> bool {
         self.taints.iter().any(is_request_taint)
     }
 
     /// Returns the time since which the node is being restored.
-    #[must_use]
     pub fn restoring_since(&self) -> Option<Timestamp> {
         self.lease.as_ref()?.restoring_since()
     }
 
     /// Returns the end of the drain that an operator asks for, as it was written. The annotation of the Lease, which the command line sets,
     /// wins over that of the Node, which the node itself could have written.
-    #[must_use]
     pub fn drain_until(&self) -> Option<&str> {
         let on_node = || self.annotations.get(DRAIN_UNTIL_ANNOTATION).map(String::as_str);
         self.lease.as_ref().and_then(Lease::drain_until).or_else(on_node)
@@ -233,14 +217,12 @@ const MOST_UNREADABLE_NAMED: usize = 3;
 
 impl NodeList {
     /// Returns the Node of an instance, if it cannot be read.
-    #[must_use]
     pub fn find_unreadable(&self, instance: &InstanceId) -> Option<&UnreadableNode> {
         let mut unreadable = self.unreadable.iter();
         unreadable.find(|node| node.instance.as_ref() == Some(instance))
     }
 
     /// Describes, in one short sentence, which Nodes cannot be read, and why. None if all can be read.
-    #[must_use]
     pub fn describe_unreadable(&self) -> Option<String> {
         let count = self.unreadable.len();
         let named = self.unreadable.iter().take(MOST_UNREADABLE_NAMED);

@@ -21,7 +21,6 @@ pub struct NodeGroup {
 
 impl NodeGroup {
     /// Whether EKS removes nodes of the group (EKS API reference, `NodegroupStatus`).
-    #[must_use]
     pub fn is_busy(&self) -> bool {
         matches!(self.status.as_str(), "UPDATING" | "DELETING")
     }
@@ -29,7 +28,6 @@ impl NodeGroup {
 
 /// Returns the names that the managed node group may have: by the tag of the Auto Scaling group, and by the label of the Node.
 /// A kubelet may write the label, and a principal may write the tag. So a name counts only if EKS confirms it.
-#[must_use]
 pub fn find_node_group_names(group_tags: &BTreeMap<String, String>, node: Option<&NodeFacts>) -> Vec<String> {
     let tag = group_tags.get(NODE_GROUP_TAG);
     let label = node.and_then(|node| node.labels.get(NODE_GROUP_LABEL));
@@ -43,7 +41,6 @@ pub fn find_node_group_names(group_tags: &BTreeMap<String, String>, node: Option
 }
 
 /// Writes the command that raises the maximum of the group by one.
-#[must_use]
 pub(crate) fn write_room(cluster: &str, group: &str, node_group: Option<&str>, max: u32) -> String {
     let max = max.saturating_add(1);
     match node_group {
@@ -60,7 +57,6 @@ pub(crate) fn write_room(cluster: &str, group: &str, node_group: Option<&str>, m
 }
 
 /// Explains why replacement `surge` fits a group better than `before`. None if it does not.
-#[must_use]
 pub fn explain_surge(node_group: Option<&str>, rebalances_capacity: bool) -> Option<String> {
     match node_group {
         Some(name) => Some(format!(

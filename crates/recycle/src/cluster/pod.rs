@@ -36,7 +36,6 @@ pub struct Toleration {
 
 impl Toleration {
     /// Checks whether the pod tolerates a taint, as the scheduler does (`ToleratesTaint` in Kubernetes' `core/v1/toleration.go`).
-    #[must_use]
     pub fn tolerates(&self, taint: &Taint) -> bool {
         let same = |mine: &Option<String>, other: &str| mine.as_deref().unwrap_or_default() == other;
         let any = |mine: &Option<String>| mine.as_deref().is_none_or(str::is_empty);
@@ -117,7 +116,6 @@ pub struct PodVolumes {
 
 impl PodFacts {
     /// Creates the facts of a pod that cannot be read. Its names are empty if they cannot be read, either.
-    #[must_use]
     pub fn unreadable(namespace: String, name: String, uid: String, why: &str) -> Self {
         Self {
             namespace,
@@ -129,7 +127,6 @@ impl PodFacts {
     }
 
     /// `namespace/name`.
-    #[must_use]
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }

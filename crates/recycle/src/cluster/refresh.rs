@@ -38,7 +38,6 @@ pub enum Cancellation {
 
 impl Refresh {
     /// Returns the refresh unless it has ended. Without the preference it waits for members in Standby.
-    #[must_use]
     pub fn under_way(status: &str, standby: Option<&str>) -> Option<Self> {
         UNDER_WAY.contains(&status).then(|| Self {
             status: status.to_owned(),
@@ -51,7 +50,6 @@ impl Refresh {
     }
 
     /// Describes what the refresh does to members in Standby.
-    #[must_use]
     pub fn describe_effect(&self) -> &'static str {
         match self.standby {
             StandbyInstances::Terminate => "terminates members in Standby with their pods",

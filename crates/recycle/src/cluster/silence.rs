@@ -4,7 +4,6 @@ use crate::base::time::later;
 use crate::cluster::node::NodeFacts;
 
 /// Describes, in one sentence, that a node is not Ready, and when it counts as lost. None if it is Ready.
-#[must_use]
 pub fn describe_silence(node: &NodeFacts, patience: u32) -> Option<String> {
     let since = node.not_ready_since?;
     let end = match patience {

@@ -42,13 +42,11 @@ pub struct StateContext {
 
 impl Context {
     /// Returns the time for which decisions are made: when the calling state was entered.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         self.state.entered_time
     }
 
     /// Returns the fence that the execution's claims carry.
-    #[must_use]
     pub fn fence(&self) -> Fence {
         Fence {
             execution: self.execution.id.clone(),

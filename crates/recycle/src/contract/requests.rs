@@ -113,7 +113,6 @@ pub enum OperatorRequest {
 }
 
 impl OperatorRequest {
-    #[must_use]
     pub fn cluster_name(&self) -> &ClusterName {
         match self {
             Self::Status(question) => &question.cluster_name,

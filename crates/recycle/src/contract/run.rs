@@ -9,6 +9,7 @@ use crate::base::ids::{GroupName, NodeName};
 use crate::base::strict::{At, read_value};
 use crate::base::text::fit_names;
 use crate::cluster::hook::HeldByHook;
+use crate::cluster::instance::describe_instance;
 use crate::cluster::pod::PodFacts;
 use crate::drain::lost::{Holders, Lost};
 use crate::drain::survey::{PodSurvey, first_names};
@@ -98,7 +99,6 @@ pub struct DrainState {
 
 impl Run {
     /// Returns the state of an execution that has just taken the claim.
-    #[must_use]
     pub fn new(
         input: Input,
         path: RecyclePath,
@@ -124,8 +124,11 @@ impl Run {
         }
     }
 
+    pub fn describe_node(&self) -> String {
+        describe_instance(&self.input.instance_id, Some(&self.node))
+    }
+
     /// Describes the pods that end with the instance, for the text of an answer; empty if there are none.
-    #[must_use]
     pub fn describe_ended(&self) -> String {
         let drain = &self.drain;
         [
@@ -142,7 +145,6 @@ impl Run {
     }
 
     /// Returns the phase of this execution, as its claim names it. While the node only waits, the phase is also `draining`.
-    #[must_use]
     pub fn phase(&self) -> Phase {
         if self.disposing_since.is_some() {
             Phase::Disposing
@@ -184,20 +186,17 @@ pub struct EndedPods {
 
 impl EndedPods {
     /// Lists the pods that hold the node now.
-    #[must_use]
     pub fn of(survey: &PodSurvey) -> Self {
         Self::list(&survey.holding())
     }
 
     /// Lists the late pods, which tolerate the draining taint and came after it, so that they do not hold the node.
     /// None if there are none.
-    #[must_use]
     pub fn late(survey: &PodSurvey) -> Option<Self> {
         (!survey.tolerates_taint.is_empty()).then(|| Self::list(&survey.tolerates_taint))
     }
 
     /// Lists the stuck pods that no longer hold the node. None if there are none.
-    #[must_use]
     pub fn skipped(survey: &PodSurvey) -> Option<Self> {
         (!survey.skipped.is_empty()).then(|| Self::list(&survey.skipped))
     }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::base::ids::{ExecutionArn, GroupName, InstanceId};
+use crate::base::named::named;
 use crate::input::model::Replacement;
 use crate::input::path::RecyclePath;
 use crate::input::start::Start;
@@ -28,18 +29,8 @@ pub trait Verdict {
 pub struct Nothing {}
 
 macro_rules! verdict {
-    ($(#[$doc:meta])* $name:ident with $body:ident { $($(#[$variant_doc:meta])* $variant:ident,)+ }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)+
-        }
-
-        impl $name {
-            /// Every verdict, for the tests that compare them with the ASL.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-        }
+    ($(#[$doc:meta])* $name:ident with $body:ident { $($variants:tt)+ }) => {
+        named! { $(#[$doc])* pub enum $name { $($variants)+ } }
 
         impl Verdict for $name {
             type Body = $body;
@@ -51,28 +42,27 @@ verdict!(
     /// The verdict of `claim-node`.
     ClaimVerdict with ClaimBody {
         /// This execution holds the claim: `standby-node` comes next.
-        Standby,
+        Standby = "standby",
         /// This execution holds the claim: `taint-node` comes next (the paths `after` and `hook`, and the path `before` with
         /// `replacement: after`).
-        Taint,
+        Taint = "taint",
         /// The node is not admitted yet: wait, then call again.
-        Wait,
+        Wait = "wait",
         /// Another execution holds the claim: ask Step Functions whether it still runs, then call again.
-        AskOwner,
+        AskOwner = "ask_owner",
         /// Another execution works on this node.
-        Duplicate,
-        AlreadyGone,
+        Duplicate = "duplicate",
+        AlreadyGone = "already_gone",
         /// The hook was completed, because the member that it holds has no pods to wait for.
-        Released,
+        Released = "released",
         /// Dry run: the plan is in the answer.
-        Planned,
+        Planned = "planned",
     }
 );
 
 impl ClaimVerdict {
     /// Returns the first step of an execution whose node is admitted.
     /// `standby-node` brings the replacement on the paths `before` and `surge`, unless the input says `replacement: after`.
-    #[must_use]
     pub fn first_step(path: RecyclePath, replacement: Replacement) -> Self {
         match (path, replacement) {
             (RecyclePath::Before | RecyclePath::Surge, Replacement::Before | Replacement::Surge) => {
@@ -88,19 +78,19 @@ verdict!(
     /// The verdict of `standby-node`.
     StandbyVerdict with StandbyBody {
         /// The replacement is usable: `taint-node` comes next.
-        Taint,
-        Wait,
+        Taint = "taint",
+        Wait = "wait",
         /// The node that is gone has its replacement (the path `after`).
-        Recycled,
+        Recycled = "recycled",
     }
 );
 
 verdict!(
     /// The verdict of `taint-node`.
     TaintVerdict with Nothing {
-        CheckPods,
+        CheckPods = "check_pods",
         /// A rotation only: its nodes are marked.
-        Marked,
+        Marked = "marked",
     }
 );
 
@@ -108,14 +98,14 @@ verdict!(
     /// The verdict of `check-pods`.
     CheckVerdict with Nothing {
         /// No pod that matters is left: `detach-terminate` comes next.
-        Dispose,
+        Dispose = "dispose",
         /// The Node is gone, or not Ready for too long: `detach-terminate` asks EC2, and disposes of it.
-        Lost,
+        Lost = "lost",
         /// The hook has to be kept alive first; then call again.
-        Heartbeat,
+        Heartbeat = "heartbeat",
         /// There are pods to evict: `evict-pods` comes next, then a wait.
-        Evict,
-        Wait,
+        Evict = "evict",
+        Wait = "wait",
     }
 );
 
@@ -123,7 +113,7 @@ verdict!(
     /// The verdict of `evict-pods`. `check-pods` has said how long to wait.
     EvictVerdict with Nothing {
         /// Wait for the pods to go.
-        Wait,
+        Wait = "wait",
     }
 );
 
@@ -131,12 +121,12 @@ verdict!(
     /// The verdict of `detach-terminate`.
     DisposeVerdict with Nothing {
         /// The instance is out of its group, or stopped as asked.
-        Recycled,
+        Recycled = "recycled",
         /// The instance is gone: `standby-node` waits for its replacement (the path `after`).
-        AwaitReplacement,
-        Wait,
+        AwaitReplacement = "await_replacement",
+        Wait = "wait",
         /// Pods that matter are on the node again, or it is not lost after all: `check-pods` comes next.
-        CheckPods,
+        CheckPods = "check_pods",
     }
 );
 
@@ -145,49 +135,49 @@ verdict!(
     RestoreVerdict with RestoreBody {
         /// The node has no marks of recycle-eks and is as it was before. A sweep also answers this for a node that it does not touch,
         /// because an execution works on it or an earlier notification reported it.
-        Untouched,
+        Untouched = "untouched",
         /// The node had marks of recycle-eks, and is now restored.
-        Restored,
+        Restored = "restored",
         /// The next step of the restore comes after a wait.
-        Wait,
+        Wait = "wait",
         /// The node stays in Standby, for example because of the group's limits. The reason has the manual commands.
-        LeftInStandby,
+        LeftInStandby = "left_in_standby",
         /// The node is not restored: it is lost, cannot be seen, has an unreadable claim, or a call stays refused.
         /// The reason describes the node, and what an operator can do.
-        Kept,
+        Kept = "kept",
         /// A sweep only: start `recycle-node`.
         /// This installation's hook holds the member, or an operator requests the node by a taint, and no execution works on it.
-        Start,
+        Start = "start",
         /// A sweep only: another execution holds the claim. Ask Step Functions whether it still runs, then call again.
-        AskOwner,
+        AskOwner = "ask_owner",
         /// The marks of rotations are gone.
-        Unmarked,
+        Unmarked = "unmarked",
     }
 );
 
 verdict!(
     /// The verdict of `select-nodes`.
     SelectVerdict with SelectBody {
-        EachNode,
+        EachNode = "each_node",
         /// A rotation only: each of the groups comes next.
-        EachGroup,
+        EachGroup = "each_group",
         /// A group of a rotation only: its nodes are marked first.
-        MarkNodes,
+        MarkNodes = "mark_nodes",
         /// A rotation only: there is no node to recycle; the reason says why.
-        NothingSelected,
+        NothingSelected = "nothing_selected",
         /// A node of a rotation only: it may start.
-        Start,
+        Start = "start",
         /// A node of a rotation only: it may not start yet.
-        Wait,
+        Wait = "wait",
         /// A node of a rotation only: the states of the alarms decide. Read them from CloudWatch, then call again.
-        DescribeAlarms,
+        DescribeAlarms = "describe_alarms",
         /// A node of a rotation only: it may not start yet, because of a pause in the input or between two attempts.
         /// The pause does not count as waiting for others.
-        Pause,
+        Pause = "pause",
         /// A node of a rotation only: it does not start.
-        Skip,
+        Skip = "skip",
         /// A node of a rotation only: neither it nor the nodes after it start.
-        Stop,
+        Stop = "stop",
     }
 );
 
@@ -195,9 +185,9 @@ verdict!(
     /// The verdict of `start-rotation`, for its caller: SNS, or Terraform.
     StartVerdict with Nothing {
         /// Rotations were started, or exist already under their names.
-        Started,
+        Started = "started",
         /// There is no rotation to start; the reason says why.
-        NothingToStart,
+        NothingToStart = "nothing_to_start",
     }
 );
 

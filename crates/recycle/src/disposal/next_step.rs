@@ -27,7 +27,6 @@ pub const DISPOSAL_WAIT: u32 = 30;
 /// A longer wait is another tool's lifecycle hook, up to 48 h, for which an execution's history has no room.
 pub const DISPOSAL_PATIENCE: u32 = 1_800;
 
-/// The facts that decide a disposal.
 #[derive(Debug, Clone, Copy)]
 pub struct DisposalFacts<'a> {
     pub id: &'a InstanceId,
@@ -86,7 +85,6 @@ pub enum DisposalStep {
     GiveUp(String),
 }
 
-#[must_use]
 pub fn next_disposal_step(disposal_facts: &DisposalFacts<'_>) -> DisposalStep {
     let timing = Timing::new(
         disposal_facts.since,
@@ -144,7 +142,6 @@ pub fn next_disposal_step(disposal_facts: &DisposalFacts<'_>) -> DisposalStep {
 }
 
 /// Returns the seconds to wait before a failed read is repeated, or none if the time of the disposal is over.
-#[must_use]
 pub fn wait_for_answer(since: Timestamp, now: Timestamp, balancer_grace: u32) -> Option<u32> {
     let timing = Timing::new(since, now, balancer_grace);
     (timing.left() > 0).then(|| timing.wait())
@@ -152,8 +149,7 @@ pub fn wait_for_answer(since: Timestamp, now: Timestamp, balancer_grace: u32) ->
 
 impl DisposalFacts<'_> {
     fn lifecycle_state(&self) -> Option<&str> {
-        let member = self.group.and_then(|group| group.member(self.id));
-        member.map(|member| member.lifecycle_state.as_str())
+        self.group?.state_of(self.id)
     }
 
     /// Whether the group still has the place that the execution has added, and may become one smaller.
@@ -259,7 +255,6 @@ fn find_balancer_step(node: Option<&NodeFacts>, timing: &Timing) -> Option<Dispo
 }
 
 /// Describes the volumes that are still attached when the instance goes, although their time is over. None if there are none.
-#[must_use]
 pub fn describe_volumes_left(node: Option<&NodeFacts>) -> Option<String> {
     let node = node.filter(|node| !node.volumes.is_empty())?;
     Some(format!(

@@ -13,7 +13,6 @@ use crate::doctor::groups::examine_groups;
 use crate::doctor::inside::examine_inside;
 
 /// Returns all findings, in the order in which an operator would look: the code first, the groups last.
-#[must_use]
 pub fn examine(seen: &Installation, inside: &Seen<Inside>) -> Vec<Finding> {
     [
         examine_functions(seen),

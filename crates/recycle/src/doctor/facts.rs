@@ -93,7 +93,6 @@ pub struct Nodes {
 
 /// Returns the Nodes that look odd. `members` are the members of the cluster's groups.
 /// `there` are the instances that EC2 knows and that are not terminated, or about to be.
-#[must_use]
 pub fn find_odd_nodes(
     nodes: &NodeList,
     members: &BTreeSet<InstanceId>,
@@ -136,7 +135,6 @@ pub struct Installation {
     pub groups: Seen<Vec<Group>>,
     /// The module's rules, not all rules of the account.
     pub rules: Seen<Vec<Rule>>,
-    /// The topic for notifications.
     pub topic: Seen<Topic>,
     /// Number of messages in the dead-letter queue. None if there is no queue.
     pub dead_letters: Seen<Option<u32>>,
@@ -187,6 +185,13 @@ pub struct Group {
     pub retains: bool,
     pub refresh: Seen<Option<Refresh>>,
     pub hooks: Seen<Vec<Hook>>,
+}
+
+impl Group {
+    /// Whether the group may terminate a member to balance its zones.
+    pub(crate) fn balances_zones(&self) -> bool {
+        self.zones > 1 && !self.suspended.iter().any(|process| process == "AZRebalance")
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

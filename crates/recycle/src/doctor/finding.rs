@@ -19,18 +19,15 @@ pub enum Level {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Name of the check.
     pub check: &'static str,
     /// The object that was checked, such as a group, a function or a rule. Empty if there is only one.
     pub of: String,
     pub level: Level,
     pub found: String,
-    /// Remedy, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
-#[must_use]
 pub fn worst(findings: &[Finding]) -> Level {
     let levels = findings.iter().map(|finding| finding.level);
     levels.max().unwrap_or(Level::Ok)

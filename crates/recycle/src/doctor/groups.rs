@@ -108,7 +108,7 @@ fn examine_surge(seen: &Installation, group: &Group) -> Option<Finding> {
         format!("replacement surge is the default, because {why}; executions are refused, because {what}")
     };
     let (_, desired, max) = group.sizes;
-    if group.zones > 1 && !group.suspended.iter().any(|process| process == "AZRebalance") {
+    if group.balances_zones() {
         let what = format!(
             "with one member more, AZRebalance may terminate another node in its {} zones",
             group.zones
@@ -180,7 +180,7 @@ fn examine_absence(check: Check<'_>, group: &Group) -> Finding {
             remedy,
         );
     }
-    if group.zones > 1 && !group.suspended.iter().any(|process| process == "AZRebalance") {
+    if group.balances_zones() {
         return check.warning(
             format!(
                 "AZRebalance is on in {} zones without the hook {LIFECYCLE_HOOK}: while a node is in Standby, the group may terminate \

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::base::named::named;
 use crate::base::text::{NAMES_PER_CLASS, cut_text, fit_names};
 use crate::records::blocker::Blocker;
 
@@ -19,27 +20,28 @@ const LONGEST_TEXT: usize = 300;
 /// The bytes that the names of one blocker may have together.
 const NAMES_BUDGET: usize = 300;
 
-/// The reason why a pod may not go now, as the API server reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RefusalKind {
-    /// A disruption budget is full (429 with the cause `DisruptionBudget`).
-    BudgetFull,
-    /// The controller of budgets has not seen the budget yet (429 with the same cause, and `Retry-After`).
-    BudgetNotReady,
-    /// Several budgets select the pod. The API server refuses such an eviction whatever the budgets allow (500).
-    SeveralBudgets,
-    /// An admission webhook or an admission policy of the cluster refuses the eviction, or the webhook does not answer.
-    Admission,
-    /// The pod's namespace is being deleted, and nothing can be created in it any more (403 with the cause `NamespaceTerminating`).
-    NamespaceTerminating,
-    /// The permission is missing (403).
-    Forbidden,
-    /// The API server has too many requests (429 without a budget among its causes).
-    Throttled,
-    /// The API server does not accept the request (400 or 422).
-    Invalid,
-    /// Anything else, such as no answer.
-    Failed,
+named! {
+    /// The reason why a pod may not go now, as the API server reports it. Its name is the key in the answer of `evict-pods`.
+    pub enum RefusalKind {
+        /// A disruption budget is full (429 with the cause `DisruptionBudget`).
+        BudgetFull = "blocked",
+        /// The controller of budgets has not seen the budget yet (429 with the same cause, and `Retry-After`).
+        BudgetNotReady = "budget_not_ready",
+        /// Several budgets select the pod. The API server refuses such an eviction whatever the budgets allow (500).
+        SeveralBudgets = "several_budgets",
+        /// An admission webhook or an admission policy of the cluster refuses the eviction, or the webhook does not answer.
+        Admission = "admission",
+        /// The pod's namespace is being deleted, and nothing can be created in it any more (403 with the cause `NamespaceTerminating`).
+        NamespaceTerminating = "namespace_terminating",
+        /// The permission is missing (403).
+        Forbidden = "forbidden",
+        /// The API server has too many requests (429 without a budget among its causes).
+        Throttled = "throttled",
+        /// The API server does not accept the request (400 or 422).
+        Invalid = "invalid",
+        /// Anything else, such as no answer.
+        Failed = "failed",
+    }
 }
 
 impl RefusalKind {
@@ -54,22 +56,6 @@ impl RefusalKind {
         Self::Invalid,
         Self::Failed,
     ];
-
-    /// Returns the key in the answer of `evict-pods`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BudgetFull => "blocked",
-            Self::BudgetNotReady => "budget_not_ready",
-            Self::SeveralBudgets => "several_budgets",
-            Self::Admission => "admission",
-            Self::NamespaceTerminating => "namespace_terminating",
-            Self::Forbidden => "forbidden",
-            Self::Throttled => "throttled",
-            Self::Invalid => "invalid",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// A pod that may not go now.
@@ -119,7 +105,6 @@ fn read_budget(text: &str) -> Option<&str> {
 /// Reads what refused an eviction from the API server's text.
 /// Examples are `admission webhook "pods.example.com" denied the request: no`, `failed calling webhook "pods.example.com": …`
 /// and `ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: no` (Kubernetes' `apiserver/pkg/admission`).
-#[must_use]
 pub fn read_admission(text: &str) -> Option<(&'static str, &str)> {
     [
         ("webhook", "webhook \"", '"'),
@@ -134,7 +119,6 @@ pub fn read_admission(text: &str) -> Option<(&'static str, &str)> {
 }
 
 /// Describes the first five, one short sentence each: the end of a failure's text.
-#[must_use]
 pub fn describe_blockers(blockers: &[Blocker]) -> Vec<String> {
     let first = blockers.iter().take(NAMES_PER_CLASS);
     first.map(Blocker::describe_shortly).collect()
@@ -142,7 +126,6 @@ pub fn describe_blockers(blockers: &[Blocker]) -> Vec<String> {
 
 /// Returns the present blockers, the one that has lasted longest first.
 /// `before` are the blockers of the last check. A blocker that was there before keeps its start time.
-#[must_use]
 pub fn find_blockers(refusals: &[Refusal], before: &[Blocker], now: Timestamp) -> Vec<Blocker> {
     let mut by_obstacle: BTreeMap<String, Vec<&Refusal>> = BTreeMap::new();
     for refusal in refusals {
@@ -181,7 +164,6 @@ fn sum_up(mut what: String, mut refusals: Vec<&Refusal>, before: &[Blocker], now
 
 /// Describes in one sentence the oldest blocker that is reported ([`Blocker::is_long_enough`]), and counts the others.
 /// None if there is no such blocker.
-#[must_use]
 pub fn describe_update(blockers: &[Blocker], now: Timestamp) -> Option<String> {
     let mut reported = blockers.iter().filter(|blocker| blocker.is_long_enough(now));
     let first = reported.next()?.describe_shortly();

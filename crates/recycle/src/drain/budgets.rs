@@ -31,7 +31,6 @@ impl Budget {
 
 /// Checks whether the API server would refuse the pod's eviction now. It refuses an eviction under several budgets, whatever they allow.
 /// It asks no budget about a pod that is Pending or leaving (`canIgnorePDB` in Kubernetes' `registry/core/pod/storage/eviction.go`).
-#[must_use]
 pub fn is_refused(pod: &PodFacts, budgets: &[Budget]) -> bool {
     let mut selecting = budgets.iter().filter(|budget| budget.selects(pod));
     let is_asked = pod.phase != "Pending" && pod.deletion_at.is_none();
@@ -42,7 +41,6 @@ pub fn is_refused(pod: &PodFacts, budgets: &[Budget]) -> bool {
 }
 
 /// Describes the budgets that would refuse the eviction of these pods now, one sentence each, at most five.
-#[must_use]
 pub fn describe_refusing(pods: &[PodFacts], budgets: &[Budget]) -> Vec<String> {
     let of = |budget: &Budget| -> Vec<PodFacts> {
         let refused = pods

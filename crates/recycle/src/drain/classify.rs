@@ -72,7 +72,6 @@ impl Rule {
     ];
 
     /// Returns the class that the rule gives to a pod under this setting.
-    #[must_use]
     pub fn class(self, evict: Evict) -> PodClass {
         match (self, evict) {
             (Self::Marked(class), _) => class,
@@ -92,7 +91,6 @@ impl Rule {
     }
 
     /// Describes the rule in a few words, for a plan.
-    #[must_use]
     pub fn reason(self, evict: Evict) -> &'static str {
         match (self, self.class(evict)) {
             (Self::Unreadable, _) => "it cannot be read",
@@ -117,7 +115,6 @@ impl Rule {
 }
 
 /// Finds the rule that decides the pod's class.
-#[must_use]
 pub fn find_rule(pod: &PodFacts, terms: &Terms<'_>) -> Rule {
     let mark = pod.annotated_class();
     if pod.unreadable.is_some() {
@@ -160,7 +157,6 @@ fn is_selected(pod: &PodFacts, awaited: &Awaited) -> bool {
 }
 
 /// Checks whether a node has only pods that every node has: DaemonSets' and mirrors. Finished pods do not count.
-#[must_use]
 pub fn is_empty_node(pods: &[PodFacts]) -> bool {
     pods.iter().all(PodFacts::leaves_nothing)
 }

@@ -40,7 +40,6 @@ pub enum DrainValidity {
     TakenAway(String),
 }
 
-#[must_use]
 pub fn judge_drain_validity(facts: &DisruptionFacts<'_>) -> DrainValidity {
     // The group is terminating the member, and waits for this installation's hook.
     if facts.path == RecyclePath::Hook {
@@ -53,7 +52,7 @@ pub fn judge_drain_validity(facts: &DisruptionFacts<'_>) -> DrainValidity {
             facts.group.name
         ))
     };
-    let Some(Member { lifecycle_state, .. }) = facts.group.member(facts.id) else {
+    let Some(lifecycle_state) = facts.group.state_of(facts.id) else {
         return taken("has left its");
     };
     // ExitStandby leads through Pending.
@@ -71,7 +70,6 @@ pub fn judge_drain_validity(facts: &DisruptionFacts<'_>) -> DrainValidity {
 }
 
 /// Lists what an operator should know, one sentence each, under the names that pre-flight uses.
-#[must_use]
 pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
     let name = &facts.group.name;
     let mut remarks = Vec::new();
@@ -100,14 +98,13 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
             "the EKS managed node group {name} is {status}, so EKS also replaces its nodes"
         )));
     }
-    let member = facts.group.member(facts.id);
-    let state = member.map_or("", |member| member.lifecycle_state.as_str());
+    let state = facts.group.state_of(facts.id).unwrap_or_default();
     if state.starts_with("Terminat") {
         remarks.push(Obstacle::Terminating.because(format!(
             "it is {state} in group {name}; its pods run until the instance is terminated"
         )));
     }
-    let is_protected = member.is_some_and(|member| member.protected_from_scale_in);
+    let is_protected = facts.group.is_protected(facts.id);
     if facts.record.protected.contains(facts.id) {
         if !is_protected && state == "InService" {
             remarks.push(Obstacle::ScaleInProtection.because(format!(
@@ -127,7 +124,7 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
     let suspended: Vec<&str> = needed
         .iter()
         .copied()
-        .filter(|process| facts.group.suspended.iter().any(|name| name == process))
+        .filter(|process| facts.group.is_suspended(process))
         .collect();
     if !suspended.is_empty() {
         let suspended = suspended.join(" and ");
@@ -138,14 +135,13 @@ pub fn find_remarks(facts: &DisruptionFacts<'_>) -> Vec<Refusal> {
 }
 
 /// Whether an instance refresh would terminate the member in Standby with its pods.
-#[must_use]
 pub fn is_ended_by_refresh(facts: &DisruptionFacts<'_>) -> bool {
     let member = facts.group.member(facts.id);
-    let is_on_standby = member.is_some_and(|member| member.lifecycle_state.ends_with("Standby"));
+    let is_in_standby = member.is_some_and(Member::is_in_standby);
     // A refresh that is being cancelled, or whose instances are all replaced, replaces no more.
     let replaces = |refresh: &Refresh| !["Cancelling", "Baking"].contains(&refresh.status.as_str());
     let ends_it = |refresh: &Refresh| refresh.standby == StandbyInstances::Terminate && replaces(refresh);
-    is_on_standby && facts.refresh.is_some_and(ends_it)
+    is_in_standby && facts.refresh.is_some_and(ends_it)
 }
 
 /// Returns a remark if the replacement that had been accepted is gone.

@@ -21,7 +21,6 @@ pub struct DrainUntil {
     pub until: DrainEnd,
 }
 
-/// The requested end of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum DrainEnd {

@@ -14,7 +14,6 @@ pub const MOST_CARRIED: usize = 5;
 
 /// Returns the note with the controllers of `pods`, which are about to be evicted, at most `most` in total.
 /// None if no controller is new, or if `before` is full.
-#[must_use]
 pub fn note_evicted(before: Option<&str>, pods: &[PodFacts], most: usize) -> Option<String> {
     let noted: BTreeSet<String> = before
         .into_iter()
@@ -28,7 +27,6 @@ pub fn note_evicted(before: Option<&str>, pods: &[PodFacts], most: usize) -> Opt
 }
 
 /// Checks whether a pod's controller was noted.
-#[must_use]
 pub fn is_noted(noted: &BTreeSet<&str>, pod: &PodFacts) -> bool {
     hash_controller(pod).is_some_and(|hash| noted.contains(hash.as_str()))
 }

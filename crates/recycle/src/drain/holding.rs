@@ -29,7 +29,6 @@ pub const EVICTABLE: &str = "evictable";
 /// The word for an evictable pod whose eviction was refused.
 pub const BLOCKED: &str = "blocked";
 
-/// A pod that holds a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HoldingPod {
     /// The namespace and the name.
@@ -47,7 +46,6 @@ pub struct HoldingPod {
 }
 
 /// Lists the named pods that hold the node, each once. A progress names the first five pods of each class.
-#[must_use]
 pub fn list_holding(progress: &Progress) -> Vec<HoldingPod> {
     let mut seen = BTreeSet::new();
     let mut listed = Vec::new();
@@ -79,7 +77,6 @@ pub fn list_holding(progress: &Progress) -> Vec<HoldingPod> {
 }
 
 /// Lists how many pods of each class the progress does not name. A blocked pod counts as blocked, and not as evictable.
-#[must_use]
 pub fn count_unnamed(progress: &Progress) -> Vec<(&'static str, u32)> {
     let blocked: BTreeSet<&String> = progress
         .blocked
@@ -105,8 +102,6 @@ fn left(all: u32, named: usize) -> u32 {
     all.saturating_sub(u32::try_from(named).unwrap_or(u32::MAX))
 }
 
-/// Whether a text has the name of a pod as a word of its own.
-#[must_use]
 pub fn names_pod(text: &str, name: &str) -> bool {
     let words = text.split([' ', ',', ':', ';', '(', ')']);
     words

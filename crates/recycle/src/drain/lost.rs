@@ -42,7 +42,6 @@ pub struct Lost {
 }
 
 impl Lost {
-    #[must_use]
     pub fn of_gone_node(now: Timestamp) -> Self {
         Self {
             why: "its Node object is gone".to_owned(),
@@ -55,7 +54,6 @@ impl Lost {
 /// That is `asked`, or the longest time that its pods tolerate this state if that is longer.
 /// Pods that are leaving, have finished, or run on every node (DaemonSets, mirrors) do not count.
 /// A pod that tolerates the state without a time limit counts as [`u32::MAX`].
-#[must_use]
 pub fn find_patience(asked: u32, pods: &[PodFacts]) -> u32 {
     let staying = pods
         .iter()
@@ -67,12 +65,7 @@ pub fn find_patience(asked: u32, pods: &[PodFacts]) -> u32 {
 /// Returns the seconds for which a pod tolerates a taint, as the taint eviction controller counts them (`getMinTolerationTime`):
 /// the shortest of the tolerations that name a time. 0 if the pod does not tolerate it.
 fn tolerates_for(pod: &PodFacts, key: &str) -> u32 {
-    let taint = Taint {
-        key: key.to_owned(),
-        value: None,
-        effect: "NoExecute".to_owned(),
-        time_added: None,
-    };
+    let taint = Taint::new(key, None, "NoExecute");
     if !pod.tolerates(&taint) {
         return 0;
     }
@@ -89,7 +82,6 @@ fn tolerates_for(pod: &PodFacts, key: &str) -> u32 {
 /// Returns why a Node counts as lost, or None if it does not.
 /// A Node is lost if it is gone, or if it is not Ready and its machine is off.
 /// A Node is also lost if it has not been Ready for `patience` seconds.
-#[must_use]
 pub fn find_loss(node: Option<&NodeFacts>, patience: u32, now: Timestamp) -> Option<Lost> {
     let Some(node) = node else {
         return Some(Lost::of_gone_node(now));
@@ -106,7 +98,6 @@ pub fn find_loss(node: Option<&NodeFacts>, patience: u32, now: Timestamp) -> Opt
 
 /// Returns the pods that hold the node now. If no pod holds the node, or the pods can no longer be listed, returns `before`: the pods that
 /// were last seen.
-#[must_use]
 pub fn note_holders(survey: &PodSurvey, before: Option<Holders>, now: Timestamp) -> Option<Holders> {
     let pods = survey.holding();
     if pods.is_empty() {
@@ -122,7 +113,6 @@ pub fn note_holders(survey: &PodSurvey, before: Option<Holders>, now: Timestamp)
 }
 
 /// Describes a lost node in one sentence: why it is lost, what EC2 says of its instance, and which pods are lost with it.
-#[must_use]
 pub fn describe_loss(
     subject: &str,
     lost: &Lost,

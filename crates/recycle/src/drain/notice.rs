@@ -19,7 +19,6 @@ pub struct Notice {
 
 /// Returns the pods whose annotation has to change. Awaited pods have it; a pod that is no longer awaited loses it.
 /// Pods that are leaving stay as they are.
-#[must_use]
 pub fn find_notices(listed: &[PodFacts], survey: &PodSurvey, terms: &Terms<'_>) -> Vec<Notice> {
     let is_awaited = |pod: &PodFacts| survey.awaited.iter().any(|awaited| awaited.uid == pod.uid);
     let present = listed.iter().filter(|pod| pod.deletion_at.is_none());
@@ -31,7 +30,6 @@ pub fn find_notices(listed: &[PodFacts], survey: &PodSurvey, terms: &Terms<'_>) 
 }
 
 /// Returns the pods that have the annotation, for a node that is restored.
-#[must_use]
 pub fn withdraw_notices(listed: &[PodFacts]) -> Vec<Notice> {
     let notices = listed.iter().map(|pod| Notice {
         pod: pod.clone(),

@@ -13,7 +13,6 @@ use crate::records::progress::Progress;
 const SENTENCE_BUDGET: usize = 450;
 
 /// Describes in one sentence the pods that hold the node: counts, and the first five names of each kind.
-#[must_use]
 pub fn describe_pods(survey: &PodSurvey) -> String {
     let leaving = survey.leaving();
     let mut kinds: Vec<(&str, usize, Vec<String>, &str)> = [
@@ -43,7 +42,6 @@ pub fn describe_pods(survey: &PodSurvey) -> String {
 
 /// Checks whether the drain only waits: for pods that end by themselves, for a node in the zone of a volume,
 /// or for pods that cannot be read. There is no pod left to evict now, and no evicted pod is still leaving.
-#[must_use]
 pub fn only_waits(survey: &PodSurvey) -> bool {
     !(survey.awaited.is_empty() && survey.zone_mismatch.is_empty() && survey.unreadable.is_empty())
         && survey.evictable.is_empty()
@@ -52,7 +50,6 @@ pub fn only_waits(survey: &PodSurvey) -> bool {
 }
 
 /// Describes a node that [`only_waits`], for an Event.
-#[must_use]
 pub fn describe_waiting(survey: &PodSurvey) -> String {
     let name = |pods: &[PodFacts]| count_and_name(pods.len(), &first_names(pods));
     let what = if !survey.zone_mismatch.is_empty() {
@@ -68,7 +65,6 @@ pub fn describe_waiting(survey: &PodSurvey) -> String {
 }
 
 /// Builds the progress of the drain. The text changes only if something changes. Readers see from `since` how long it has taken.
-#[must_use]
 pub fn build_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'_>) -> Progress {
     let summary = summarize(survey, &blocked);
     Progress {
@@ -82,7 +78,6 @@ pub fn build_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'
 }
 
 /// Puts the present blockers into the progress. Only `evict-pods` knows them, because it asks for the evictions.
-#[must_use]
 pub fn add_blockers(progress: Progress, survey: &PodSurvey, blocked: Vec<Blocker>) -> Progress {
     Progress {
         summary: summarize(survey, &blocked),
@@ -125,7 +120,6 @@ fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
 }
 
 /// Describes what happens at the deadline, and which evictions come before it.
-#[must_use]
 pub fn describe_end(survey: &PodSurvey, terms: &Terms<'_>) -> String {
     if let Some(at) = terms.interrupted_at {
         return format!(
@@ -162,7 +156,6 @@ const ENDS: [(&str, &str); 6] = [
 
 /// Names the end of a drain in a word or two for a table, from the sentence in [`Progress::then`].
 /// Other tools and users can write a Node's annotations too: any other sentence gives `?`.
-#[must_use]
 pub fn name_end(then: &str) -> &'static str {
     let then = then.strip_prefix(PODS_KEEP_RUNNING).unwrap_or(then);
     let known = ENDS.iter().find(|(sentence, _)| then.starts_with(sentence));
@@ -173,7 +166,6 @@ pub fn name_end(then: &str) -> &'static str {
 const EVENT_BUDGET: usize = 600;
 
 /// Describes every class of pods with its first five names: the text of an Event.
-#[must_use]
 pub fn summarize_pods(survey: &PodSurvey, terms: &Terms<'_>) -> String {
     let counts = survey.counts();
     let classes: Vec<String> = survey

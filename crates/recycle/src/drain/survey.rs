@@ -20,7 +20,6 @@ pub const NAMES_BUDGET: usize = 1_300;
 pub struct PodSurvey {
     /// Pods that cannot be read. They hold the node and are never evicted, because each may be a pod that has to be waited for.
     pub unreadable: Vec<PodFacts>,
-    /// Pods to wait for.
     pub awaited: Vec<PodFacts>,
     /// Pods to evict that are not leaving yet.
     pub evictable: Vec<PodFacts>,
@@ -79,7 +78,6 @@ pub struct PodRemarks {
     pub bad_annotation: Vec<PodFacts>,
 }
 
-#[must_use]
 pub fn survey_pods(pods: &[PodFacts], terms: &Terms<'_>) -> PodSurvey {
     let mut survey = PodSurvey {
         hurries: terms.hurries(),
@@ -190,14 +188,12 @@ impl PodSurvey {
     }
 
     /// Checks whether no pod holds the node.
-    #[must_use]
     pub fn is_clear(&self) -> bool {
         self.holding().is_empty()
     }
 
     /// Returns the pods to evict now. Critical pods, on which others may depend, go once no other pod is left to evict or leaving.
     /// Pods of DaemonSets go once no other pod holds the node. The late pods follow. If there is no time left, all go at once.
-    #[must_use]
     pub fn to_evict(&self) -> Vec<PodFacts> {
         if self.is_clear() {
             let late = self.tolerates_taint.iter();
@@ -218,7 +214,6 @@ impl PodSurvey {
     }
 
     /// Returns the pods that are leaving and have time left, except awaited pods.
-    #[must_use]
     pub fn leaving(&self) -> Vec<PodFacts> {
         self.without_awaited(&self.terminating)
     }
@@ -230,7 +225,6 @@ impl PodSurvey {
     }
 
     /// Returns the pods that hold the node, each once.
-    #[must_use]
     pub fn holding(&self) -> Vec<PodFacts> {
         let mut holding: Vec<PodFacts> = [
             &self.unreadable,
@@ -252,7 +246,6 @@ impl PodSurvey {
     }
 
     /// Returns the number of pods of each class: the `counts` of an answer. A class without pods is left out.
-    #[must_use]
     pub fn counts(&self) -> BTreeMap<String, u32> {
         let mut counts: BTreeMap<String, u32> = self
             .classes()
@@ -265,7 +258,6 @@ impl PodSurvey {
     }
 
     /// Returns the first five names of each class: the `names` of an answer. All of them are cut if they are too long together.
-    #[must_use]
     pub fn names(&self) -> BTreeMap<String, Vec<String>> {
         self.names_within(NAMES_BUDGET)
     }
@@ -302,7 +294,6 @@ impl PodSurvey {
 }
 
 /// Returns the first five full names in alphabetical order, so that they do not change with the API server's order.
-#[must_use]
 pub fn first_names(pods: &[PodFacts]) -> Vec<String> {
     let mut names: Vec<String> = pods.iter().map(PodFacts::full_name).collect();
     names.sort();
@@ -311,7 +302,6 @@ pub fn first_names(pods: &[PodFacts]) -> Vec<String> {
 }
 
 /// Returns the first five names of each list that has any, cut if they have more than `budget` bytes together.
-#[must_use]
 pub fn name_lists<'a>(
     lists: impl IntoIterator<Item = (&'a str, &'a [PodFacts])>,
     budget: usize,
@@ -327,7 +317,6 @@ pub fn name_lists<'a>(
 
 /// Orders pods so that their controllers alternate. The API server works on evictions under one budget one after the other,
 /// and on evictions under several budgets at the same time.
-#[must_use]
 pub fn alternate_controllers(pods: Vec<PodFacts>) -> Vec<PodFacts> {
     let mut seen: BTreeMap<Option<String>, usize> = BTreeMap::new();
     let mut rounds: Vec<(usize, PodFacts)> = pods

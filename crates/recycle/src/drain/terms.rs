@@ -28,6 +28,7 @@ pub const LATE_PATIENCE: u32 = 300;
 const INTERRUPTION_PATIENCE: u32 = 600;
 
 /// The terms that the pods of a node are judged by: the input and time.
+#[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms<'a> {
     /// The pods to wait for, by label.
@@ -63,7 +64,6 @@ pub struct Terms<'a> {
 impl<'a> Terms<'a> {
     /// Returns the terms, and a remark about the annotation `recycle-eks/drain-until` if it is wrong or was cut.
     /// `draining_since` is None before the drain has begun. `node` is None if it is gone.
-    #[must_use]
     pub fn find(
         input: &'a Input,
         node: Option<&NodeFacts>,
@@ -99,7 +99,6 @@ impl<'a> Terms<'a> {
     }
 
     /// Sets the time since which only late pods are left.
-    #[must_use]
     pub fn emptied_at(self, emptied_at: Option<Timestamp>) -> Self {
         Self { emptied_at, ..self }
     }
@@ -118,7 +117,6 @@ impl<'a> Terms<'a> {
     }
 
     /// Checks whether a pod may be deleted past the budget that refuses its eviction. Its containers keep failing, so it serves no client.
-    #[must_use]
     pub fn may_delete(&self, pod: &PodFacts, refused: RefusalKind) -> bool {
         let is_by_budget = match refused {
             RefusalKind::BudgetFull | RefusalKind::SeveralBudgets => true,
@@ -150,7 +148,6 @@ impl<'a> Terms<'a> {
     }
 
     /// Sets the hook that holds the member.
-    #[must_use]
     pub fn held_by(self, hook: Option<&'a HeldByHook>) -> Self {
         Self { hook, ..self }
     }
@@ -175,7 +172,6 @@ impl<'a> Terms<'a> {
 
     /// Returns the grace period that a pod's eviction asks for; None for the pod's own.
     /// If EC2 takes the instance away, the grace period is no longer than the time that is left.
-    #[must_use]
     pub fn asked_grace(&self, pod: &PodFacts) -> Option<u32> {
         let left = self
             .interrupted_at
@@ -194,12 +190,10 @@ impl<'a> Terms<'a> {
     }
 
     /// Checks whether the pods were checked as often as one execution can.
-    #[must_use]
     pub fn is_budget_spent(&self, polls: u32) -> bool {
         polls >= self.poll_budget()
     }
 
-    #[must_use]
     pub fn is_time_over(&self) -> bool {
         self.deadline.is_past(self.now)
     }
@@ -242,7 +236,6 @@ pub struct Deadline {
 impl Deadline {
     /// Checks whether the time is over.
     /// An eviction that is asked for from now on is the last one: record it in [`crate::contract::run::Run`].
-    #[must_use]
     pub fn is_past(&self, now: Timestamp) -> bool {
         now >= self.at
     }
@@ -251,7 +244,6 @@ impl Deadline {
 /// Returns the deadline: `since` plus `drain_timeout` seconds, unless an operator set `recycle-eks/drain-until`.
 /// The annotation is an RFC 3339 time, or `now`. Any other text is reported and ignored.
 /// A time more than 30 days after `since` is reported and cut to 30 days, because an execution's history has no room for more.
-#[must_use]
 pub fn find_deadline(
     since: Timestamp,
     now: Timestamp,

@@ -35,7 +35,6 @@ pub enum DrainVerdict {
 /// Decides how a drain goes on. `polls` counts the checks so far.
 /// `last_eviction_tried` is true if the one eviction that is due at the end has been asked for.
 /// `check-pods` records that when it asks for an eviction after the deadline, or after the poll budget is spent.
-#[must_use]
 pub fn judge_drain(
     survey: &PodSurvey,
     terms: &Terms<'_>,

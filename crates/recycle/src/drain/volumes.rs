@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-use crate::base::selector::Selector;
+use crate::base::selector::{Expression, Selector};
 use crate::base::text::cut_text;
 use crate::cluster::node::NodeFacts;
 use crate::cluster::pod::PodFacts;
@@ -26,21 +26,9 @@ pub type VolumeClaim = (String, String);
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelectorTerm {
     /// Requirements for a node's labels.
-    pub match_expressions: Vec<Requirement>,
+    pub match_expressions: Vec<Expression>,
     /// Requirements for a node's fields, such as `metadata.name`.
-    pub match_fields: Vec<Requirement>,
-}
-
-/// One requirement of a [`NodeSelectorTerm`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Requirement {
-    /// The label, such as `topology.kubernetes.io/zone`.
-    pub key: String,
-    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, `Gt` or `Lt`.
-    pub operator: String,
-    /// The values that the label may or may not have.
-    pub values: Vec<String>,
+    pub match_fields: Vec<Expression>,
 }
 
 /// The nodes on which a volume can be used.
@@ -72,7 +60,6 @@ impl Volume {
 
 /// Reads where a volume can be used. If a label selector cannot express one of the terms, the volume counts as usable anywhere:
 /// a pod is held back only for a reason that is certain.
-#[must_use]
 pub fn read_reach(terms: &[NodeSelectorTerm]) -> Reach {
     // An empty term matches no node (Kubernetes API reference of NodeSelectorTerm).
     let selectors: Option<Vec<String>> = terms
@@ -90,17 +77,7 @@ fn write_selector(term: &NodeSelectorTerm) -> Option<String> {
     if !term.match_fields.is_empty() {
         return None;
     }
-    let write = |requirement: &Requirement| {
-        let (key, values) = (&requirement.key, requirement.values.join(","));
-        match requirement.operator.as_str() {
-            "In" => Some(format!("{key} in ({values})")),
-            "NotIn" => Some(format!("{key} notin ({values})")),
-            "Exists" => Some(key.clone()),
-            "DoesNotExist" => Some(format!("!{key}")),
-            _ => None,
-        }
-    };
-    let parts: Option<Vec<String>> = term.match_expressions.iter().map(write).collect();
+    let parts: Option<Vec<String>> = term.match_expressions.iter().map(Expression::write).collect();
     // The API server rejects a list request with an invalid selector, which would leave all pods without an answer.
     parts
         .map(|parts| parts.join(","))
@@ -108,7 +85,6 @@ fn write_selector(term: &NodeSelectorTerm) -> Option<String> {
 }
 
 /// Returns the claims whose volumes decide whether these pods may be evicted.
-#[must_use]
 pub fn claims_to_ask_for(evictable: &[PodFacts]) -> BTreeSet<VolumeClaim> {
     evictable.iter().flat_map(claims_of).collect()
 }
@@ -120,7 +96,6 @@ fn claims_of(pod: &PodFacts) -> impl Iterator<Item = VolumeClaim> {
 }
 
 /// Returns the label selectors of all nodes that these volumes need, each once. The caller looks for nodes by them.
-#[must_use]
 pub fn selectors_of(volumes: &BTreeMap<VolumeClaim, Volume>) -> BTreeSet<String> {
     let selectors = volumes.values().flat_map(Volume::selectors);
     selectors.cloned().collect()
@@ -128,7 +103,6 @@ pub fn selectors_of(volumes: &BTreeMap<VolumeClaim, Volume>) -> BTreeSet<String>
 
 /// Checks whether this node could take pods of `old`, as far as the node itself decides that.
 /// It is another node, Ready, not cordoned, and has no taint that keeps pods of `old` away.
-#[must_use]
 pub fn could_take_pods_of(old: &NodeFacts, node: &NodeFacts) -> bool {
     node.name != old.name
         && node.ready
@@ -139,7 +113,6 @@ pub fn could_take_pods_of(old: &NodeFacts, node: &NodeFacts) -> bool {
 /// Moves pods from `evictable` to `zone_mismatch` if no other node can use one of their volumes now.
 /// A claim without an entry in `volumes` is not bound, and the scheduler finds a place for it.
 /// `places` are the selectors for which there is a node that could take the pods.
-#[must_use]
 pub fn hold_back(
     mut survey: PodSurvey,
     volumes: &BTreeMap<VolumeClaim, Volume>,

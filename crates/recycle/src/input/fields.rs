@@ -20,7 +20,6 @@ pub struct Settings {
 
 impl Settings {
     /// Returns the same settings with the default `surge` for `replacement`, if the module sets none.
-    #[must_use]
     pub fn preferring_surge(&self) -> Self {
         let mut settings = self.clone();
         let default = settings.defaults.entry(REPLACEMENT.name).or_insert(Value::Null);
@@ -34,7 +33,6 @@ impl Settings {
 /// One value of a closed list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// The value as it is written.
     pub value: &'static str,
     /// The meaning of the value, for the documentation.
     pub meaning: &'static str,
@@ -45,9 +43,7 @@ pub struct Choice {
 pub enum Kind {
     /// An identifier with a type of its own ([`crate::base::ids`]).
     Identifier,
-    /// A label selector.
     Selector,
-    /// A list of namespaces.
     Namespaces,
     /// A text such as `20h`, or a number of seconds.
     Duration(DurationRange),
@@ -63,7 +59,6 @@ pub enum Kind {
     Hook,
 }
 
-/// A field of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     pub name: &'static str,
@@ -364,7 +359,6 @@ pub const FIELDS: [Field; 19] = [
 ];
 
 /// Returns the values of a field with a closed list, and none for other fields.
-#[must_use]
 pub fn choices(field: &Field) -> &'static [Choice] {
     let (Kind::OneOf(choices) | Kind::SomeOf(choices)) = field.kind else {
         return &[];

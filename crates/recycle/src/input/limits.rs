@@ -29,7 +29,6 @@ impl Limits {
     /// With `after` a node is missing from the moment that it is tainted until the end.
     /// No node underway has its replacement already, so all of them count as being replaced.
     /// With `surge` one node of a group is replaced at a time, because the desired capacity is read and then written.
-    #[must_use]
     pub fn of(self, replacement: Replacement) -> Self {
         match replacement {
             Replacement::Before => self,

@@ -53,7 +53,6 @@ pub(crate) fn note_blockage(
 
 /// Lists the causes that block the drain and do not pass by themselves, at most five entries.
 /// Awaited pods that may end by themselves are not among them.
-#[must_use]
 pub fn list_blocks(survey: &PodSurvey, progress: &Progress) -> Vec<String> {
     let budgets = progress.blocked.iter().map(Blocker::describe);
     let describe = |pods: &[PodFacts], what: &str| {
@@ -96,7 +95,6 @@ pub(crate) fn build_blocked_notification(
 
 /// Returns a notification, at once and then daily, while an instance refresh would terminate the member in Standby with its pods,
 /// and one for each refresh that was cancelled for that reason.
-#[must_use]
 pub fn report_refresh(
     run: &mut Run,
     cancellation: &Cancellation,
@@ -149,7 +147,6 @@ pub fn report_refresh(
 }
 
 /// Records in a run what blocks the drain now, and returns a notification if one is due.
-#[must_use]
 pub fn update_blockage(
     run: &mut Run,
     blocks: &[String],

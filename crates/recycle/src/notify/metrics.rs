@@ -52,7 +52,6 @@ impl Metric {
     }
 
     /// Renders one line of the embedded metric format (CloudWatch user guide, "Embedded metric format specification").
-    #[must_use]
     pub fn render(&self, cluster: &str, at: Timestamp) -> Value {
         let (name, unit, value) = self.describe();
         let mut line = json!({
@@ -74,7 +73,6 @@ impl Metric {
 }
 
 /// Returns the metric of an execution's end if the verdict is an outcome, because an outcome ends the execution.
-#[must_use]
 pub fn measure_verdict(verdict: &str) -> Option<Metric> {
     let is_outcome = Outcome::ALL.iter().any(|outcome| outcome.name() == verdict);
     is_outcome.then(|| Metric::Ended(verdict.to_owned()))
@@ -82,7 +80,6 @@ pub fn measure_verdict(verdict: &str) -> Option<Metric> {
 
 /// Returns the metric of an execution's end for `ClaimLost` and `Superseded`, after which the execution does nothing more.
 /// All other errors of `recycle-node` lead to a restore, which ends the execution.
-#[must_use]
 pub fn measure_failure(error: &str) -> Option<Metric> {
     if error == Failure::ClaimLost.name() {
         return Some(Metric::Ended(Failure::ClaimLost.name().to_owned()));
@@ -90,7 +87,6 @@ pub fn measure_failure(error: &str) -> Option<Metric> {
     (error == Failure::Superseded.name()).then(|| Metric::Ended(Outcome::Superseded.name().to_owned()))
 }
 
-#[must_use]
 pub fn measure_drain(run: &Run) -> Option<Metric> {
     let (began, ended) = (run.drain.draining_since?, run.disposing_since?);
     Some(Metric::DrainSeconds(ended.duration_since(began).as_secs()))
@@ -98,7 +94,6 @@ pub fn measure_drain(run: &Run) -> Option<Metric> {
 
 /// Returns the metrics of a restore's end: how the execution ended, and what became of the node. `error` is the error of the execution that
 /// the restore ends. It is None in a sweep, which ends no execution.
-#[must_use]
 pub fn measure_restore(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metric> {
     let (ended, restored) = match verdict {
         RestoreVerdict::Wait
@@ -118,7 +113,6 @@ pub fn measure_restore(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metr
 }
 
 /// Counts the claims that a sweep sees, and those that are overdue.
-#[must_use]
 pub fn measure_claims(nodes: &[NodeFacts], leases: &[Lease], now: Timestamp) -> [Metric; 2] {
     let node_of = |lease: &Lease| {
         nodes
@@ -139,12 +133,10 @@ pub fn measure_claims(nodes: &[NodeFacts], leases: &[Lease], now: Timestamp) -> 
 /// Without progress, the drain should have begun [`LONGEST_QUEUE_WAIT`] after the claim.
 fn is_overdue(lease: &Lease, node: Option<&NodeFacts>, now: Timestamp) -> bool {
     let progress = node.and_then(NodeFacts::progress);
-    let due = match (progress.map(|progress| progress.until), lease.claim()) {
-        (Some(until), _) => until,
-        (None, Some(StoredClaim::Known(claim))) => later(claim.claimed_at, LONGEST_QUEUE_WAIT),
-        (None, Some(StoredClaim::Newer(_) | StoredClaim::Unreadable(_)) | None) => return false,
-    };
-    now.duration_since(due).as_secs() > PATIENCE
+    let claim = lease.claim().and_then(StoredClaim::known);
+    let end_of_queue = claim.map(|claim| later(claim.claimed_at, LONGEST_QUEUE_WAIT));
+    let due = progress.map(|progress| progress.until).or(end_of_queue);
+    due.is_some_and(|due| now.duration_since(due).as_secs() > PATIENCE)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::base::failure::{Failure, Outcome};
 use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, NodeName};
+use crate::base::named::named;
 use crate::base::text::cut_text;
 use crate::contract::requests::CaughtError;
 use crate::contract::run::Run;
@@ -25,21 +26,17 @@ const LONGEST_REASON: usize = 800;
 /// Bytes of all commands together. A restore's answer has them a second time.
 const COMMANDS_BUDGET: usize = 2_500;
 
-/// The urgency with which an operator should look, as [`Severity::describe`] says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    Info,
-    Warning,
-    Critical,
+named! {
+    /// The urgency with which an operator should look, as [`Severity::describe`] says.
+    pub enum Severity {
+        Info = "info",
+        Warning = "warning",
+        Critical = "critical",
+    }
 }
 
 impl Severity {
-    /// All severities, for the documentation.
-    pub const ALL: [Self; 3] = [Self::Info, Self::Warning, Self::Critical];
-
     /// Returns the meaning, for the documentation.
-    #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
             Self::Info => "no action is needed",
@@ -49,31 +46,20 @@ impl Severity {
     }
 }
 
-/// The kind of a notification. [`NotificationKind::describe`] says when it is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum NotificationKind {
-    Started,
-    Blocked,
-    Restored,
-    LeftInStandby,
-    Finished,
-    Failed,
+named! {
+    /// The kind of a notification. [`NotificationKind::describe`] says when it is sent.
+    pub enum NotificationKind {
+        Started = "started",
+        Blocked = "blocked",
+        Restored = "restored",
+        LeftInStandby = "left_in_standby",
+        Finished = "finished",
+        Failed = "failed",
+    }
 }
 
 impl NotificationKind {
-    /// All kinds, for the contract tests and the documentation.
-    pub const ALL: [Self; 6] = [
-        Self::Started,
-        Self::Blocked,
-        Self::Restored,
-        Self::LeftInStandby,
-        Self::Finished,
-        Self::Failed,
-    ];
-
     /// Returns the condition under which it is sent, for the documentation.
-    #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
             Self::Started => "the node is claimed and admitted, and is about to be changed",
@@ -109,6 +95,7 @@ impl NotificationKind {
 
 /// The message. [`FIELDS`] documents it. Values that may be unknown are null.
 /// `group` is `unknown` instead, because a message attribute is made of it.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Notification {
     schema: u32,
@@ -192,7 +179,6 @@ pub struct About<'a> {
 
 impl<'a> About<'a> {
     /// Returns the subject of a run's notifications: its node.
-    #[must_use]
     pub fn run(execution: &'a ExecutionArn, run: &'a Run) -> Self {
         Self {
             execution,
@@ -240,7 +226,6 @@ impl<'a> About<'a> {
 }
 
 impl Notification {
-    #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -248,7 +233,6 @@ impl Notification {
 
 /// Builds the notification that a node is about to be changed. `reason` is the reason in the answer about the claim. `severity` is higher
 /// if the reason contains something that an operator should know beforehand.
-#[must_use]
 pub fn build_started_notification(
     about: About<'_>,
     run: &Run,
@@ -262,7 +246,6 @@ pub fn build_started_notification(
     notification
 }
 
-#[must_use]
 pub fn build_finished_notification(about: About<'_>, run: &Run, reason: &str) -> Notification {
     let mut notification =
         about.build_notification(NotificationKind::Finished, Severity::Info, run.claimed_at, reason);
@@ -287,7 +270,6 @@ pub(crate) fn describe_end(run: &Run) -> Option<String> {
 
 /// Builds the notification about a node that an execution or a sweep has not recycled. None if there is nothing to report.
 /// `error` is the error of the execution. `reason` does not contain the commands.
-#[must_use]
 pub fn build_restored_notification(
     about: About<'_>,
     verdict: RestoreVerdict,

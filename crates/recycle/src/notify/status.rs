@@ -64,7 +64,6 @@ pub struct NodeStatus {
 }
 
 /// Describes every node with [`NodeStatus::is_marked`]. If a node is `wanted`, describes only that node, whether it is marked or not.
-#[must_use]
 pub fn build_status(
     nodes: &[NodeFacts],
     leases: &[Lease],

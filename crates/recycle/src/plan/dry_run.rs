@@ -23,13 +23,11 @@ const PODS_NAMED: usize = 55;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    /// The name of the Node.
     pub node: String,
     /// The longest time that the drain may take with the pods that are on the node now.
     pub longest_wait: LongestWait,
     /// One sentence for each budget that allows no eviction now, and for each pod that nothing lets go.
     pub blocked: Vec<String>,
-    /// One sentence for each step.
     pub steps: Vec<String>,
     /// Remarks for an operator.
     pub notes: Vec<String>,
@@ -78,7 +76,6 @@ pub struct PlanFacts<'a> {
     pub added_places: u32,
 }
 
-#[must_use]
 pub fn write_plan(facts: PlanFacts<'_>, notes: Vec<String>) -> Plan {
     let PlanFacts {
         input,

@@ -31,7 +31,6 @@ pub struct Blocker {
 }
 
 /// Adds up the pods that the blockers block. The sum saturates, because an operator may have written any number.
-#[must_use]
 pub fn count_all(blockers: &[Blocker]) -> u32 {
     let counts = blockers.iter().map(|blocker| blocker.count);
     counts.fold(0, u32::saturating_add)
@@ -39,7 +38,6 @@ pub fn count_all(blockers: &[Blocker]) -> u32 {
 
 impl Blocker {
     /// Checks whether operators should know of the blocker.
-    #[must_use]
     pub fn is_long_enough(&self, now: Timestamp) -> bool {
         now.duration_since(self.since).as_secs() >= REPORTED_AFTER
     }
@@ -51,7 +49,6 @@ impl Blocker {
     }
 
     /// Describes the blocker in one sentence. The names come last, because they can be missed if the sentence is cut.
-    #[must_use]
     pub fn describe(&self) -> String {
         let noun = if self.count == 1 { "pod" } else { "pods" };
         let names = list_names(&self.names, usize::try_from(self.count).unwrap_or(usize::MAX));

@@ -52,7 +52,6 @@ pub struct Claim {
     pub claimed_at: Timestamp,
 }
 
-/// A claim as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoredClaim {
     Known(Claim),
@@ -63,6 +62,14 @@ pub enum StoredClaim {
 }
 
 impl StoredClaim {
+    /// Returns the claim, if this version can read it.
+    pub fn known(self) -> Option<Claim> {
+        match self {
+            Self::Known(claim) => Some(claim),
+            Self::Newer(_) | Self::Unreadable(_) => None,
+        }
+    }
+
     /// Reads the claim in `document`. If there is none, keeps as much of its `text` as a sentence has room for.
     fn read(document: &Value, text: &str) -> Self {
         let schema = document["schema"].as_u64();
@@ -100,7 +107,6 @@ pub enum ClaimDecision {
 
 impl Claim {
     /// Creates a claim whose execution has touched nothing yet.
-    #[must_use]
     pub fn new(fence: Fence, group: GroupName, urgency: Urgency, claimed_at: Timestamp) -> Self {
         Self {
             schema: SCHEMA,
@@ -113,14 +119,12 @@ impl Claim {
     }
 
     /// Checks whether the claim's owner may be an execution of the installation that the execution `me` belongs to.
-    #[must_use]
     pub fn is_of_installation(&self, me: &ExecutionArn) -> bool {
         self.fence.execution.may_claim_beside(me)
     }
 
     /// Returns the value of the tag `recycle-eks:claim`: `schema urgency phase claimed-at fence`. The group has its own tag.
     /// The value has at most 256 characters, as EC2 demands. The module keeps the state machine's name short enough for that.
-    #[must_use]
     pub fn to_tag(&self) -> String {
         format!(
             "{} {} {} {} {}",
@@ -129,7 +133,6 @@ impl Claim {
     }
 
     /// Reads a claim from its tag, given the name of the group, which has its own tag.
-    #[must_use]
     pub fn from_tag(value: &str, group: &GroupName) -> StoredClaim {
         let parts: Vec<&str> = value.split(' ').collect();
         let schema = parts[0].parse::<u32>().ok();
@@ -147,7 +150,6 @@ impl Claim {
         StoredClaim::read(&document, value)
     }
 
-    #[must_use]
     pub fn from_annotation(value: &str) -> StoredClaim {
         StoredClaim::read(&serde_json::from_str(value).unwrap_or_default(), value)
     }
@@ -160,13 +162,11 @@ impl Claim {
 const UNKNOWN_YET: i64 = 600;
 
 /// Checks whether an execution of this time may still be unknown to Step Functions, although it runs.
-#[must_use]
 pub fn has_just_begun(at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(at).as_secs().abs() < UNKNOWN_YET
 }
 
 /// Decides what an execution does about the claim that it found. `owner` is the answer of Step Functions, if it was asked.
-#[must_use]
 pub fn decide_claim(
     found: Option<&StoredClaim>,
     me: &Fence,
@@ -220,19 +220,16 @@ pub fn decide_claim(
 
 /// Checks whether a status, or the error of the request for it, means that the execution no longer runs.
 /// Anything unknown, above all a missing permission, means that it still runs. A claim is never taken over on a guess.
-#[must_use]
 pub fn has_ended(status: &str) -> bool {
     matches!(status, "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "ABORTED") || is_forgotten(status)
 }
 
 /// Checks whether a status means that Step Functions does not know the execution: it ended 90 days ago or earlier, or has just begun.
-#[must_use]
 pub fn is_forgotten(status: &str) -> bool {
     status.ends_with("ExecutionDoesNotExist") || status.ends_with("ExecutionDoesNotExistException")
 }
 
 /// Checks whether a step may act: the claim, read again, is still that of its execution.
-#[must_use]
 pub fn holds_claim(found: Option<&StoredClaim>, me: &Fence) -> bool {
     matches!(found, Some(StoredClaim::Known(claim)) if claim.fence == *me)
 }

@@ -23,7 +23,6 @@ pub const LEASED: [&str; 4] = [
     DRAIN_UNTIL_ANNOTATION,
 ];
 
-/// A Lease, as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// `metadata.name`.
@@ -45,7 +44,6 @@ pub struct UnreadableRecord {
 }
 
 impl Lease {
-    #[must_use]
     pub fn claim(&self) -> Option<StoredClaim> {
         let text = self.annotations.get(CLAIM_ANNOTATION)?;
         Some(Claim::from_annotation(text))
@@ -64,13 +62,11 @@ impl Lease {
     }
 
     /// Returns the time since which the node is being restored. A value that is not a time counts as none.
-    #[must_use]
     pub fn restoring_since(&self) -> Option<Timestamp> {
         self.annotations.get(RESTORING_ANNOTATION)?.parse().ok()
     }
 
     /// Returns the end of the drain that an operator has set with `recycle-eks extend` or `finish`.
-    #[must_use]
     pub fn drain_until(&self) -> Option<&str> {
         self.annotations.get(DRAIN_UNTIL_ANNOTATION).map(String::as_str)
     }

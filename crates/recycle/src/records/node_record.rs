@@ -8,6 +8,7 @@ use crate::records::schema::SCHEMA;
 
 /// The state of the Node before the execution changed it, and the choices of the execution.
 /// Written before the change that it describes ([`crate::records::lease`]).
+#[must_use]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// [`crate::records::schema::SCHEMA`] of the writer; 0 if nothing was recorded yet.
@@ -22,7 +23,6 @@ pub struct Record {
     /// The drivers of dynamic resource allocation that offered devices on the Node before its drain. The replacement must offer some too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drivers: Vec<String>,
-    /// The reserved replacement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replacement: Option<InstanceId>,
     /// The time at which the taint was set. Pods created later tolerate the taint.
@@ -60,7 +60,11 @@ pub struct Record {
 }
 
 impl Record {
-    #[must_use]
+    /// Whether an execution has raised the desired capacity of the group for this node.
+    pub fn was_raised(&self) -> bool {
+        self.raised_from.is_some()
+    }
+
     pub fn protecting(mut self, members: &[InstanceId]) -> Self {
         let added = members.iter().filter(|id| !self.protected.contains(id));
         let added: Vec<InstanceId> = added.cloned().collect();
@@ -69,14 +73,12 @@ impl Record {
         self
     }
 
-    #[must_use]
     pub fn unprotecting(mut self, members: &[InstanceId]) -> Self {
         self.protected.retain(|id| !members.contains(id));
         self
     }
 
     /// Returns the record that stays when everything else is done: the members that are still protected. None if there are none.
-    #[must_use]
     pub fn remainder(&self) -> Option<Self> {
         (!self.protected.is_empty()).then(|| Self::default().protecting(&self.protected))
     }

@@ -39,7 +39,6 @@ pub struct Progress {
 
 impl Progress {
     /// Creates a progress without pods.
-    #[must_use]
     pub fn new(summary: String, since: Timestamp, until: Timestamp) -> Self {
         Self {
             summary,
@@ -50,7 +49,6 @@ impl Progress {
     }
 
     /// Checks whether this progress names pods of a class that `before` did not count. A `before` of another drain counts nothing.
-    #[must_use]
     pub fn has_update(&self, before: Option<&Self>) -> bool {
         let known = |class: &str| {
             before.is_some_and(|before| before.since == self.since && before.counts.contains_key(class))

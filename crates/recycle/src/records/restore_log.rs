@@ -16,7 +16,6 @@ pub struct GroupChanges(pub(crate) Vec<GroupChange>);
 impl GroupChanges {
     /// Returns these group changes and one more.
     /// A group change that had not taken effect, and is recorded again with the current value, counts once.
-    #[must_use]
     pub fn with(&self, group_change: GroupChange) -> Self {
         let mut group_changes = self.0.clone();
         if group_changes.last().map(discriminant) == Some(discriminant(&group_change)) {

@@ -13,7 +13,7 @@ pub(crate) fn reserved_for(node: &NodeFacts) -> Option<&str> {
 /// Describes why pods of the old node could not run on this member. None if they could.
 pub(crate) fn find_defect(member: &Member, node: Option<&NodeFacts>, old_node: &NodeFacts) -> Option<String> {
     let id = &member.instance;
-    if member.lifecycle_state != "InService" {
+    if !member.is_in_service() {
         return Some(format!("{id} is {}", member.lifecycle_state));
     }
     let Some(node) = node else {

@@ -33,7 +33,6 @@ pub struct OldNode {
 
 impl OldNode {
     /// Records a Node, if there is one, and the members that its group had at that time.
-    #[must_use]
     pub fn new(node: Option<&NodeFacts>, members: &[InstanceId]) -> Self {
         let taints = node.into_iter().flat_map(|node| &node.taints);
         let taints = taints.filter(|taint| keeps_pods_away(taint));
@@ -53,13 +52,11 @@ impl OldNode {
     }
 
     /// Checks whether the members were recorded.
-    #[must_use]
     pub fn knows_members(&self) -> bool {
         !self.members.is_empty()
     }
 
     /// Returns the members that were not in the group at that time.
-    #[must_use]
     pub fn new_members<'a>(&self, group: &'a Group) -> Vec<&'a Member> {
         let is_new = |member: &&Member| {
             let mark = mark(&member.instance);
@@ -70,16 +67,10 @@ impl OldNode {
     }
 
     /// Rebuilds the Node as far as its replacement is compared with it.
-    #[must_use]
     pub fn to_facts(&self, name: &NodeName, instance: &InstanceId) -> NodeFacts {
         let taint = |text: &String| {
             let (key, effect) = text.rsplit_once(':')?;
-            Some(Taint {
-                key: key.to_owned(),
-                value: None,
-                effect: effect.to_owned(),
-                time_added: None,
-            })
+            Some(Taint::new(key, None, effect))
         };
         NodeFacts {
             name: name.clone(),

@@ -18,7 +18,6 @@ pub struct Shortage {
 }
 
 impl Shortage {
-    #[must_use]
     pub fn describe(&self) -> String {
         let count = format!("{} of {} members are usable", self.usable, self.needed);
         if self.missing.is_empty() {
@@ -31,7 +30,6 @@ impl Shortage {
 
 /// Counts the usable members while the old node is still in service.
 /// The old node counts unless it is not Ready, even if an operator has cordoned it.
-#[must_use]
 pub fn count_usable(old: &InstanceId, old_node: &NodeFacts, group: &Group, nodes: &[NodeFacts]) -> u32 {
     let (others, _) = count_others(old, old_node, group, nodes);
     others + u32::from(old_node.not_ready_since.is_none())
@@ -40,7 +38,6 @@ pub fn count_usable(old: &InstanceId, old_node: &NodeFacts, group: &Group, nodes
 /// Returns the shortage if fewer members are usable than are needed. None if enough are usable.
 /// The number needed is `before`, which was usable before the old node left service, or the number that the group wants now if that is
 /// less.
-#[must_use]
 pub fn find_shortage(
     old: &InstanceId,
     old_node: &NodeFacts,
@@ -58,7 +55,6 @@ pub fn find_shortage(
 }
 
 /// Checks whether pods of the old node could run on this member now.
-#[must_use]
 pub fn is_usable(id: Option<&InstanceId>, old_node: &NodeFacts, group: &Group, nodes: &[NodeFacts]) -> bool {
     let member = id.and_then(|id| group.member(id));
     member.is_some_and(|member| find_defect(member, find_node(nodes, member), old_node).is_none())
@@ -89,9 +85,8 @@ fn count_others(
 
 /// Whether an execution has put the member into Standby and has not begun to dispose of it.
 fn is_kept_in_standby(member: &Member, node: Option<&NodeFacts>) -> bool {
-    let is_in_standby = matches!(member.lifecycle_state.as_str(), "Standby" | "EnteringStandby");
-    let claim = node.and_then(NodeFacts::claim);
-    is_in_standby && matches!(claim, Some(StoredClaim::Known(claim)) if claim.phase < Phase::Disposing)
+    let claim = node.and_then(NodeFacts::claim).and_then(StoredClaim::known);
+    member.is_in_standby() && claim.is_some_and(|claim| claim.phase < Phase::Disposing)
 }
 
 /// Whether the member stands in for a member in Standby that counts itself.

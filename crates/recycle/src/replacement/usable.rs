@@ -21,12 +21,10 @@ pub struct Candidate {
 
 impl Candidate {
     /// Whether the member is neither leaving the group again nor in Standby.
-    #[must_use]
     pub fn is_staying(&self) -> bool {
-        !self.member.is_leaving() && !self.member.lifecycle_state.ends_with("Standby")
+        !self.member.is_leaving() && !self.member.is_in_standby()
     }
 
-    #[must_use]
     pub fn reserved_for(&self) -> Option<&str> {
         reserved_for(self.node.as_ref()?)
     }
@@ -46,7 +44,6 @@ pub enum ReplacementVerdict {
 }
 
 /// Returns the members that are not in `members_before`, the members before EnterStandby, in the order of the group's list.
-#[must_use]
 pub fn new_members<'a>(group: &'a Group, members_before: &[InstanceId]) -> Vec<&'a Member> {
     let is_new = |member: &&Member| !members_before.contains(&member.instance);
     group.members.iter().filter(is_new).collect()
@@ -81,7 +78,6 @@ impl Patience {
 
     /// Returns the seconds to wait before the next check for a second replacement, for which a drained node waits.
     /// None if the time is over.
-    #[must_use]
     pub fn next_wait_of_drained(&self) -> Option<u32> {
         let left = u32::try_from(self.left()).ok().filter(|left| *left > 0)?;
         Some(left.min(self.timeout.div_ceil(LOOKS_OF_DRAINED)))
@@ -92,7 +88,6 @@ impl Patience {
 ///
 /// A candidate that is reserved for `old` is awaited until it is usable. If it is leaving or gone, another one is reserved.
 /// As long as the group is short of members, a candidate may be reserved, but the replacement is not ready.
-#[must_use]
 pub fn judge_replacement(
     old: &InstanceId,
     old_node: &NodeFacts,
@@ -143,7 +138,9 @@ pub fn judge_replacement(
 fn find_what_is_missing(candidate: &Candidate, old: &InstanceId, old_node: &NodeFacts) -> Option<String> {
     let Candidate { member, node } = candidate;
     let other = candidate.reserved_for().filter(|other| *other != old.as_str());
-    if let (Some(other), Some(node), "InService") = (other, node, member.lifecycle_state.as_str()) {
+    if let (Some(other), Some(node)) = (other, node)
+        && member.is_in_service()
+    {
         return Some(format!("node {} is the replacement of {other}", node.name));
     }
     find_defect(member, node.as_ref(), old_node)

@@ -1,8 +1,9 @@
 //! Defines an execution and the events of its history. The report and every view of the command line read this model.
 
 use jiff::Timestamp;
-use serde::Serialize;
 use serde_json::Value;
+
+use crate::base::named::named;
 
 /// An execution, as DescribeExecution returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,14 +17,12 @@ pub struct Execution {
 }
 
 /// Returns the ARN of an execution. `machine` may name an alias or a version, which have no executions of their own.
-#[must_use]
 pub fn name_execution(machine: &str, name: &str) -> String {
     let parts: Vec<&str> = machine.split(':').take(7).collect();
     let machine = parts.join(":").replacen(":stateMachine:", ":execution:", 1);
     format!("{machine}:{name}")
 }
 
-/// The end of an execution.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct End {
     /// `SUCCEEDED`, `FAILED`, `TIMED_OUT` or `ABORTED`.
@@ -38,7 +37,6 @@ pub struct End {
 
 impl End {
     /// Returns the outcome. Without an outcome, returns the error's name, or the status if there is no error.
-    #[must_use]
     pub fn outcome(&self) -> &str {
         match self.output["outcome"].as_str() {
             Some(outcome) => outcome,
@@ -48,7 +46,6 @@ impl End {
     }
 
     /// Returns the reason in the output, or else the error's text.
-    #[must_use]
     pub fn reason(&self) -> &str {
         self.output["reason"].as_str().unwrap_or(&self.cause)
     }
@@ -90,41 +87,18 @@ pub enum EventKind {
     Other,
 }
 
-/// A stage in the recycling of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// Pre-flight, claim, and waiting in the queue.
-    Queue,
-    /// Standby, and waiting for the replacement.
-    Replacement,
-    /// Moving pods, and waiting for them.
-    Drain,
-    /// Balancers, volumes, and the removal of the instance.
-    Disposal,
-    Restore,
-}
-
-impl Stage {
-    /// All stages, in their usual order.
-    pub const ALL: [Self; 5] = [
-        Self::Queue,
-        Self::Replacement,
-        Self::Drain,
-        Self::Disposal,
-        Self::Restore,
-    ];
-
-    /// Returns the stage's word, which is also the class of its bars in the report's page.
-    #[must_use]
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::Queue => "queue",
-            Self::Replacement => "replacement",
-            Self::Drain => "drain",
-            Self::Disposal => "disposal",
-            Self::Restore => "restore",
-        }
+named! {
+    /// A stage in the recycling of a node. Its name is also the class of its bars in the report's page.
+    pub enum Stage {
+        /// Pre-flight, claim, and waiting in the queue.
+        Queue = "queue",
+        /// Standby, and waiting for the replacement.
+        Replacement = "replacement",
+        /// Moving pods, and waiting for them.
+        Drain = "drain",
+        /// Balancers, volumes, and the removal of the instance.
+        Disposal = "disposal",
+        Restore = "restore",
     }
 }
 
@@ -157,7 +131,6 @@ pub const BOXES: [(&str, Stage, &[&str]); 6] = [
 
 /// Returns the name and the stage of the box that a state belongs to.
 /// None for a state that only decides, or sends a notification or an event, within a moment.
-#[must_use]
 pub fn find_box(state: &str) -> Option<(&'static str, Stage)> {
     let mut boxes = BOXES.into_iter();
     let (name, stage, _) = boxes.find(|(_, _, states)| states.contains(&state))?;

@@ -29,7 +29,6 @@ pub enum Report {
 }
 
 /// Returns the report of an execution of `recycle-node`, from the events of its history, beginning with the first.
-#[must_use]
 pub fn report_node(execution: &Execution, events: &[Event]) -> NodeReport {
     let mut reader = Reader::new(execution, events);
     for event in events {
@@ -39,7 +38,6 @@ pub fn report_node(execution: &Execution, events: &[Event]) -> NodeReport {
 }
 
 /// Returns the report of a rotation. It takes the reports of its nodes, not their events, because a history has up to 25,000 events.
-#[must_use]
 pub fn report_rotation(rotation: &Execution, events: &[Event], mut nodes: Vec<NodeReport>) -> RotationReport {
     nodes.sort_by_key(|node| (node.summary.started_at, node.summary.execution.clone()));
     RotationReport {

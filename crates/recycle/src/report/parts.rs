@@ -42,7 +42,6 @@ pub struct Look {
     pub counts: BTreeMap<String, u32>,
 }
 
-/// A pod and its class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SeenPod {
     /// See [`crate::drain::survey::PodSurvey`].
@@ -51,7 +50,6 @@ pub struct SeenPod {
     pub name: String,
 }
 
-/// A notification that was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SentNotification {
     pub at: Timestamp,
@@ -60,7 +58,6 @@ pub struct SentNotification {
     pub subject: String,
 }
 
-/// A failed attempt of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FailedAttempt {
     pub at: Timestamp,

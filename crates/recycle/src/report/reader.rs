@@ -50,7 +50,6 @@ const CUT: char = '…';
 
 /// Returns the ARNs of the executions of `recycle-node` that this history has started.
 /// Also returns the Distributed Maps whose children may have started more.
-#[must_use]
 pub fn find_started(events: &[Event]) -> (Vec<String>, Vec<String>) {
     let (mut started, mut map_runs) = (Vec::new(), Vec::new());
     for event in events {

@@ -28,17 +28,14 @@ impl RestoreFacts<'_> {
     }
 
     /// Checks whether the restore has time and steps left to wait for the group.
-    #[must_use]
     pub fn has_time(&self) -> bool {
         self.waited < i64::from(PATIENCE) && self.steps < MOST_STEPS
     }
 
     /// An instance that EC2 does not know counts as dead once its Node is gone, too: EC2 is eventually consistent.
     pub(crate) fn is_dead_in_standby(&self, group: &Group) -> bool {
-        let member = group.member(self.id);
         let has_no_node = self.kubernetes == KubernetesHalf::Vanished;
-        self.instance.map_or(has_no_node, Instance::is_gone)
-            && member.is_some_and(|member| member.lifecycle_state == "Standby")
+        self.instance.map_or(has_no_node, Instance::is_gone) && group.state_of(self.id) == Some("Standby")
     }
 
     pub(crate) fn place(&self, group: &Group) -> Place {

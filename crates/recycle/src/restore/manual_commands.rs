@@ -35,7 +35,6 @@ pub struct ManualCommands {
 /// Checks whether an execution that holds claims in these phases has touched nothing, so that only its claim has to be released.
 /// A member may be in service in the phase Standby. Then EnterStandby, which is recorded beforehand, was refused,
 /// or an operator or another tool returned the member to service, by way of Pending.
-#[must_use]
 pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
     let touched_nothing = phases.iter().all(|phase| match phase {
         Phase::Claimed | Phase::Admitted | Phase::Standby => true,
@@ -47,7 +46,6 @@ pub fn is_untouched(phases: &[Phase], lifecycle_state: Option<&str>) -> bool {
 
 /// Describes the node and the commands, from the records and live state.
 /// `is_lost` means that its Node is gone, or not Ready for too long. Such a node is not worth restoring.
-#[must_use]
 pub fn describe_manual_commands(
     instance_id: &InstanceId,
     group: Option<&Group>,
@@ -218,7 +216,7 @@ fn look_at_standby(
             format!("aws ec2 wait instance-running --instance-ids {instance_id}"),
         ]);
     }
-    if group.suspended.iter().any(|process| process == "Launch") {
+    if group.is_suspended("Launch") {
         found.commands.push(format!(
             "aws autoscaling resume-processes --auto-scaling-group-name {name} --scaling-processes Launch"
         ));

@@ -19,7 +19,6 @@ pub const CLUSTER_PATIENCE: u32 = 120;
 /// An attempt takes half an hour. In that time no other execution can claim the node.
 pub const REFUSED_PATIENCE: i64 = 6 * 3_600;
 
-#[must_use]
 pub fn next_restore_step(restore_facts: &RestoreFacts<'_>) -> RestoreStep {
     let Some(group) = restore_facts.group else {
         return restore_facts.clean_up(RestoreStep::Report(None));
@@ -62,7 +61,6 @@ pub fn next_restore_step(restore_facts: &RestoreFacts<'_>) -> RestoreStep {
 
 impl GaveUp {
     /// Checks whether another attempt is pointless for now, given that `step` would be the next one.
-    #[must_use]
     pub fn is_final(self, step: &RestoreStep, now: Timestamp) -> bool {
         let is_end = matches!(step, RestoreStep::LeaveInStandby(_) | RestoreStep::Report(_));
         is_end || (self.was_refused && now.duration_since(self.at).as_secs() < REFUSED_PATIENCE)

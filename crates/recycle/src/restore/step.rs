@@ -3,7 +3,6 @@
 use crate::base::ids::InstanceId;
 use crate::cluster::group::Group;
 
-/// The next step of a restore.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestoreStep {
     /// Remove from the Node what an execution wrote.
@@ -58,7 +57,6 @@ pub enum Stuck {
 }
 
 impl Stuck {
-    #[must_use]
     pub fn describe(&self, group: &Group) -> String {
         let Group {
             name,
@@ -111,7 +109,6 @@ impl RestoreStep {
         }
     }
 
-    #[must_use]
     pub fn is_end(&self) -> bool {
         self.kind() == Kind::End
     }

@@ -36,7 +36,6 @@ pub const BY_REQUEST: &str = "request";
 /// It consists of the quarter of an hour, and of the previous execution, if the new one resumes its work.
 /// All sweeps of a quarter of an hour find the same cause. So an execution that cannot begin is not started again by the sweep
 /// that its own end triggers.
-#[must_use]
 pub fn find_cause(previous: Option<&Claim>, now: Timestamp) -> String {
     let quarter = now.as_second().div_euclid(INTERVAL);
     previous.map_or_else(
@@ -47,13 +46,11 @@ pub fn find_cause(previous: Option<&Claim>, now: Timestamp) -> String {
 
 /// Checks whether the execution that held this claim has drained the member and completed its work.
 /// In that case the group waits for another tool's hook.
-#[must_use]
 pub fn is_done_with(previous: &Claim, owner: Option<&Owner>) -> bool {
     previous.phase == Phase::Disposing && owner.is_some_and(|owner| owner.status == "SUCCEEDED")
 }
 
 /// Checks whether a sweep has started this execution for an operator's taint. The taint counts as answered, whatever the outcome.
-#[must_use]
 pub fn is_by_request(execution: &ExecutionArn) -> bool {
     let name = execution.as_str().rsplit(':').next();
     let rest = name.and_then(|name| name.strip_prefix(BY_REQUEST));
@@ -68,7 +65,6 @@ pub const OWN_TAGS: [&str; 5] = [CLAIM_TAG, GROUP_TAG, STANDBY_TAG, RESTORE_LOG_
 /// `instances` are instances of this cluster. An id that a mark on a Node names counts unless it is `foreign`, of another cluster.
 /// `recycle-eks:stopped`, `recycle-eks:detached` with the taint of that name, and `recycle-eks/replacement-for` do not count:
 /// they are results.
-#[must_use]
 pub fn find_leftovers(
     nodes: &[NodeFacts],
     leases: &[Lease],
@@ -87,7 +83,6 @@ pub fn find_leftovers(
 
 /// Returns the instances that marks on Nodes name, and that have no Node and are not among `instances`.
 /// A kubelet writes its own Node, so such an id may be of any instance.
-#[must_use]
 pub fn find_named(nodes: &[NodeFacts], instances: &[Instance]) -> BTreeSet<InstanceId> {
     let of_nodes = nodes.iter().filter_map(|node| node.instance.as_ref());
     let known: BTreeSet<&InstanceId> = of_nodes
@@ -117,7 +112,6 @@ fn is_marked(node: &NodeFacts) -> bool {
 
 /// Checks whether the instance was stopped or detached as asked.
 /// If so, the sweep removes the marks of the execution, and an operator has nothing to do.
-#[must_use]
 pub fn is_result(node: Option<&NodeFacts>, instance: &Instance, lifecycle_state: Option<&str>) -> bool {
     let is_draining = node.is_some_and(|node| node.taints.contains(&draining_taint(&instance.id)));
     let is_detached = instance.was_detached() && lifecycle_state.is_none();
@@ -128,7 +122,6 @@ pub fn is_result(node: Option<&NodeFacts>, instance: &Instance, lifecycle_state:
 /// Returns the instances that this sweep works on.
 /// Unclaimed members that this installation's hook holds come first, because heartbeats are due.
 /// If there are too many instances, the next sweep begins where this one ends.
-#[must_use]
 pub fn choose_instances(
     leftovers: BTreeSet<InstanceId>,
     held: &BTreeSet<InstanceId>,
@@ -170,7 +163,6 @@ pub enum LeftoverDecision {
 /// Decides what a sweep does about a claim. `owner` is the answer of Step Functions when it was asked.
 /// An owner that has ended at an unknown time counts as ended at `sweep_began`, the start of this sweep.
 /// That bounds the wait for its functions. For an owner that Step Functions no longer knows there is no wait.
-#[must_use]
 pub fn judge_leftover(
     found: Option<&StoredClaim>,
     me: &Fence,

@@ -45,8 +45,6 @@ pub enum Way {
     Stay,
 }
 
-/// Returns the cell of this row and column.
-#[must_use]
 pub fn look_up(row: Row, column: Column) -> Way {
     match (row, column) {
         (Row::Free | Row::AtMaximum, Column::NotLaunched) => Way::LowerThenExit,
@@ -58,9 +56,8 @@ pub fn look_up(row: Row, column: Column) -> Way {
     }
 }
 
-#[must_use]
 pub fn find_row(group: &Group) -> Row {
-    if group.suspended.iter().any(|process| process == "Launch") {
+    if group.is_suspended("Launch") {
         return Row::LaunchSuspended;
     }
     match (group.min < group.desired, group.desired < group.max) {

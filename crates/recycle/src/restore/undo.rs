@@ -33,7 +33,6 @@ pub struct Undo {
 /// `taint` is the taint that the execution set.
 ///
 /// Cluster Autoscaler also lists members in Standby. So the annotation that keeps it away stays until the node is out of Standby.
-#[must_use]
 pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Option<Undo> {
     let record = node.record();
     let known = record.as_ref().ok();
@@ -90,7 +89,6 @@ pub fn undo_kubernetes(node: &NodeFacts, taint: &Taint, in_standby: bool) -> Opt
 ///
 /// Without a record, because an operator has deleted the Lease, the field manager has to be recycle-eks: a field keeps its manager if
 /// another one writes the same value. The cordon of a stopped or detached instance, or for another node's restore, is not meant.
-#[must_use]
 pub fn has_cordoned(node: &NodeFacts, record: &Record) -> bool {
     let is_forgotten = *record == Record::default() && node.cordoned_by.as_deref() == Some(FIELD_MANAGER);
     let is_for_another = node.annotations.contains_key(CORDONED_FOR_ANNOTATION);

@@ -81,7 +81,6 @@ pub struct WaitingNode {
     pub began_at: Timestamp,
     /// Total seconds of waiting. Pauses between nodes or attempts do not count.
     pub waited: u32,
-    /// The reason of the last wait.
     pub waits_for: Option<WaitReason>,
     /// Seconds of waiting for `waits_for`.
     #[serde(default)]
@@ -203,7 +202,6 @@ impl Ended {
 
 /// Returns the end of a node whose execution had SUCCEEDED before the node asked. `output` is that of `recycle-node`.
 /// A duplicate has not recycled the node, so the node has failed.
-#[must_use]
 pub fn judge_end_before(output: Option<&Value>) -> Ended {
     let field = |name: &str| output?.get(name)?.as_str();
     if field("outcome") != Some("duplicate") {
@@ -242,7 +240,6 @@ pub(crate) fn pace(waited: u32, instance: &InstanceId) -> u32 {
 
 /// Checks whether a node asks only after another node has ended.
 /// The first `at_once` nodes ask from the beginning.
-#[must_use]
 pub fn comes_after_others(waiting_node: &WaitingNode, at_once: u32) -> bool {
     waiting_node.index >= usize::try_from(at_once).unwrap_or(usize::MAX)
 }
@@ -258,7 +255,6 @@ fn find_pause(terms: &Terms, waiting_node: &WaitingNode, at_once: u32) -> u32 {
 }
 
 /// Returns the cause that gives the execution of an attempt its name. It depends only on the rotation and the attempt.
-#[must_use]
 pub fn name_cause(rotation: &ExecutionArn, attempt: u32) -> String {
     match attempt {
         0 | 1 => rotation.to_string(),
@@ -277,13 +273,11 @@ pub fn find_execution(
     format!("{}:{name}", name_machine(part)).parse()
 }
 
-#[must_use]
 pub fn name_attempt(part: &Part, trigger: Trigger, instance: &InstanceId, attempt: u32) -> String {
     Start::new(trigger.name(), instance, &name_cause(&part.execution, attempt)).name
 }
 
 /// Returns the ARN of the machine that recycles a rotation's nodes.
-#[must_use]
 pub fn find_machine(part: &Part) -> String {
     name_machine(part).replacen(":execution:", ":stateMachine:", 1)
 }
@@ -297,7 +291,6 @@ fn name_machine(part: &Part) -> String {
 
 /// Decides without a call to AWS or Kubernetes. A node gets no attempt after its last retry, or after its execution was ABORTED.
 /// A dry run always starts, and no other node starts after the end.
-#[must_use]
 pub fn check_waiting_node(
     terms: &Terms,
     part: &Part,
@@ -321,7 +314,6 @@ pub fn check_waiting_node(
 
 /// Decides from the state of the group. The group may be gone or paused, or the node may be out of service.
 /// The pause before the node or the attempt may also not be over yet. `at_once` is the number of nodes that may ask or run at once.
-#[must_use]
 pub fn check_group(
     terms: &Terms,
     waiting_node: &WaitingNode,

@@ -12,7 +12,6 @@ use crate::base::names::REPLACEMENT_FOR_ANNOTATION;
 use crate::base::text::cut_text;
 use crate::cluster::node::NodeFacts;
 use crate::input::model::InvalidInput;
-use crate::records::claim::StoredClaim;
 use crate::records::lease::Lease;
 use crate::rotation::attempts::is_in_service;
 use crate::rotation::fleet::{Fleet, Machine, fleet_of};
@@ -171,7 +170,6 @@ pub struct AlarmFacts<'a> {
 }
 
 /// Chooses the node that an alarm points to, unless a node of its group was claimed or replaced within the cooldown.
-#[must_use]
 pub fn choose_alarmed(
     alarmed: &Alarmed,
     terms: &AlarmTerms,
@@ -228,11 +226,9 @@ fn find_last_work(
 ) -> Option<Timestamp> {
     let claimed = leases
         .iter()
-        .filter_map(Lease::claim)
-        .filter_map(|claim| match claim {
-            StoredClaim::Known(claim) if claim.group == fleet.name => Some(claim.claimed_at),
-            StoredClaim::Known(_) | StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => None,
-        });
+        .filter_map(|lease| lease.claim()?.known())
+        .filter(|claim| claim.group == fleet.name)
+        .map(|claim| claim.claimed_at);
     let replacements: BTreeSet<&InstanceId> = nodes
         .iter()
         .filter(|node| node.annotations.contains_key(REPLACEMENT_FOR_ANNOTATION))

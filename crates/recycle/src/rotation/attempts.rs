@@ -26,7 +26,6 @@ pub enum AttemptOutcome {
 /// Judges attempt number `attempt` by its execution's status, which is None if Step Functions does not know the execution. An unknown
 /// execution of a later attempt means that the attempt before it failed. Returns None if this attempt failed and the caller has to fetch
 /// the status of the next one. A node that is not in service gets no further attempt.
-#[must_use]
 pub fn judge_attempt(
     status: Option<&str>,
     attempt: u32,
@@ -48,7 +47,6 @@ pub fn judge_attempt(
 
 /// Judges a node as failed if it has been between attempts for longer than a retry takes: no further attempt is coming.
 /// That time is how long `waiting_node` has waited for earlier nodes to start.
-#[must_use]
 pub fn settle_outcome(outcome: AttemptOutcome, waiting_node: &WaitingNode, terms: &Terms) -> AttemptOutcome {
     let patience = LONGEST_BEGIN.saturating_add(terms.wait_between_nodes.max(SHORTEST_RETRY));
     match outcome {
@@ -64,7 +62,6 @@ pub fn settle_outcome(outcome: AttemptOutcome, waiting_node: &WaitingNode, terms
 }
 
 /// Returns the earlier nodes that are still members and may have failed. A claimed node is under way, and is not among them.
-#[must_use]
 pub fn find_doubtful<'a>(earlier: &'a [InstanceId], fleet: &Fleet, begun: &[Begun]) -> Vec<&'a InstanceId> {
     let is_under_way = |id: &InstanceId| begun.iter().any(|one| one.instance == *id && one.is_claimed);
     let is_doubtful = |id: &&InstanceId| is_there(id, fleet) && !is_under_way(id);
@@ -72,7 +69,6 @@ pub fn find_doubtful<'a>(earlier: &'a [InstanceId], fleet: &Fleet, begun: &[Begu
 }
 
 /// Returns the earlier nodes that are gone. Most were recycled, and some were lost. They are too many for one call each.
-#[must_use]
 pub fn find_gone<'a>(earlier: &'a [InstanceId], fleet: &Fleet) -> Vec<&'a InstanceId> {
     earlier.iter().filter(|id| !is_there(id, fleet)).collect()
 }
@@ -83,19 +79,16 @@ fn is_there(node: &InstanceId, fleet: &Fleet) -> bool {
 }
 
 /// Checks whether a node is a member in service. Only such a node is started.
-#[must_use]
 pub fn is_in_service(node: &InstanceId, fleet: &Fleet) -> bool {
     fleet.state_of(node) == Some("InService")
 }
 
 /// Checks whether at least one earlier node has been left. `not_begun` counts the earlier nodes that are in service and have no execution.
 /// At most `at_once` - 1 of them can be asking to start, because the asking node itself takes one place.
-#[must_use]
 pub fn is_one_left(not_begun: usize, at_once: u32) -> bool {
     not_begun >= usize::try_from(at_once).unwrap_or(usize::MAX)
 }
 
-#[must_use]
 pub fn check_failures(budget: u32, failed: usize) -> Option<Admission> {
     let reason = format!("{failed} of its nodes failed, and failure_budget is {budget}");
     (failed > usize::try_from(budget).unwrap_or(usize::MAX)).then(|| Admission::stop(reason))
@@ -113,7 +106,6 @@ pub struct Begun {
 
 /// Returns the nodes that have begun, in their order. `leases` are those with the group's label.
 /// `replacements` are the Nodes that replace one of `nodes`, and `rotation` is the execution of the rotation.
-#[must_use]
 pub fn find_begun(
     nodes: &[InstanceId],
     leases: &[Lease],
@@ -140,10 +132,8 @@ pub fn find_begun(
 /// `claim-node` refuses a node with any other claim, and a rotation could wait indefinitely for the end of such a claim.
 /// For such a node, the status of its own execution decides.
 fn is_worked_on(lease: &Lease, rotation: &ExecutionArn) -> bool {
-    lease.claim().is_some_and(|claim| match claim {
-        StoredClaim::Known(claim) => waits_in_queue(claim.urgency) && claim.is_of_installation(rotation),
-        StoredClaim::Newer(_) | StoredClaim::Unreadable(_) => false,
-    })
+    let claim = lease.claim().and_then(StoredClaim::known);
+    claim.is_some_and(|claim| waits_in_queue(claim.urgency) && claim.is_of_installation(rotation))
 }
 
 /// Decides where no earlier node is known to have begun. The node waits for an earlier node that is about to be started, or is being
@@ -151,7 +141,6 @@ fn is_worked_on(lease: &Lease, rotation: &ExecutionArn) -> bool {
 /// If an earlier node has been left, it is unknown which node starts next, and the node does not wait for another one to start.
 /// It also stops waiting after `LONGEST_BEGIN` for a node that could have been started and was not.
 /// Such a node cannot be started at all, or the check whether it may start got no answer.
-#[must_use]
 pub fn check_outcomes(
     outcomes: &[(&InstanceId, AttemptOutcome)],
     fleet: &Fleet,

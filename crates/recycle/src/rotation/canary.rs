@@ -31,7 +31,6 @@ pub enum Canary<'a> {
     First,
 }
 
-#[must_use]
 pub fn find_canary<'a>(waiting_node: &WaitingNode, begun: &'a [Begun]) -> Canary<'a> {
     let others = begun
         .iter()
@@ -52,7 +51,6 @@ pub fn find_canary<'a>(waiting_node: &WaitingNode, begun: &'a [Begun]) -> Canary
 /// A node waits while an execution is working on the group's first node.
 /// A node that asks from the beginning also waits at its first check, because the first node is about to be started then.
 /// Otherwise a rotation of many groups would make hundreds of calls at one moment.
-#[must_use]
 pub fn check_canary(canary: &Canary<'_>, waiting_node: &WaitingNode, at_once: u32) -> Option<Admission> {
     match canary {
         Canary::Await(first) => Some(Admission::Await(describe_awaited(first))),
@@ -65,7 +63,6 @@ pub fn check_canary(canary: &Canary<'_>, waiting_node: &WaitingNode, at_once: u3
 }
 
 /// Checks whether the first replacement's kubelet is newer than the control plane, and if so stops the group.
-#[must_use]
 pub fn check_kubelet(replacement: &NodeFacts, control_plane: Option<Release>) -> Option<Admission> {
     let kubelet = Release::read(&replacement.kubelet)?;
     let plane = control_plane.filter(|plane| kubelet > *plane)?;
@@ -75,7 +72,6 @@ pub fn check_kubelet(replacement: &NodeFacts, control_plane: Option<Release>) ->
 }
 
 /// Returns the Pending pods that were created since the rotation began and whose controllers had pods evicted by this rotation.
-#[must_use]
 pub fn find_displaced(replacements: &[NodeFacts], pending: &[PodFacts], began_at: Timestamp) -> Vec<String> {
     let evicted: BTreeSet<&str> = replacements
         .iter()
@@ -90,13 +86,11 @@ pub fn find_displaced(replacements: &[NodeFacts], pending: &[PodFacts], began_at
     displaced.map(PodFacts::full_name).collect()
 }
 
-#[must_use]
 pub fn has_evicted(replacements: &[NodeFacts]) -> bool {
     let mut replacements = replacements.iter();
     replacements.any(|node| node.annotations.contains_key(EVICTED_ANNOTATION))
 }
 
-#[must_use]
 pub fn check_displaced(displaced: &[String], waiting_node: &WaitingNode) -> Option<Admission> {
     let first = displaced.first()?;
     let count = displaced.len();

@@ -29,7 +29,6 @@ pub struct Template {
 }
 
 impl Template {
-    #[must_use]
     pub fn newest(&self) -> Self {
         Self {
             id: self.id.clone(),
@@ -41,7 +40,6 @@ impl Template {
 /// The current facts of a template's version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateFacts {
-    /// Number of the version.
     pub version: String,
     /// Image that the version names. None if it names no image, or a parameter that holds one.
     pub image: Option<String>,
@@ -75,7 +73,6 @@ pub struct FleetMember {
 
 impl Fleet {
     /// Returns the template that the group launches a member of this type from.
-    #[must_use]
     pub fn template_of(&self, instance_type: &str) -> Option<&Template> {
         self.overrides.get(instance_type).or(self.template.as_ref())
     }
@@ -90,7 +87,6 @@ impl Fleet {
     }
 
     /// Checks whether an operator has paused the group for rotations.
-    #[must_use]
     pub fn is_paused(&self) -> bool {
         self.tags.get(PAUSED_TAG).is_some_and(|value| value == "true")
     }
@@ -109,7 +105,6 @@ impl Fleet {
     }
 }
 
-#[must_use]
 pub fn fleet_of<'a>(instance: &InstanceId, fleets: &'a [Fleet]) -> Option<&'a Fleet> {
     fleets.iter().find(|fleet| fleet.state_of(instance).is_some())
 }

@@ -8,7 +8,6 @@ use crate::rotation::terms::{OnAlarm, Terms};
 
 /// Checks the alarms that the input names. Asks for their states if `answer` is None.
 /// An alarm without enough data counts as one that is OK, because a new alarm, or one on a metric without traffic, has none.
-#[must_use]
 pub fn check_alarms(terms: &Terms, answer: Option<&AlarmAnswer>) -> Option<Admission> {
     if terms.alarms.is_empty() {
         return None;
@@ -44,7 +43,6 @@ pub enum FirstNode {
 }
 
 /// Decides by `wait_after_first_node`. The other nodes wait until the first has ended, and then for this time.
-#[must_use]
 pub fn check_first_node(terms: &Terms, first: FirstNode, now: Timestamp) -> Option<Admission> {
     if terms.wait_after_first_node == 0 {
         return None;

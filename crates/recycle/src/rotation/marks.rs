@@ -16,7 +16,6 @@ fn is_mark(taint: &Taint) -> bool {
 }
 
 /// Returns the value of the annotation of a mark: the rotation, and the time at which it began.
-#[must_use]
 pub fn write_mark(rotation: &ExecutionArn, began_at: Option<Timestamp>) -> String {
     match began_at {
         Some(began_at) => format!("{rotation} {began_at}"),
@@ -32,20 +31,16 @@ fn read_mark(node: &NodeFacts) -> Option<(&str, &str)> {
 }
 
 /// Returns the name of the rotation whose mark is on the node. None if the node has no mark.
-#[must_use]
 pub fn marked_by(node: &NodeFacts) -> Option<&str> {
     read_mark(node).map(|(owner, _)| owner)
 }
 
-/// The marks of one rotation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marks {
     /// Time at which it began, by each of the marks that say it.
     pub began_at: Vec<Timestamp>,
 }
 
-/// Returns the rotations that have marked a node.
-#[must_use]
 pub fn find_rotations(nodes: &[NodeFacts]) -> BTreeMap<ExecutionArn, Marks> {
     let mut found: BTreeMap<ExecutionArn, Marks> = BTreeMap::new();
     for (owner, rest) in nodes.iter().filter_map(read_mark) {
@@ -60,7 +55,6 @@ pub fn find_rotations(nodes: &[NodeFacts]) -> BTreeMap<ExecutionArn, Marks> {
 /// Decides whether a rotation with marks may still run. `status` is None if Step Functions does not know the execution.
 /// DescribeExecution is eventually consistent, so a rotation that began a moment ago may be unknown.
 /// A kubelet can write the annotation of its own Node. So two marks have to say that it has just begun.
-#[must_use]
 pub fn may_run(status: Option<&str>, marks: &Marks, now: Timestamp) -> bool {
     match status {
         Some(status) => matches!(status, "RUNNING" | "PENDING_REDRIVE"),
@@ -72,14 +66,12 @@ pub fn may_run(status: Option<&str>, marks: &Marks, now: Timestamp) -> bool {
 }
 
 /// Returns the part of an execution's ARN that all executions of its machine have in common.
-#[must_use]
 pub fn machine_of(execution: &ExecutionArn) -> &str {
     let text = execution.as_str();
     text.rsplit_once(':').map_or(text, |(machine, _)| machine)
 }
 
 /// Returns the part that the ARNs of all executions of `rotate-nodes` have in common, in the installation of this sweep.
-#[must_use]
 pub fn rotations_beside(sweep: &ExecutionArn) -> String {
     let machine = machine_of(sweep);
     format!("{}rotate-nodes", machine.strip_suffix("sweep").unwrap_or(machine))
@@ -87,7 +79,6 @@ pub fn rotations_beside(sweep: &ExecutionArn) -> String {
 
 /// Returns the node's taints with this mark.
 /// None if this rotation's mark is there already, or if the annotation names another owner that is not in `ended`.
-#[must_use]
 pub fn add_mark(
     node: &NodeFacts,
     rotation: &ExecutionArn,
@@ -103,16 +94,10 @@ pub fn add_mark(
     if !is_free || (is_own && has_it) {
         return None;
     }
-    let taint = effect.map(|effect| Taint {
-        key: OUTDATED_TAINT.to_owned(),
-        value: None,
-        effect: effect.to_owned(),
-        time_added: None,
-    });
+    let taint = effect.map(|effect| Taint::new(OUTDATED_TAINT, None, effect));
     Some(without_mark(node).into_iter().chain(taint).collect())
 }
 
-#[must_use]
 pub fn without_mark(node: &NodeFacts) -> Vec<Taint> {
     let others = node.taints.iter().filter(|taint| !is_mark(taint));
     others.cloned().collect()

@@ -73,21 +73,17 @@ impl Outdated {
         Ok(())
     }
 
-    /// Checks whether the Nodes have to be read.
-    #[must_use]
     pub fn asks_nodes(&self) -> bool {
         self.kubelet || self.node_labels.is_some()
     }
 
     /// Checks whether the groups' templates have to be read.
-    #[must_use]
     pub fn asks_templates(&self) -> bool {
         self.launch_template || self.ami
     }
 
     /// Returns the criteria that show whether a replacement is as outdated as the old node: all but `node_labels`, `older_than`,
     /// `launched_before` and `all`. A good replacement also grows old during a long drain. None if no criterion is left.
-    #[must_use]
     pub fn for_replacement(&self) -> Option<Self> {
         let same = Self {
             node_labels: None,
@@ -109,7 +105,6 @@ pub struct Release {
 
 impl Release {
     /// Reads `v1.33.4-eks-1a2b3c4`, `1.33` and similar texts. None if the text is not a version.
-    #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let mut numbers = text.trim_start_matches('v').split('.');
         let major = numbers.next()?.parse().ok()?;
@@ -121,7 +116,6 @@ impl Release {
     /// Reads the version from an image's name (EKS user guide, "Amazon Linux AMI" and "Bottlerocket AMI" names). Examples are
     /// `amazon-eks-node-al2023-x86_64-standard-1.33-v20260101`, `bottlerocket-aws-k8s-1.33-x86_64-v1.40.0-…` and
     /// `amazon-eks-node-1.33-v20260101`. None for other names.
-    #[must_use]
     pub fn read_image(name: &str) -> Option<Self> {
         let is_known = ["amazon-eks-", "bottlerocket-aws-k8s-", "ubuntu-eks/"]
             .iter()
@@ -174,7 +168,6 @@ pub enum Criterion {
     All,
 }
 
-#[must_use]
 pub fn is_outdated(
     outdated: &Outdated,
     fleet: &Fleet,
@@ -229,7 +222,6 @@ pub(crate) fn find_criteria(
 
 /// Returns a short hash of the templates and versions that a group launches from, which the state machine carries. A different hash means
 /// that one of them has changed.
-#[must_use]
 pub fn describe_launch_source(fleet: &Fleet, templates: &BTreeMap<Template, TemplateFacts>) -> String {
     let named = fleet.template.iter().chain(fleet.overrides.values());
     let versions = named.map(|template| {
@@ -241,7 +233,6 @@ pub fn describe_launch_source(fleet: &Fleet, templates: &BTreeMap<Template, Temp
 }
 
 /// Describes the template version that a group uses, and the newest version, for an operator.
-#[must_use]
 pub fn describe_source(
     named: Option<&Template>,
     used: Option<&TemplateFacts>,
@@ -306,7 +297,8 @@ impl Chosen {
 /// A node with any other claim is not left out, so that a claim of unknown origin does not hide a node from every rotation.
 /// `claim-node` refuses such a node and names the claim, and the rotation lists the node as failed.
 pub(crate) fn is_worked_on(lease: &Lease, rotation: &ExecutionArn) -> bool {
-    matches!(lease.claim(), Some(StoredClaim::Known(claim)) if claim.is_of_installation(rotation))
+    let claim = lease.claim().and_then(StoredClaim::known);
+    claim.is_some_and(|claim| claim.is_of_installation(rotation))
 }
 
 /// Bytes of all groups' names in one answer, which has room for 8 KB.
@@ -325,7 +317,6 @@ pub struct Groups {
 
 /// Chooses the groups that have nodes to recycle, as many as an answer has room for. The next rotation finds the rest.
 /// `unknown` lists in sentences the objects that could not be read.
-#[must_use]
 pub fn choose_groups(found: Vec<(GroupName, Chosen)>, unknown: &[String]) -> Groups {
     let all = found.len();
     let claimed: usize = found.iter().map(|(_, chosen)| chosen.claimed).sum();

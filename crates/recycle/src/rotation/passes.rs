@@ -49,13 +49,11 @@ pub const MOST_LATER: usize = 2_000;
 pub struct PassSize {
     /// Nodes that may wait for a day.
     first: usize,
-    /// All nodes of the pass.
     pub nodes: usize,
 }
 
 impl PassSize {
     /// Returns the size for these terms. The history has room for the worst case.
-    #[must_use]
     pub fn of(terms: &Terms) -> Self {
         let (of_first, of_other) = (cost(terms, WAITS_OF_A_DAY), cost(terms, BRIEF_WAITS));
         let first = FIRST_NODES.min(EVENTS / of_first);
@@ -69,7 +67,6 @@ impl PassSize {
 
     /// Leaves a node that would wait like those before it, and all nodes after it: for the next pass, or after the first nodes' day for the
     /// next rotation.
-    #[must_use]
     pub fn give_up(self, waiting_node: &WaitingNode, reason: &str) -> Admission {
         if waiting_node.index < self.first {
             return Admission::stop(reason);
@@ -79,7 +76,6 @@ impl PassSize {
 
     /// Turns the wait of a node into its end in this pass, if the history has no room for more of its checks.
     /// A node whose execution runs already is followed to its end.
-    #[must_use]
     pub fn limit_wait(self, admission: Admission, waiting_node: &WaitingNode) -> Admission {
         let is_over = waiting_node.index >= self.first
             && waiting_node.waited >= BRIEF.saturating_mul(waiting_node.attempt);

@@ -6,10 +6,11 @@ use std::fmt;
 
 use jiff::Timestamp;
 use serde::de::{self, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::base::ids::{GroupName, InstanceId, InvalidId};
+use crate::base::named::named;
 use crate::base::strict::{Unreadable, read_value};
 use crate::base::time::later;
 use crate::input::fields::FIELDS;
@@ -28,40 +29,27 @@ const SPOT_NOTICE: u32 = 120;
 /// Fields that `recycle` may not set: the node, the cluster, and the values that the trigger sets.
 const NOT_TO_BE_SET: [&str; 5] = ["instance_id", "cluster_name", "urgency", "hook", "interrupted_at"];
 
-/// The trigger of a rotation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Trigger {
-    Alarm,
-    /// An EventBridge event that names an instance.
-    Event,
-    /// EC2's interruption warning.
-    Spot,
-    /// EC2's rebalance recommendation.
-    Rebalance,
-    Schedule,
-    /// `terraform apply`.
-    Apply,
-    Manual,
+named! {
+    /// The names of its executions begin with its name.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Trigger {
+        Alarm = "alarm",
+        /// An EventBridge event that names an instance.
+        Event = "event",
+        /// EC2's interruption warning.
+        Spot = "spot",
+        /// EC2's rebalance recommendation.
+        Rebalance = "rebalance",
+        Schedule = "schedule",
+        /// `terraform apply`.
+        Apply = "apply",
+        Manual = "manual",
+    }
 }
 
 impl Trigger {
-    /// Returns the word with which the names of its executions begin.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Alarm => "alarm",
-            Self::Event => "event",
-            Self::Spot => "spot",
-            Self::Rebalance => "rebalance",
-            Self::Schedule => "schedule",
-            Self::Apply => "apply",
-            Self::Manual => "manual",
-        }
-    }
-
     /// Checks whether the trigger starts a rotation, which goes through groups node by node. Any other trigger is urgent.
-    #[must_use]
     pub fn begins_rotation(self) -> bool {
         match self {
             Self::Schedule | Self::Apply | Self::Manual => true,
@@ -102,13 +90,11 @@ pub enum Selection {
 
 impl Selection {
     /// Checks whether the groups' templates have to be read to find the selected nodes.
-    #[must_use]
     pub fn asks_templates(&self) -> bool {
         matches!(self, Self::Outdated(outdated) if outdated.asks_templates())
     }
 
     /// Checks whether the Nodes have to be read to find the selected nodes.
-    #[must_use]
     pub fn asks_nodes(&self) -> bool {
         matches!(self, Self::Outdated(outdated) if outdated.asks_nodes())
     }
@@ -273,7 +259,6 @@ fn check_recycle(mut fields: Map<String, Value>) -> Result<Map<String, Value>, I
 
 impl Rotation {
     /// Returns the fields with which each execution is started, in addition to its node.
-    #[must_use]
     pub fn fields(&self) -> Map<String, Value> {
         let mut fields = self.recycle.clone();
         if self.trigger.is_of_ec2() {
@@ -295,7 +280,6 @@ impl Rotation {
 
     /// Returns the start of a node's execution. An event that is delivered twice gives the same name.
     /// So does an alarm, whether it came by EventBridge or by a topic. `execution` is the cause if there is no event.
-    #[must_use]
     pub fn start(&self, instance: &InstanceId, execution: &str) -> Start {
         let event = || self.event.get("id").and_then(Value::as_str).map(str::to_owned);
         let cause = self.change_of_alarm().or_else(event);

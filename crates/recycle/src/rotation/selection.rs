@@ -19,7 +19,6 @@ pub(crate) const LONGEST_REASON: usize = 1_000;
 
 impl Start {
     /// Names the execution after `cause`, so that each cause has an execution of its own.
-    #[must_use]
     pub fn new(trigger: &str, instance: &InstanceId, cause: &str) -> Self {
         Self {
             name: format!("{trigger}-{instance}-{}", short_hash(cause)),
@@ -46,7 +45,6 @@ impl Choice {
         }
     }
 
-    #[must_use]
     pub fn describe(&self) -> String {
         let mut text = match self.chosen.len() {
             0 => "no node is recycled".to_owned(),
@@ -62,7 +60,6 @@ impl Choice {
 }
 
 /// Chooses the instances that belong to this cluster and still exist. Events name instances of the whole region.
-#[must_use]
 pub fn choose_listed(
     trigger: Trigger,
     wanted: &[InstanceId],
@@ -106,7 +103,6 @@ pub fn choose_listed(
 
 /// Chooses the members that are in service, selected, and not claimed by an execution of this installation.
 /// `rotation` is the execution of the rotation.
-#[must_use]
 pub fn choose_members(
     selection: &Selection,
     fleet: &Fleet,

@@ -39,6 +39,7 @@ pub const FIELDS: [&str; 11] = [
     "mark",
 ];
 
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
     /// None: `max_surge_per_group` of the module.
@@ -90,7 +91,6 @@ impl End {
     pub const EXPECTED: &str = "a time such as 2027-01-31T05:00:00Z, or a duration of at least 1s, such as 4h or a number of seconds";
 
     /// Reads a time in RFC 3339, or a duration. None if the value is neither, or a duration of zero.
-    #[must_use]
     pub fn read(value: &Value) -> Option<Self> {
         let moment = value.as_str().and_then(|text| text.parse().ok());
         let duration = || Duration::read(value).filter(|duration| *duration > Duration::default());
@@ -110,7 +110,6 @@ pub enum Mark {
 
 impl Mark {
     /// Returns the effect of the mark's taint, if it has a taint.
-    #[must_use]
     pub fn effect(self) -> Option<&'static str> {
         match self {
             Self::Soft => Some("PreferNoSchedule"),
@@ -265,7 +264,6 @@ impl Terms {
     }
 
     /// Returns the time after which a rotation that began at `began_at` starts no new node.
-    #[must_use]
     pub fn end(&self, began_at: Timestamp) -> Option<Timestamp> {
         self.start_no_new_node_after.map(|end| match end {
             End::At(moment) => moment,
@@ -291,7 +289,6 @@ pub struct Part {
 /// The results of a group's earlier passes ([`crate::rotation::passes`]).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct EarlierPasses {
-    /// The number of passes.
     pub passes: u32,
     /// The number of nodes in them whose last execution failed.
     pub failed_executions: usize,

@@ -13,7 +13,6 @@ use serde_json::{Map, Value, json};
 const CASES: u32 = 256;
 
 /// Returns a configuration with `CASES` cases that writes no files.
-#[must_use]
 pub fn config() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
@@ -22,7 +21,6 @@ pub fn config() -> ProptestConfig {
 }
 
 /// Returns a configuration with half as many cases, for property tests of whole functions. One case of such a test makes many calls.
-#[must_use]
 pub fn few_cases() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
@@ -41,7 +39,6 @@ pub fn block_on<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Returns the writes that are not among those with whole answers. These were made on a guess.
-#[must_use]
 pub fn beyond(writes: Vec<String>, whole: &[String]) -> Vec<String> {
     let mut whole = whole.to_vec();
     let is_beyond = |write: &String| match whole.iter().position(|other| other == write) {
@@ -319,7 +316,6 @@ fn hit(value: &mut Value, damage: &Damage) -> bool {
 }
 
 /// Lists every document that lacks a value of the good one, or has null or an empty list there, with the place. For tables.
-#[must_use]
 pub fn each_gap(good: &Value) -> Vec<(usize, Value)> {
     let damages = [
         Damage::Remove,
@@ -380,7 +376,6 @@ fn with_inside(xml: &str, place: &Range<usize>, text: &str) -> String {
 }
 
 /// Lists every document that lacks an element of the good one, with the missing element. For tables.
-#[must_use]
 pub fn each_gap_of_xml(good: &str) -> Vec<(String, String)> {
     let gone = |element: Element| {
         let text = good.get(element.whole.clone()).unwrap_or_default().to_owned();
@@ -390,7 +385,6 @@ pub fn each_gap_of_xml(good: &str) -> Vec<(String, String)> {
 }
 
 /// Lists these answers (JSON or XML) with one gap in one of them. The first text is the missing element, or the place in JSON. For tables.
-#[must_use]
 pub fn each_gap_beside<const N: usize>(whole: &[String; N]) -> Vec<(String, [String; N])> {
     let gaps = |text: &String| match serde_json::from_str(text) {
         Ok(document) => each_gap(&document)

@@ -67,20 +67,17 @@ enum Protocol {
 
 impl ScriptedAws {
     /// Creates an AWS with an empty script.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Answers one call of `action` with this content of its result. The content is XML, or the whole JSON for EKS and Step Functions.
     /// Answers to the same action are given in order.
-    #[must_use]
     pub fn on(self, action: &'static str, content: &str) -> Self {
         self.add(action, Answer::Result(content.to_owned()))
     }
 
     /// Refuses one call of `action`.
-    #[must_use]
     pub fn refuses(self, action: &'static str, status: u16, code: &str, message: &str) -> Self {
         self.add(
             action,
@@ -93,19 +90,16 @@ impl ScriptedAws {
     }
 
     /// Answers one call of `action` by breaking the connection.
-    #[must_use]
     pub fn breaks_on(self, action: &'static str) -> Self {
         self.add(action, Answer::BrokenConnection)
     }
 
     /// Never answers one call of `action`.
-    #[must_use]
     pub fn hangs_on(self, action: &'static str) -> Self {
         self.add(action, Answer::Silence)
     }
 
     /// Returns the configuration for clients of this AWS. The clients make only one attempt of every call.
-    #[must_use]
     pub fn config(&self) -> SdkConfig {
         let connector = SharedHttpConnector::new(self.clone());
         SdkConfig::builder()
@@ -120,19 +114,16 @@ impl ScriptedAws {
     }
 
     /// Returns the calls so far, in order. A call is its body, such as `Action=StopInstances&Version=…`, or `GET /clusters/world`.
-    #[must_use]
     pub fn calls(&self) -> Vec<String> {
         self.state().calls.clone()
     }
 
     /// Returns the actions of the calls so far, in order.
-    #[must_use]
     pub fn actions(&self) -> Vec<String> {
         self.state().actions.clone()
     }
 
     /// Returns the calls so far that are not reads (`Describe…` or `List…`).
-    #[must_use]
     pub fn writes(&self) -> Vec<String> {
         let is_read = |action: &str| action.starts_with("Describe") || action.starts_with("List");
         let state = self.state();
@@ -142,7 +133,6 @@ impl ScriptedAws {
     }
 
     /// Counts the answers that no call has used.
-    #[must_use]
     pub fn exchanges_left(&self) -> usize {
         self.state().script.len()
     }
@@ -250,7 +240,6 @@ fn respond(status: u16, error: &str, body: String) -> Result<HttpResponse, Conne
 }
 
 /// Builds EC2's answer about one running instance. `more` are additional elements.
-#[must_use]
 pub fn running_instance(id: &str, more: &str) -> String {
     format!(
         "<reservationSet><item><instancesSet><item><instanceId>{id}</instanceId><instanceState><name>running</name>\
@@ -259,7 +248,6 @@ pub fn running_instance(id: &str, more: &str) -> String {
 }
 
 /// Builds Auto Scaling's answer about one group. `more` are additional elements, `members` are ids with lifecycle states.
-#[must_use]
 pub fn one_group(more: &str, members: &[(&str, &str)]) -> String {
     let member = |(id, state): &(&str, &str)| {
         format!(

@@ -54,31 +54,26 @@ pub struct Call {
 
 impl ScriptedKube {
     /// Creates an API server with an empty script.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Answers one call of this method whose path contains `path`. Answers that match the same call are given in order.
-    #[must_use]
     pub fn on(self, method: &'static str, path: &str, status: u16, body: Value) -> Self {
         self.add(method, path, Answer::Response(status, body))
     }
 
     /// Answers one call by breaking the connection.
-    #[must_use]
     pub fn breaks_on(self, method: &'static str, path: &str) -> Self {
         self.add(method, path, Answer::BrokenConnection)
     }
 
     /// Never answers one call.
-    #[must_use]
     pub fn hangs_on(self, method: &'static str, path: &str) -> Self {
         self.add(method, path, Answer::Silence)
     }
 
     /// Answers one call with a `Status`, as the API server does when it refuses a call.
-    #[must_use]
     pub fn refuses(self, method: &'static str, path: &str, status: u16, reason: &str, message: &str) -> Self {
         self.on(method, path, status, refusal(status, reason, message))
     }
@@ -92,7 +87,6 @@ impl ScriptedKube {
         self
     }
 
-    #[must_use]
     pub fn client(&self) -> kube::Client {
         let server = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -103,13 +97,11 @@ impl ScriptedKube {
     }
 
     /// Returns the calls so far, in order.
-    #[must_use]
     pub fn calls(&self) -> Vec<Call> {
         self.state().calls.clone()
     }
 
     /// Returns the calls so far as `METHOD /path`, without queries.
-    #[must_use]
     pub fn requests(&self) -> Vec<String> {
         let path = |call: &Call| call.path.split('?').next().unwrap_or_default().to_owned();
         self.calls()
@@ -119,7 +111,6 @@ impl ScriptedKube {
     }
 
     /// Returns the calls so far that change something, as `METHOD /path body`. Reads, access reviews and Events do not count.
-    #[must_use]
     pub fn writes(&self) -> Vec<String> {
         let is_no_change = |path: &str| path.contains("/events") || path.contains("/subjectaccessreviews");
         let calls = self.calls().into_iter();
@@ -130,7 +121,6 @@ impl ScriptedKube {
     }
 
     /// Returns the annotations of an instance's Lease, as it is now. Null if there is none.
-    #[must_use]
     pub fn lease(&self, instance: &str) -> Value {
         let state = self.state();
         let lease = state.leases.get(instance);
@@ -139,7 +129,6 @@ impl ScriptedKube {
     }
 
     /// Counts the answers that no call has used.
-    #[must_use]
     pub fn exchanges_left(&self) -> usize {
         self.state().script.len()
     }
@@ -296,7 +285,6 @@ fn lease_of(name: &str, records: &Value) -> Option<Value> {
 }
 
 /// Builds a `Status`, as the API server returns it when it refuses a call.
-#[must_use]
 pub fn refusal(status: u16, reason: &str, message: &str) -> Value {
     json!({
         "kind": "Status",
