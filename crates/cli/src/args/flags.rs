@@ -1,5 +1,7 @@
 //! The commands and flags. Their comments are the help, and the reference in docs/cli.md.
 
+use std::path::PathBuf;
+
 use clap::{Arg, Args, Id, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use recycle::base::duration::{Duration, DurationRange, InvalidDuration};
@@ -382,7 +384,11 @@ pub(crate) struct Report {
     pub last: bool,
     /// Write the report to this file instead of standard output
     #[arg(long, value_name = "FILE")]
-    pub file: Option<std::path::PathBuf>,
+    pub file: Option<PathBuf>,
+    /// Write a support bundle to this new file instead: histories, logs, records and the findings of doctor as JSON, without secrets and
+    /// account ids
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    pub bundle: Option<PathBuf>,
 }
 
 #[cfg(test)]

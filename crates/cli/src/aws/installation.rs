@@ -14,7 +14,7 @@ use crate::base::error::{Error, Result};
 const DEFAULT_NAME: &str = "recycle-eks";
 
 /// The names of the state machines' log groups begin with this (`terraform/state-machine.tf`).
-const MACHINE_LOGS: &str = "/aws/vendedlogs/states/";
+pub(crate) const MACHINE_LOGS: &str = "/aws/vendedlogs/states/";
 
 #[derive(Debug)]
 pub(crate) struct Installation {
@@ -46,8 +46,7 @@ impl Installation {
             name: choice.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned()),
             cluster: String::new(),
         };
-        let part = |number| found.arn_prefix.split(':').nth(number).unwrap_or_default();
-        choice.check_context(part(4), part(3))?;
+        choice.check_context(found.account(), found.part(3))?;
         let named = found.read_cluster().await.map_err(|error| access.explain(error));
         if let Some(wanted) = choice.needs_search(&named) {
             let mut candidates = found.list_all().await;
@@ -110,8 +109,16 @@ impl Installation {
     }
 
     fn account_and_region(&self) -> String {
-        let part = |number| self.arn_prefix.split(':').nth(number).unwrap_or_default();
-        format!("account {}, region {}", part(4), part(3))
+        format!("account {}, region {}", self.account(), self.part(3))
+    }
+
+    pub(crate) fn account(&self) -> &str {
+        self.part(4)
+    }
+
+    /// Returns a part of the beginning of each ARN, counted from 0.
+    fn part(&self, number: usize) -> &str {
+        self.arn_prefix.split(':').nth(number).unwrap_or_default()
     }
 
     pub(crate) fn execution(&self, machine: &str, name: &str) -> String {
