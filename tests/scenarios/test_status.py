@@ -4,10 +4,13 @@ import json
 import re
 
 import jsonschema
+import referencing
 
 from prepare import ROOT
 
 SCHEMA = json.loads((ROOT / "docs" / "status.schema.json").read_text())
+WATCH = json.loads((ROOT / "docs" / "watch.schema.json").read_text())
+REGISTRY = referencing.Registry().with_resource("status.schema.json", referencing.Resource.from_contents(SCHEMA))
 
 
 def document(cli, pace=60):
@@ -15,6 +18,47 @@ def document(cli, pace=60):
     printed = cli("status", "--output", "json", pace=pace)
     jsonschema.validate(printed.document, SCHEMA, format_checker=jsonschema.FormatChecker())
     return printed.document
+
+
+def watched(printed):
+    """The documents of a watch, each with the name of its form in the schema."""
+    validate = jsonschema.Draft202012Validator(WATCH, registry=REGISTRY, format_checker=jsonschema.FormatChecker()).validate
+    documents = [json.loads(line) for line in printed.text.splitlines()]
+    for each in documents:
+        validate(each)
+    forms = {"pods": "node", "rotations": "rotation", "watched": "left", "state": "restore"}
+    return documents, {forms[key] for each in documents for key in each if key in forms}
+
+
+def test_every_document_of_a_watch_has_the_form_of_its_schema(world, cli, node):
+    world.at("20m", node.job("train", labels={"app": "train"}).finishes)
+    web = node.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+    world.at("10m", lambda: world.kubernetes.must("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web"))
+    documents, forms = watched(cli("recycle", node.name, "-l", "app=train", "-o", "json"))
+    assert forms == {"node"} and documents[-1]["outcome"] == "recycled" and documents[-1]["exit"] == 0
+    assert {"awaited", "blocked", "gone"} <= {state for each in documents for state in each["pods"].values()}
+
+    documents, forms = watched(cli("rotate", "--all", "--yes", "-o", "json", pace=120))
+    assert forms == {"rotation"} and (documents[-1]["outcome"], documents[-1]["exit"]) == ("rotated", 0)
+    assert {"done"} == {each["step"] for each in documents[-1]["nodes"]}
+
+    other = node.group.nodes[-1]
+    other.job("other", labels={"app": "train"})
+    watching = cli.start("recycle", other.name, "-l", "app=train", "-o", "json")
+    watching.sees("awaited")
+    documents, forms = watched(watching.is_interrupted())
+    assert forms == {"node", "left"} and documents[-1]["execution_arn"] == world.executions()[-1].arn
+
+    world.let_sweep()
+    watching = cli.start("abort", "--yes", other.name, "-o", "json")
+    watching.sees("state")
+    documents, forms = watched(watching.is_interrupted())
+    assert forms == {"restore", "left"} and documents[-1]["instance_id"] == other.instance_id
+    world.run("1h")
+    documents, forms = watched(cli("restore", "--all", "-o", "json"))
+    assert forms == {"restore"} and documents[-1]["state"] == "there was nothing to restore"
+    assert documents[-1]["execution_arn"] == world.executions("sweep")[-1].arn
 
 
 def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each(world, cli, node):

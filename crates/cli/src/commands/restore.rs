@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use recycle::notify::status::NodeStatus;
 use recycle::records::claim::{Claim, has_ended};
 use recycle::report::event::End;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::flags::{Abort, Restore};
 use crate::aws::installation::Installation;
@@ -186,7 +186,8 @@ async fn watch_restore(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<&
         let mut nodes = status.nodes.iter();
         let found = nodes.find(|found| found.instance_id == node.instance_id);
         let (text, exit) = judge_restore(found, status.cluster_is_away.as_deref(), is_swept);
-        let shown = frame_of(id, &text, clock_face(now.duration_since(began)), exit);
+        let document = json!({"instance_id": id, "state": text});
+        let shown = frame_of(id, document, &text, clock_face(now.duration_since(began)), exit);
         Ok((shown, exit.map_or(Next::Later, Next::Over)))
     });
     let again = format!("recycle-eks status --watch {id}");
@@ -221,8 +222,7 @@ fn describe_holder(node: &NodeStatus) -> String {
     format!("held by {}: {summary}", claim.fence.execution)
 }
 
-fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Frame {
-    let mut document = json!({"instance_id": instance, "state": text});
+fn frame_of(subject: &str, mut document: Value, text: &str, clock: String, exit: Option<Exit>) -> Frame {
     if let Some(exit) = exit {
         document["exit"] = exit.code().into();
     }
@@ -233,12 +233,12 @@ fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Fr
     };
     Frame {
         picture: vec![vec![
-            (Style::Bold, instance.to_owned()),
+            (Style::Bold, subject.to_owned()),
             (Style::Dim, format!("   {clock}   ")),
             (style, text.to_owned()),
         ]],
         clock,
-        facts: vec![(instance.to_owned(), text.to_owned())],
+        facts: vec![(subject.to_owned(), text.to_owned())],
         document,
         ..Frame::default()
     }
@@ -253,7 +253,9 @@ async fn watch_sweep(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
             Some(end) => (describe_sweep(end), Some(Exit::NeedsOperator)),
             None => (history.reason().to_owned(), None),
         };
-        let shown = frame_of("sweep", text.trim_end(), clock_face(history.elapsed(now)), exit);
+        let text = text.trim_end();
+        let document = json!({"execution_arn": arn, "state": text});
+        let shown = frame_of("sweep", document, text, clock_face(history.elapsed(now)), exit);
         Ok((shown, exit.map_or(Next::Soon, Next::Over)))
     });
     let over = over.await?;
@@ -277,7 +279,6 @@ fn describe_sweep(end: &End) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     fn node(more: Value) -> NodeStatus {
         let mut node = json!({"instance_id": "i-0123456789abcdef0", "is_marked": true});
