@@ -171,8 +171,11 @@ def test_a_plan_never_looks_like_a_rotation(world, cli):
 
     assert (shown["rotations"], shown["plans"]) == ([], [plan.arn])
     assert "rotation" not in printed.text and "a dry run, which changes nothing" in printed.text, printed
-    aborted = cli("abort", plan.arn, pace=0)
+    name = plan.arn.rpartition(":")[2]
+    aborted = cli("abort", name, pace=0)
     assert aborted.code == 0 and "a plan, which had changed nothing" in aborted.text, aborted
+    again = cli("abort", name, pace=0)
+    assert again.code == 8 and "has ended already (ABORTED)" in again.errors, again
 
 
 def test_everything_is_stopped_and_restored_after_one_question(world, cli):

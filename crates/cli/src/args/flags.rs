@@ -331,7 +331,7 @@ pub(crate) struct Finish {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true))]
 pub(crate) struct Abort {
-    /// The instance id, the name of the Node, or the ARN of an execution or a rotation
+    /// The instance id, the name of the Node, or the ARN or the name of an execution or a rotation
     #[arg(value_name = "INSTANCE|NODE|EXECUTION", group = "which")]
     pub what: Option<String>,
     /// Every rotation and every node under way

@@ -1,6 +1,7 @@
 //! Finds the installation: its state machines and functions have names that begin with the module's variable `name`.
 
 use aws_config::SdkConfig;
+use recycle::report::event::Execution;
 use serde_json::Value;
 
 use crate::args::flags::Global;
@@ -12,6 +13,9 @@ use crate::base::error::{Error, Result};
 
 /// The default of the module's variable `name`.
 const DEFAULT_NAME: &str = "recycle-eks";
+
+/// The state machines whose executions have names that operators use.
+pub(crate) const RECYCLING: [&str; 2] = ["recycle-node", "rotate-nodes"];
 
 /// The names of the state machines' log groups begin with this (`terraform/state-machine.tf`).
 pub(crate) const MACHINE_LOGS: &str = "/aws/vendedlogs/states/";
@@ -123,6 +127,19 @@ impl Installation {
 
     pub(crate) fn execution(&self, machine: &str, name: &str) -> String {
         format!("{}execution:{}-{machine}:{name}", self.arn_prefix, self.name)
+    }
+
+    /// Finds an execution of `recycle-node` or `rotate-nodes` by its name. The names of most Nodes have dots, which takes no call.
+    pub(crate) async fn find_execution(&self, states: &StepFunctions, name: &str) -> Result<Option<Execution>> {
+        if name.contains('.') {
+            return Ok(None);
+        }
+        for machine in RECYCLING {
+            if let Some(execution) = states.find(&self.execution(machine, name)).await? {
+                return Ok(Some(execution));
+            }
+        }
+        Ok(None)
     }
 
     pub(crate) fn has_execution(&self, machine: &str, arn: &str) -> bool {
