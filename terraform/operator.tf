@@ -65,6 +65,15 @@ locals {
       Resource = "arn:${local.partition}:states:${local.region}:${local.account}:mapRun:${local.rotate_name}/*:*"
     },
     {
+      Sid    = "ReadTheLogsOfFunctionsAndMachines"
+      Effect = "Allow"
+      Action = "logs:FilterLogEvents"
+      Resource = [
+        "arn:${local.partition}:logs:${local.region}:${local.account}:log-group:/aws/lambda/${var.name}-*",
+        "arn:${local.partition}:logs:${local.region}:${local.account}:log-group:/aws/vendedlogs/states/${var.name}-*",
+      ]
+    },
+    {
       Sid    = "DiagnoseTheInstallation"
       Effect = "Allow"
       Action = [

@@ -32,7 +32,7 @@ LAYERS = {
         ["notify", "report", "doctor"],
         ["answer"],
     ],
-    "crates/cli/src": [["base"], ["args"], ["history"], ["aws"], ["views"], ["commands", "doctor", "report"], ["."]],
+    "crates/cli/src": [["base"], ["args"], ["history"], ["aws"], ["views"], ["doctor"], ["commands", "report"], ["."]],
     "tests/world": [["base"], ["process"], ["stepfunctions"], ["aws", "kubernetes"], ["scenario"], ["."]],
 }
 #: The rooms without upward imports and without import circles.

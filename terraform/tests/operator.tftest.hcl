@@ -24,6 +24,7 @@ run "an_operator_has_exactly_the_actions_that_the_command_line_uses" {
       "lambda:GetFunctionConfiguration",
       "lambda:InvokeFunction",
       "logs:DescribeLogGroups",
+      "logs:FilterLogEvents",
       "sns:ListSubscriptionsByTopic",
       "sqs:GetQueueAttributes",
       "sqs:GetQueueUrl",

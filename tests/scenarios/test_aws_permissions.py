@@ -54,6 +54,7 @@ FOREIGN = {
     "events:PutTargets": {"Rule": "payments", "Targets": [{"Id": "1", "Arn": THEIR_MACHINE}]},
     "lambda:GetFunctionConfiguration": {"FunctionName": "payments"},
     "lambda:InvokeFunction": {"FunctionName": "payments"},
+    "logs:FilterLogEvents": {"logGroupName": "/aws/lambda/payments"},
     "sns:ListSubscriptionsByTopic": {"TopicArn": arn("sns", "payments")},
     "sns:Publish": {"TopicArn": arn("sns", "payments"), "Message": "x"},
     "sqs:GetQueueAttributes": {"QueueUrl": f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/payments"},

@@ -153,6 +153,23 @@ def test_without_retain_the_end_of_the_hook_is_reported_beforehand_and_the_pods_
     keeps_the_hook_alive(world, hours=48)
 
 
+def test_extend_says_if_the_hook_ends_before_the_drain_and_what_to_do(world, cli):
+    held, retained = both_kinds(world)
+    for node in (held, retained):
+        node.job(f"train-{node.group.name}", annotations=WAITS)
+        node.group.terminate(node)
+    world.run("1h")
+
+    warned, quiet = (cli("extend", node.instance_id, "--by", "10d", pace=0) for node in (held, retained))
+    assert (warned.code, quiet.code) == (0, 0) and "warning" not in quiet.text, (warned, quiet)
+    assert "warning: the hook ends at 2027-01-03T00:" in warned.text
+    assert "does not retain it: to keep it, set TerminateHookAbandon to retain" in warned.text
+    shorter = cli("extend", held.instance_id, "--until", "2027-01-02T12:00:00Z", "-o", "json", pace=0).document
+    assert "warning" not in shorter
+    longer = cli("extend", held.instance_id, "--until", "2027-01-12T00:00:00Z", "-o", "json", pace=0).document
+    assert longer["warning"].startswith("the hook ends at 2027-01-03T00:")
+
+
 def test_finish_names_the_pods_that_end_with_a_held_node_and_only_yes_ends_its_drain(world, cli):
     workers = group_of(world)
     node = workers.nodes[0]

@@ -1,6 +1,7 @@
 """Least privilege: every role's policies and Kubernetes groups allow exactly the calls that scenarios of every kind need."""
 
 import json
+import tempfile
 
 import pytest
 
@@ -246,6 +247,9 @@ def an_operator(world, cli):
     assert rotation.code == 0, rotation
     assert cli("report", world.executions("rotate-nodes")[-1].arn, "--output", "json", pace=0).code == 0
     assert cli("report", world.executions()[0].arn, "--output", "json", pace=0).code == 0
+    with tempfile.TemporaryDirectory() as folder:
+        printed = cli("report", "--last", "--bundle", f"{folder}/bundle.json", pace=0)
+        assert printed.code == 0 and "missing" not in printed.text, printed
 
 
 SCENARIOS = [

@@ -1,8 +1,9 @@
-"""`recycle-eks report`: the history of a real execution, as JSON, and as a page that is opened in a real browser."""
+"""`recycle-eks report`: the history of a real execution, as JSON, as a page in a real browser, and as a support bundle."""
 
 import json
 import re
 
+from world.aws.identity import ACCOUNT
 from world.process.browser import look
 
 
@@ -151,3 +152,78 @@ def test_a_running_execution_is_reported_so_far_and_an_argument_that_is_none_is_
     report = cli("report", execution.arn, "--output", "json", pace=0).document["node"]
     assert report["summary"]["outcome"] == "running" and report["summary"]["ended_at"] is None
     assert (report["stages"][-1]["what"], report["stages"][-1]["until"]) == ("drain", None)
+
+
+def read_bundle(file):
+    """A bundle, which has neither the account id nor a token."""
+    text = file.read_text()
+    assert ACCOUNT not in text and "k8s-aws-v1." not in text
+    return json.loads(text)
+
+
+def test_a_bundle_has_histories_logs_records_and_findings_without_account_ids_and_tokens(world, cli, tmp_path):
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    job = node.job("train", labels={"app": "train"})
+    # A token that an operator has pasted into the wrong place.
+    node.annotate(**{"recycle-eks/drain-until": "k8s-aws-v1.aHR0cHM6Ly9zdHM"})
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("10m")
+    file = tmp_path / "bundle.json"
+    printed = cli("report", node.name, "--bundle", str(file), pace=0)
+    assert printed.code == 0 and printed.text.startswith(f"wrote {file}: the support bundle of {execution.arn}"), printed
+    assert "missing" not in printed.text
+    bundle = read_bundle(file)
+    assert bundle["version"] and bundle["execution_arn"] == execution.arn.replace(ACCOUNT, "111122223333")
+    (history,) = bundle["histories"]
+    assert len(history["events"]) == len(world.engine.history(execution.arn))
+    assert history["execution"]["input"]["instance_id"] == node.instance_id
+    logs = {each["log_group"]: each for each in bundle["logs"]}
+    assert len(logs) == 13 and all(each["cut"] is None for each in logs.values())
+    for function in ("claim-node", "check-pods"):
+        lines = logs[f"/aws/lambda/recycle-eks-{function}"]["lines"]
+        assert len(lines) == len(world.host.logs(f"recycle-eks-{function}").splitlines()), function
+        assert all("2027-01-01T00:00:00Z" <= line["at"] <= "2027-01-01T00:10:00Z" for line in lines)
+        assert any(node.instance_id in line["line"] for line in lines)
+    (records,) = bundle["records"]["instances"]
+    assert json.loads(records["lease"]["annotations"]["recycle-eks/claim"])["phase"] in ("draining", "waiting")
+    assert "recycle-eks/progress" in records["node"]["annotations"]
+    assert records["node"]["annotations"]["recycle-eks/drain-until"] == "[removed]"
+    assert [taint["key"] for taint in records["node"]["taints"]] == ["recycle-eks/draining"]
+    assert "recycle-eks:claim" in records["instance"]["tags"]
+    assert bundle["doctor"]["level"] and any(finding["check"] == "function" for finding in bundle["doctor"]["findings"])
+
+    # A file is never overwritten.
+    before = file.read_text()
+    printed = cli("report", node.name, "--bundle", str(file), pace=0)
+    assert printed.code == 2 and f"--bundle must be a new file, but {file} exists" in printed.errors
+    assert file.read_text() == before
+    printed = cli("report", "--last", "--bundle", str(tmp_path / "nowhere" / "bundle.json"), pace=0)
+    assert printed.code == 2 and "cannot be written" in printed.errors
+
+    # Afterwards there are no records.
+    job.finishes()
+    assert execution.finishes().outcome == "recycled"
+    printed = cli("report", "--last", "--bundle", str(tmp_path / "after.json"), "--output", "json", pace=0)
+    assert printed.document == {"bundle": str(tmp_path / "after.json"), "execution_arn": execution.arn, "missing": []}
+    (records,) = read_bundle(tmp_path / "after.json")["records"]["instances"]
+    assert records["lease"] is records["node"] is None
+
+
+def test_a_bundle_of_a_rotation_has_every_history_and_a_part_that_cannot_be_read_says_why(world, cli, tmp_path):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    instances = workers.instances
+    rotation = world.rotate({"outdated": {"all": True}})
+    assert rotation.finishes().outcome == "rotated"
+    # The right is missing, and the cluster is away.
+    world.faults.refuse("logs:FilterLogEvents", code="AccessDeniedException", message="not you", status=400, times=None)
+    world.faults.refuse("kubernetes:*", code="ServiceUnavailable", status=503, times=None)
+    file = tmp_path / "bundle.json"
+    printed = cli("report", "--last", "--bundle", str(file), pace=0)
+    assert printed.code == 0 and printed.text.count("missing in it: the log lines of /aws/") == 13, printed
+    bundle = read_bundle(file)
+    started = [history["execution"]["input"].get("instance_id") for history in bundle["histories"]]
+    # The rotation, its group, and the executions of the nodes.
+    assert len(started) == 4 and set(started) == {None, *instances}
+    assert all("AccessDeniedException: not you" in each["missing"] for each in bundle["logs"])
+    assert [each["instance_id"] for each in bundle["records"]["instances"]] == sorted(instances)
+    assert bundle["records"]["cluster_is_away"] and bundle["doctor"]["level"] == "problem"

@@ -4,10 +4,13 @@ import json
 import re
 
 import jsonschema
+import referencing
 
 from prepare import ROOT
 
 SCHEMA = json.loads((ROOT / "docs" / "status.schema.json").read_text())
+WATCH = json.loads((ROOT / "docs" / "watch.schema.json").read_text())
+REGISTRY = referencing.Registry().with_resource("status.schema.json", referencing.Resource.from_contents(SCHEMA))
 
 
 def document(cli, pace=60):
@@ -15,6 +18,53 @@ def document(cli, pace=60):
     printed = cli("status", "--output", "json", pace=pace)
     jsonschema.validate(printed.document, SCHEMA, format_checker=jsonschema.FormatChecker())
     return printed.document
+
+
+def watched(printed):
+    """The documents of a watch, each with the name of its form in the schema."""
+    validate = jsonschema.Draft202012Validator(WATCH, registry=REGISTRY, format_checker=jsonschema.FormatChecker()).validate
+    documents = [json.loads(line) for line in printed.text.splitlines()]
+    for each in documents:
+        validate(each)
+    forms = {"pods": "node", "rotations": "rotation", "watched": "left", "state": "restore"}
+    return documents, {forms[key] for each in documents for key in each if key in forms}
+
+
+def described_by_operators(world):
+    """The executions that the command line asked for, in the order of the calls."""
+    calls = [call for call in world.aws.calls if call.action == "states:DescribeExecution" and "operator" in call.principal]
+    return [call.parameters["executionArn"] for call in calls]
+
+
+def test_every_document_of_a_watch_has_the_form_of_its_schema(world, cli, node):
+    world.at("20m", node.job("train", labels={"app": "train"}).finishes)
+    web = node.deployment("web", replicas=2)
+    world.budget(web, min_available=2)
+    world.at("10m", lambda: world.kubernetes.must("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web"))
+    documents, forms = watched(cli("recycle", node.name, "-l", "app=train", "-o", "json"))
+    assert forms == {"node"} and documents[-1]["outcome"] == "recycled" and documents[-1]["exit"] == 0
+    assert {"awaited", "blocked", "gone"} <= {state for each in documents for state in each["pods"].values()}
+
+    documents, forms = watched(cli("rotate", "--all", "--yes", "-o", "json", pace=120))
+    assert forms == {"rotation"} and (documents[-1]["outcome"], documents[-1]["exit"]) == ("rotated", 0)
+    assert {"done"} == {each["step"] for each in documents[-1]["nodes"]}
+
+    other = node.group.nodes[-1]
+    other.job("other", labels={"app": "train"})
+    watching = cli.start("recycle", other.name, "-l", "app=train", "-o", "json")
+    watching.sees("awaited")
+    documents, forms = watched(watching.is_interrupted())
+    assert forms == {"node", "left"} and documents[-1]["execution_arn"] == world.executions()[-1].arn
+
+    world.let_sweep()
+    watching = cli.start("abort", "--yes", other.name, "-o", "json")
+    watching.sees("state")
+    documents, forms = watched(watching.is_interrupted())
+    assert forms == {"restore", "left"} and documents[-1]["instance_id"] == other.instance_id
+    world.run("1h")
+    documents, forms = watched(cli("restore", "--all", "-o", "json"))
+    assert forms == {"restore"} and documents[-1]["state"] == "there was nothing to restore"
+    assert documents[-1]["execution_arn"] == world.executions("sweep")[-1].arn
 
 
 def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each(world, cli, node):
@@ -61,8 +111,14 @@ def test_the_history_lists_what_failed_with_the_reason_also_by_node_and_by_rotat
     assert "in the last 24 hours 1 execution ended badly" in quiet.text and "recycle-eks status --history" in quiet.text
     assert [each["execution_arn"] for each in document(cli)["failed_executions"]] == [failed.arn]
 
+    described = len(described_by_operators(world))
     everything = cli("status", "--history")
     assert everything.code == 0, everything
+    # The node of the rotation, which succeeded, is read from the list alone.
+    described = described_by_operators(world)[described:]
+    assert sorted(described) == sorted([failed.arn, rotation.arn]), described
+    (line,) = [line for line in everything.text.splitlines() if other.instance_id in line]
+    assert "SUCCEEDED" in line, line
     (line,) = [line for line in everything.text.splitlines() if "PreflightRefused" in line]
     assert protected.instance_id in line and "scale_in_protection" in line
     assert len([line for line in everything.text.splitlines() if re.match(r"2027-", line)]) == 3
@@ -115,8 +171,11 @@ def test_a_plan_never_looks_like_a_rotation(world, cli):
 
     assert (shown["rotations"], shown["plans"]) == ([], [plan.arn])
     assert "rotation" not in printed.text and "a dry run, which changes nothing" in printed.text, printed
-    aborted = cli("abort", plan.arn, pace=0)
+    name = plan.arn.rpartition(":")[2]
+    aborted = cli("abort", name, pace=0)
     assert aborted.code == 0 and "a plan, which had changed nothing" in aborted.text, aborted
+    again = cli("abort", name, pace=0)
+    assert again.code == 8 and "has ended already (ABORTED)" in again.errors, again
 
 
 def test_everything_is_stopped_and_restored_after_one_question(world, cli):

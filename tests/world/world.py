@@ -27,6 +27,7 @@ from world.aws.autoscaling.model import Timings, Unknowns
 from world.aws.balancers import Balancers, TargetGroup
 from world.aws.ec2 import Ec2
 from world.aws.events import Events
+from world.aws.function_logs import FunctionLogs
 from world.aws.iam import Iam
 from world.aws.iam_quotas import install as install_iam_quotas
 from world.aws.identity import ACCOUNT, REGION
@@ -70,6 +71,7 @@ class World:
         self.kubernetes = Kubernetes(self.clock, CLUSTER, self.faults)
         self.balancers = Balancers(self.aws, self.ec2, self.clock, self._node_objects)
         self.host = LambdaHost(self.aws, self.clock, self.faults)
+        FunctionLogs(self.host)
         self.services = AwsServices("", REGION)
         state_machines = MotoMachines(self.clock, ACCOUNT, REGION, READING)
         self.engine = Engine(self.clock, state_machines, Functions(self.host, self.kubernetes), self.services, ACCOUNT, REGION)

@@ -586,6 +586,7 @@ proptest! {
                 json!({"ask": "move_drain_end", "instance_id": OLD, "cluster_name": "prod", "until": "now"}),
                 json!({"ask": "status", "cluster_name": "prod", "node": "a"}),
                 json!({"ask": "doctor", "cluster_name": "prod", "execution": ARN}),
+                json!({"ask": "records", "cluster_name": "prod", "instances": [OLD]}),
                 json!({"context": context(), "select": "may_start", "cluster_name": "prod",
                     "rotation": {"group": "workers", "execution": ARN, "began_at": at(0), "input": rotation()},
                     "members": {"nodes": [OLD, NEW], "at_once": 1, "launch_source": "a"},

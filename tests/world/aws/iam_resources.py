@@ -157,6 +157,11 @@ def _alarms(parameters: Parameters) -> list[Asked]:
     return [Asked(_arn("cloudwatch", f"alarm:{name}")) for name in named]
 
 
+def _log_group(parameters: Parameters) -> list[Asked]:
+    # CloudWatch Logs user guide, "Log group ARN": policies name a log group with `:*` at the end.
+    return [Asked(_arn("logs", f"log-group:{parameters['logGroupName']}:*"))]
+
+
 def _rule(field: str) -> Rule:
     return lambda parameters: [Asked(_arn("events", f"rule/{parameters[field]}"))]
 
@@ -208,6 +213,7 @@ ROWS: dict[str, Rule] = {
     "events:PutTargets": _rule("Rule"),
     "lambda:GetFunctionConfiguration": _function,
     "lambda:InvokeFunction": _function,
+    "logs:FilterLogEvents": _log_group,
     "sns:ListSubscriptionsByTopic": _as_named("TopicArn"),
     "sns:Publish": _as_named("TopicArn"),
     "sqs:GetQueueAttributes": _queue,

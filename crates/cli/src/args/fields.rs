@@ -83,7 +83,10 @@ fn one_of(arg: Arg, choices: &'static [Choice]) -> Arg {
 
 /// Returns the meaning of a field in the documentation, without the marks of Markdown.
 fn help_of(field: &Field) -> String {
-    let meaning = field.meaning.replace('`', "");
+    let mut meaning = field.meaning.replace('`', "");
+    if matches!(field.kind, Kind::SomeOf(_) | Kind::Namespaces) {
+        meaning += ". Repeat the flag, or separate values with commas";
+    }
     match field.default {
         "" | "[]" | "false" => meaning,
         default => format!(

@@ -1,5 +1,7 @@
 //! The commands and flags. Their comments are the help, and the reference in docs/cli.md.
 
+use std::path::PathBuf;
+
 use clap::{Arg, Args, Id, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use recycle::base::duration::{Duration, DurationRange, InvalidDuration};
@@ -60,6 +62,9 @@ pub(crate) enum Command {
     ///
     /// Starts an execution of rotate-nodes. If you start it again with the same selection, it continues where the last one stopped. With
     /// --all the command names the groups and the number of their instances, and asks first.
+    ///
+    /// A selection is --instance, or one or more of --launch-template, --ami, --kubelet, --older-than, --launched-before and --all. A node
+    /// that meets one of them is selected. --group, --group-tag and --node-labels narrow them, and are refused alone.
     Rotate(Rotate),
     /// Show what recycling would do, without changing anything
     ///
@@ -133,19 +138,19 @@ pub(crate) struct Recycle {
 
 #[derive(Debug, Args)]
 pub(crate) struct Rotate {
-    #[command(flatten)]
-    pub rotation: Rotation,
     /// Do not ask before the nodes of --all are recycled
     #[arg(long)]
     pub yes: bool,
     /// Start the execution and return without watching it
     #[arg(long)]
     pub no_wait: bool,
+    #[command(flatten)]
+    pub rotation: Rotation,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// One node, by its instance id or the name of its Node. Without it, write a selection
+    /// One node, by its instance id or the name of its Node. It excludes the flags of a selection. Without it, write a selection
     #[arg(value_name = "INSTANCE|NODE", conflicts_with_all = selection_flags())]
     pub node: Option<String>,
     /// Also show each step, each pod, and how the node would be restored
@@ -170,7 +175,7 @@ pub(crate) struct Rotation {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Selection")]
 pub(crate) struct Selection {
-    /// This instance. Repeat the flag for more instances. It cannot be combined with other flags of the selection
+    /// This instance. Repeat the flag for more instances. It excludes the other flags of a selection
     #[arg(long = "instance", value_name = "INSTANCE")]
     pub instances: Vec<String>,
     /// Nodes launched from another launch template, or another version of it, than their group uses now
@@ -191,13 +196,13 @@ pub(crate) struct Selection {
     /// All nodes
     #[arg(long)]
     pub all: bool,
-    /// Only nodes of this group. Repeat the flag for more groups
+    /// Only nodes of this group. Repeat the flag for more groups. It needs a flag that selects, such as --ami or --all
     #[arg(long = "group", value_name = "GROUP")]
     pub groups: Vec<String>,
-    /// Only nodes of groups with this tag
+    /// Only nodes of groups with this tag. It needs a flag that selects, such as --ami or --all, and excludes --group
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "groups")]
     pub group_tag: Option<String>,
-    /// Only nodes with these labels, in the syntax of kubectl -l
+    /// Only nodes with these labels, in the syntax of kubectl -l. It needs a flag that selects, such as --ami or --all
     #[arg(long, value_name = "SELECTOR")]
     pub node_labels: Option<String>,
 }
@@ -234,10 +239,10 @@ pub(crate) struct Pace {
     /// Pause after the first node of a group, in which no other node runs, such as 1h [default: none]
     #[arg(long, value_name = "DURATION", value_parser = |text: &str| PAUSES.parse(text))]
     pub wait_after_first_node: Option<Duration>,
-    /// Name of a CloudWatch alarm that holds the next node while it is in ALARM; may be repeated
+    /// Name of a CloudWatch alarm that holds the next node while it is in ALARM. Repeat the flag for more alarms
     #[arg(long = "alarm", value_name = "NAME")]
     pub alarms: Vec<String>,
-    /// What an alarm in ALARM does [default: wait]
+    /// What an alarm in ALARM does. It needs --alarm [default: wait]
     #[arg(long, value_enum, value_name = "WHAT", requires = "alarms")]
     pub on_alarm: Option<OnAlarm>,
     /// Start no node after this time (2027-01-31T18:00:00Z), or this long after the rotation began (4h)
@@ -297,7 +302,8 @@ pub(crate) struct Status {
     /// Show every change, until there is nothing left to watch or you press Ctrl-C
     #[arg(long)]
     pub watch: bool,
-    /// List the executions of the last 30 days, also those that failed: of all nodes, of this node, or of the rotation with this ARN
+    /// List the executions of the last 30 days, also those that failed: of all nodes, of this node, or of the rotation with this ARN. It
+    /// excludes --watch
     #[arg(long, conflicts_with = "watch")]
     pub history: bool,
 }
@@ -329,7 +335,7 @@ pub(crate) struct Finish {
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true))]
 pub(crate) struct Abort {
-    /// The instance id, the name of the Node, or the ARN of an execution or a rotation
+    /// The instance id, the name of the Node, or the ARN or the name of an execution or a rotation
     #[arg(value_name = "INSTANCE|NODE|EXECUTION", group = "which")]
     pub what: Option<String>,
     /// Every rotation and every node under way
@@ -382,12 +388,16 @@ pub(crate) struct Report {
     pub last: bool,
     /// Write the report to this file instead of standard output
     #[arg(long, value_name = "FILE")]
-    pub file: Option<std::path::PathBuf>,
+    pub file: Option<PathBuf>,
+    /// Write a support bundle to this new file instead: histories, logs, records and the findings of doctor as JSON, without secrets and
+    /// account ids. It excludes --file
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    pub bundle: Option<PathBuf>,
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{ArgAction, CommandFactory as _};
 
     use super::*;
 
@@ -407,6 +417,32 @@ mod tests {
             let parsed = CommandLine::try_parse_from(words).unwrap();
             assert_eq!(parsed.command.exit_unread(), exit, "{line}");
         }
+    }
+
+    /// The help is also the reference in docs/cli.md.
+    #[test]
+    fn the_help_of_a_flag_names_what_it_excludes_and_whether_it_may_be_repeated() {
+        let mut line = CommandLine::command();
+        line.build();
+        let help = |argument: &Arg| argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let (mut excluding, mut repeated) = (0, 0);
+        for command in line.get_subcommands() {
+            let flags = command
+                .get_arguments()
+                .filter(|argument| argument.get_long().is_some());
+            for flag in flags {
+                for other in command.get_arg_conflicts_with(flag) {
+                    excluding += 1;
+                    let name = format!("excludes --{}", other.get_long().unwrap_or_default());
+                    assert!(help(flag).contains(&name), "{}", help(flag));
+                }
+                if matches!(flag.get_action(), ArgAction::Append) {
+                    repeated += 1;
+                    assert!(help(flag).contains("Repeat the flag"), "{}", help(flag));
+                }
+            }
+        }
+        assert!(excluding >= 3 && repeated >= 8, "{excluding} {repeated}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Finds the installation: its state machines and functions have names that begin with the module's variable `name`.
 
 use aws_config::SdkConfig;
+use recycle::report::event::Execution;
 use serde_json::Value;
 
 use crate::args::flags::Global;
@@ -13,8 +14,11 @@ use crate::base::error::{Error, Result};
 /// The default of the module's variable `name`.
 const DEFAULT_NAME: &str = "recycle-eks";
 
+/// The state machines whose executions have names that operators use.
+pub(crate) const RECYCLING: [&str; 2] = ["recycle-node", "rotate-nodes"];
+
 /// The names of the state machines' log groups begin with this (`terraform/state-machine.tf`).
-const MACHINE_LOGS: &str = "/aws/vendedlogs/states/";
+pub(crate) const MACHINE_LOGS: &str = "/aws/vendedlogs/states/";
 
 #[derive(Debug)]
 pub(crate) struct Installation {
@@ -46,8 +50,7 @@ impl Installation {
             name: choice.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned()),
             cluster: String::new(),
         };
-        let part = |number| found.arn_prefix.split(':').nth(number).unwrap_or_default();
-        choice.check_context(part(4), part(3))?;
+        choice.check_context(found.account(), found.part(3))?;
         let named = found.read_cluster().await.map_err(|error| access.explain(error));
         if let Some(wanted) = choice.needs_search(&named) {
             let mut candidates = found.list_all().await;
@@ -110,12 +113,37 @@ impl Installation {
     }
 
     fn account_and_region(&self) -> String {
-        let part = |number| self.arn_prefix.split(':').nth(number).unwrap_or_default();
-        format!("account {}, region {}", part(4), part(3))
+        format!("account {}, region {}", self.account(), self.part(3))
+    }
+
+    pub(crate) fn account(&self) -> &str {
+        self.part(4)
+    }
+
+    /// Returns a part of the beginning of each ARN, counted from 0.
+    fn part(&self, number: usize) -> &str {
+        self.arn_prefix.split(':').nth(number).unwrap_or_default()
     }
 
     pub(crate) fn execution(&self, machine: &str, name: &str) -> String {
         format!("{}execution:{}-{machine}:{name}", self.arn_prefix, self.name)
+    }
+
+    /// Finds an execution of `recycle-node` or `rotate-nodes` by its name. The names of most Nodes have dots, which takes no call.
+    pub(crate) async fn find_execution(
+        &self,
+        states: &StepFunctions,
+        name: &str,
+    ) -> Result<Option<Execution>> {
+        if name.contains('.') {
+            return Ok(None);
+        }
+        for machine in RECYCLING {
+            if let Some(execution) = states.find(&self.execution(machine, name)).await? {
+                return Ok(Some(execution));
+            }
+        }
+        Ok(None)
     }
 
     pub(crate) fn has_execution(&self, machine: &str, arn: &str) -> bool {

@@ -53,6 +53,13 @@ pub(crate) struct Listed {
     pub ended_at: Option<Timestamp>,
 }
 
+impl Listed {
+    /// Whether it ended badly.
+    pub(crate) fn has_failed(&self) -> bool {
+        ["FAILED", "TIMED_OUT", "ABORTED"].contains(&self.status.as_str())
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct StepFunctions {
     client: Client,

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use recycle::base::duration::Duration;
 use recycle::base::time::later;
+use recycle::cluster::hook::HeldByHook;
 use recycle::drain::holding::{ENDS_WITH_NODE, HOLDING};
 use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
@@ -18,6 +19,7 @@ use crate::base::error::{Result, misuse, refuse};
 use crate::base::exit::Exit;
 use crate::base::times::moment;
 use crate::commands::confirm::confirm;
+use crate::history::node::History;
 use crate::views::output::Output;
 
 pub(crate) async fn extend(installation: &Installation, output: &Output, wanted: &Extend) -> Result<Exit> {
@@ -27,8 +29,7 @@ pub(crate) async fn extend(installation: &Installation, output: &Output, wanted:
         (Some(until), _) => check_later(until, clock::now())?,
         (None, by) => prolong(&node, by.unwrap_or_default())?,
     };
-    let (instance, until) = (node.instance_id.as_str(), until.to_string());
-    move_end(installation, output, instance, &until).await
+    move_end(installation, output, &node, &until.to_string()).await
 }
 
 pub(crate) async fn finish(installation: &Installation, output: &Output, wanted: &Finish) -> Result<Exit> {
@@ -36,7 +37,7 @@ pub(crate) async fn finish(installation: &Installation, output: &Output, wanted:
     if let Some(warning) = warn_of_end(&node).filter(|_| !wanted.yes) {
         confirm(output, &warning, "end the drain?")?;
     }
-    move_end(installation, output, node.instance_id.as_str(), "now").await
+    move_end(installation, output, &node, "now").await
 }
 
 /// Returns a sentence about what the end of the drain costs.
@@ -78,17 +79,23 @@ fn list_holding(progress: &Progress) -> Vec<String> {
     texts.collect()
 }
 
-async fn move_end(installation: &Installation, output: &Output, instance: &str, until: &str) -> Result<Exit> {
+async fn move_end(
+    installation: &Installation,
+    output: &Output,
+    node: &NodeStatus,
+    until: &str,
+) -> Result<Exit> {
+    let instance = node.instance_id.as_str();
     let question = json!({
         "ask": "move_drain_end",
         "instance_id": instance,
         "cluster_name": installation.cluster,
         "until": until,
     });
-    let moved: Value = installation.ask(&question).await?;
+    let mut moved: Value = installation.ask(&question).await?;
     let ends = moved["until"].as_str().unwrap_or(until);
-    let at = ends.parse::<Timestamp>();
-    let at = at.map_or_else(|_| ends.to_owned(), |time| format!("at {}", moment(time)));
+    let end = ends.parse::<Timestamp>().ok();
+    let at = end.map_or_else(|| ends.to_owned(), |time| format!("at {}", moment(time)));
     let cut = match moved["asked"].as_str() {
         Some(asked) if asked != ends => ", 30 days after it began, which is the maximum",
         Some(_) | None => "",
@@ -96,8 +103,37 @@ async fn move_end(installation: &Installation, output: &Output, instance: &str, 
     output.say(format!(
         "the drain of {instance} ends {at}{cut}; its execution applies this at its next check, within 15 minutes, or within two hours if the drain may last for weeks"
     ))?;
+    if let Some(end) = end
+        && let Some(warning) = warn_of_hook(installation, node, end).await
+    {
+        output.say(format!("warning: {warning}"))?;
+        moved["warning"] = warning.into();
+    }
     output.document(&moved)?;
     Ok(Exit::Done)
+}
+
+/// Warns if a lifecycle hook holds the node and ends before the drain. The last answer in the history of the execution has the hook.
+async fn warn_of_hook(installation: &Installation, node: &NodeStatus, end: Timestamp) -> Option<String> {
+    let claim = node
+        .claim
+        .as_ref()
+        .filter(|claim| claim.urgency == Urgency::Hook)?;
+    let mut history = History::default();
+    let read = installation
+        .states
+        .read_on(claim.fence.execution.as_str(), &mut history);
+    // The end is moved, so a history that cannot be read is no error.
+    read.await.ok()?;
+    judge_hook(&history.answer, end)
+}
+
+fn judge_hook(answer: &Value, end: Timestamp) -> Option<String> {
+    let hook: HeldByHook = serde_json::from_value(answer["run"]["hook"].clone()).ok()?;
+    let warning = hook.warn(end)?;
+    Some(format!(
+        "{warning}: to keep it, set TerminateHookAbandon to retain in that policy before the hook ends"
+    ))
 }
 
 /// Returns the end of a drain that lasts longer by this duration. The present end may be any time, because the node can write it.
@@ -206,6 +242,40 @@ mod tests {
             }))
             .unwrap();
             assert_eq!(warn_of_end(&node).is_some(), warns, "{urgency}");
+        }
+    }
+
+    #[test]
+    fn an_end_after_that_of_the_hook_is_warned_of_unless_the_group_retains_the_instance() {
+        let hook = |more: &Value| {
+            let mut hook =
+                json!({"name": "recycle-eks", "heartbeat_timeout": 3_600, "ends_at": "2027-01-03T00:00:00Z"});
+            hook.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            json!({"run": {"hook": hook}})
+        };
+        let end = "2027-01-11T00:00:00Z";
+        for (answer, end, warns) in [
+            (hook(&json!({})), end, true),
+            (hook(&json!({"retain": true})), end, false),
+            (hook(&json!({})), "2027-01-03T00:30:00Z", false),
+            (hook(&json!({"ends_at": null})), end, false),
+            (json!({"run": {}}), end, false),
+            (Value::Null, end, false),
+        ] {
+            let warning = judge_hook(&answer, end.parse().unwrap());
+            assert_eq!(warning.is_some(), warns, "{answer} {end}");
+            if let Some(text) = warning {
+                assert!(
+                    text.starts_with("the hook ends at 2027-01-03T00:00:00Z even if it is kept alive"),
+                    "{text}"
+                );
+                assert!(
+                    text.ends_with("set TerminateHookAbandon to retain in that policy before the hook ends"),
+                    "{text}"
+                );
+            }
         }
     }
 

@@ -21,7 +21,7 @@ use crate::views::viewer::shorten_end;
 
 /// How far back the list reaches, in hours: 30 days.
 const HOURS: i64 = 720;
-/// The maximum number of executions in the list. Each of them is described by a call of its own.
+/// The maximum number of executions in the list.
 const MOST: usize = 50;
 /// The same for one node, because the names of some executions do not say whether they are of that node.
 const MOST_OF_NODE: usize = 200;
@@ -66,7 +66,13 @@ pub(super) async fn run(installation: &Installation, output: &Output, of: Option
     };
     let more = found.len().saturating_sub(most);
     found.truncate(most);
-    let found = stream::iter(found).map(|(listed, is_rotation)| describe(installation, listed, is_rotation));
+    let found = stream::iter(found).map(async |(listed, is_rotation)| {
+        if wanted.needs_description(&listed, is_rotation) {
+            describe(installation, listed, is_rotation).await
+        } else {
+            Ok(Past::of_list(listed))
+        }
+    });
     let mut found: Vec<Past> = found.buffered(AT_ONCE).try_collect().await?;
     if let Wanted::Node(instance) = &wanted {
         found.retain(|past| past.instance.as_deref() == Some(instance.as_str()));
@@ -108,6 +114,13 @@ impl Wanted {
             }
         }
     }
+
+    /// Whether an execution takes a call of its own. In the list of all, an execution of a node that did not fail takes none, because its
+    /// name says the instance, and its status is enough.
+    fn needs_description(&self, listed: &Listed, is_rotation: bool) -> bool {
+        let is_known = !is_rotation && !listed.has_failed() && find_instance(&listed.name).is_some();
+        !is_known || !matches!(self, Self::All)
+    }
 }
 
 async fn describe(installation: &Installation, listed: Listed, is_rotation: bool) -> Result<Past> {
@@ -124,6 +137,20 @@ async fn describe(installation: &Installation, listed: Listed, is_rotation: bool
 }
 
 impl Past {
+    /// Returns what the list says about an execution of a node. Its outcome is its status.
+    fn of_list(listed: Listed) -> Self {
+        let end = listed.ended_at.map(|_| End {
+            status: listed.status.clone(),
+            ..End::default()
+        });
+        Self {
+            instance: find_instance(&listed.name).map(|id| id.to_string()),
+            end,
+            listed,
+            is_rotation: false,
+        }
+    }
+
     fn outcome(&self) -> &str {
         self.end.as_ref().map_or("running", End::outcome)
     }
@@ -215,4 +242,47 @@ fn draw(rows: &[[String; 6]], columns: usize) -> Vec<String> {
         shorten_end(cells.join("  ").trim_end(), columns)
     });
     lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(name: &str, status: &str) -> Listed {
+        let running = status == "RUNNING";
+        Listed {
+            arn: format!("arn:aws:states:eu-west-1:123456789012:execution:r-recycle-node:{name}"),
+            name: name.to_owned(),
+            status: status.to_owned(),
+            started_at: Timestamp::UNIX_EPOCH,
+            ended_at: (!running).then_some(Timestamp::UNIX_EPOCH),
+        }
+    }
+
+    #[test]
+    fn the_list_of_all_describes_failures_rotations_and_executions_whose_names_have_no_instance() {
+        let (named, nameless) = ("schedule-i-0123456789abcdef0-1a2b3c", "recycle-eks-1-1");
+        let instance = Wanted::Node("i-0123456789abcdef0".parse().unwrap());
+        for (wanted, name, status, is_rotation, expected) in [
+            (&Wanted::All, named, "SUCCEEDED", false, false),
+            (&Wanted::All, named, "RUNNING", false, false),
+            (&Wanted::All, named, "FAILED", false, true),
+            (&Wanted::All, named, "ABORTED", false, true),
+            (&Wanted::All, nameless, "SUCCEEDED", false, true),
+            (&Wanted::All, "weekly", "SUCCEEDED", true, true),
+            (&instance, named, "SUCCEEDED", false, true),
+        ] {
+            let found = wanted.needs_description(&listed(name, status), is_rotation);
+            assert_eq!(found, expected, "{name} {status}");
+        }
+    }
+
+    #[test]
+    fn an_execution_that_is_not_described_has_its_status_and_no_reason() {
+        for (status, outcome) in [("SUCCEEDED", "SUCCEEDED"), ("RUNNING", "running")] {
+            let past = Past::of_list(listed("schedule-i-0123456789abcdef0-1a2b3c", status));
+            assert_eq!((past.outcome(), past.reason().as_str()), (outcome, ""));
+            assert_eq!(past.document()["instance_id"], "i-0123456789abcdef0");
+        }
+    }
 }

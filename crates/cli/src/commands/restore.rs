@@ -4,11 +4,11 @@
 use jiff::Timestamp;
 use recycle::notify::status::NodeStatus;
 use recycle::records::claim::{Claim, has_ended};
-use recycle::report::event::End;
-use serde_json::json;
+use recycle::report::event::{End, Execution};
+use serde_json::{Value, json};
 
 use crate::args::flags::{Abort, Restore};
-use crate::aws::installation::Installation;
+use crate::aws::installation::{Installation, RECYCLING};
 use crate::aws::nodes::{fetch_status, find_node};
 use crate::base::error::{Result, misuse, refuse};
 use crate::base::exit::Exit;
@@ -30,7 +30,13 @@ pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: 
     // The parser requires a name unless `--all` is set.
     let what = wanted.what.as_deref().unwrap_or_default();
     if what.starts_with("arn:") {
-        return abort_execution(installation, output, what, wanted).await;
+        let execution = find_execution(installation, what).await?;
+        return abort_execution(installation, output, execution, wanted).await;
+    }
+    if !what.starts_with("i-")
+        && let Some(execution) = installation.find_execution(&installation.states, what).await?
+    {
+        return abort_execution(installation, output, execution, wanted).await;
     }
     let node = find_node(installation, what).await?;
     check_readable(&node)?;
@@ -77,17 +83,12 @@ async fn abort_claimed(
     watch_restore(&mut Watch::begin(installation, output)?, node, None).await
 }
 
-/// Stops an execution that is given by its ARN.
-/// An execution of `recycle-node` that holds its node is stopped in the same way as if the node were given.
-/// Stopping an execution of `rotate-nodes` also stops those of its nodes, because Step Functions stops the executions that it waits for.
-async fn abort_execution(
-    installation: &Installation,
-    output: &Output,
-    arn: &str,
-    wanted: &Abort,
-) -> Result<Exit> {
-    let is_of_node = installation.has_execution("recycle-node", arn);
-    if !is_of_node && !installation.has_execution("rotate-nodes", arn) {
+/// Fetches an execution by its ARN.
+async fn find_execution(installation: &Installation, arn: &str) -> Result<Execution> {
+    if !RECYCLING
+        .iter()
+        .any(|machine| installation.has_execution(machine, arn))
+    {
         misuse!(
             "EXECUTION must be an execution of recycle-node or rotate-nodes of the installation {:?} ({}), but is {arn}",
             installation.name,
@@ -97,8 +98,22 @@ async fn abort_execution(
     let Some(execution) = installation.states.find(arn).await? else {
         misuse!("there is no execution {arn}");
     };
-    if execution.end.is_some() {
-        refuse!("the execution {arn} has ended already");
+    Ok(execution)
+}
+
+/// Stops an execution that is given by its ARN or its name.
+/// An execution of `recycle-node` that holds its node is stopped in the same way as if the node were given.
+/// Stopping an execution of `rotate-nodes` also stops those of its nodes, because Step Functions stops the executions that it waits for.
+async fn abort_execution(
+    installation: &Installation,
+    output: &Output,
+    execution: Execution,
+    wanted: &Abort,
+) -> Result<Exit> {
+    let arn = execution.arn.as_str();
+    let is_of_node = installation.has_execution("recycle-node", arn);
+    if let Some(end) = &execution.end {
+        refuse!("the execution {arn} has ended already ({})", end.outcome());
     }
     let instance = execution.input["instance_id"].as_str();
     if let Some(instance) = instance.filter(|_| is_of_node) {
@@ -185,16 +200,28 @@ async fn watch_restore(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<&
         let status = fetch_status(installation, Some(id)).await?;
         let mut nodes = status.nodes.iter();
         let found = nodes.find(|found| found.instance_id == node.instance_id);
-        let (text, exit) = judge_restore(found, status.cluster_is_away.as_deref(), is_swept);
-        let shown = frame_of(id, &text, clock_face(now.duration_since(began)), exit);
+        let (text, exit) = judge_restore(
+            found,
+            node.claim.as_ref(),
+            status.cluster_is_away.as_deref(),
+            is_swept,
+        );
+        let document = json!({"instance_id": id, "state": text});
+        let shown = frame_of(id, document, &text, clock_face(now.duration_since(began)), exit);
         Ok((shown, exit.map_or(Next::Later, Next::Over)))
     });
     let again = format!("recycle-eks status --watch {id}");
     over.await?.map_or_else(|| watch.leave(id, &again), Ok)
 }
 
-/// Returns the state of the restore as a sentence, and the exit code if the restore has ended.
-fn judge_restore(node: Option<&NodeStatus>, away: Option<&str>, is_swept: bool) -> (String, Option<Exit>) {
+/// Returns the state of the restore as a sentence, and the exit code if the restore has ended. `before` is the claim of the execution that
+/// was stopped.
+fn judge_restore(
+    node: Option<&NodeStatus>,
+    before: Option<&Claim>,
+    away: Option<&str>,
+    is_swept: bool,
+) -> (String, Option<Exit>) {
     let over = |text: &str, exit| (text.to_owned(), Some(exit));
     let gone = "gone: its instance is terminated, there is nothing to restore";
     match (node, away) {
@@ -208,21 +235,24 @@ fn judge_restore(node: Option<&NodeStatus>, away: Option<&str>, is_swept: bool) 
             "it cannot be restored automatically: an operator must run the manual commands of the notification",
             Exit::NeedsOperator,
         ),
-        (Some(node), None) => (describe_holder(node), None),
+        (Some(node), None) => (describe_holder(node, before), None),
     }
 }
 
-fn describe_holder(node: &NodeStatus) -> String {
-    let summary = node.progress.as_ref().map(|progress| progress.summary.as_str());
+/// Describes which execution holds the node, and in which step that is. The progress on the Node may be that of another execution.
+fn describe_holder(node: &NodeStatus, before: Option<&Claim>) -> String {
     let Some(claim) = &node.claim else {
-        return summary.unwrap_or("waits for the sweep").to_owned();
+        return "waits for the sweep".to_owned();
     };
-    let summary = summary.unwrap_or("no progress yet");
-    format!("held by {}: {summary}", claim.fence.execution)
+    let (arn, phase) = (&claim.fence.execution, claim.phase);
+    if before.is_some_and(|before| before.fence == claim.fence) {
+        format!("waits for the sweep: {arn} has ended in step {phase}")
+    } else {
+        format!("held by another execution, {arn}, in step {phase}")
+    }
 }
 
-fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Frame {
-    let mut document = json!({"instance_id": instance, "state": text});
+fn frame_of(subject: &str, mut document: Value, text: &str, clock: String, exit: Option<Exit>) -> Frame {
     if let Some(exit) = exit {
         document["exit"] = exit.code().into();
     }
@@ -233,12 +263,12 @@ fn frame_of(instance: &str, text: &str, clock: String, exit: Option<Exit>) -> Fr
     };
     Frame {
         picture: vec![vec![
-            (Style::Bold, instance.to_owned()),
+            (Style::Bold, subject.to_owned()),
             (Style::Dim, format!("   {clock}   ")),
             (style, text.to_owned()),
         ]],
         clock,
-        facts: vec![(instance.to_owned(), text.to_owned())],
+        facts: vec![(subject.to_owned(), text.to_owned())],
         document,
         ..Frame::default()
     }
@@ -253,7 +283,9 @@ async fn watch_sweep(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
             Some(end) => (describe_sweep(end), Some(Exit::NeedsOperator)),
             None => (history.reason().to_owned(), None),
         };
-        let shown = frame_of("sweep", text.trim_end(), clock_face(history.elapsed(now)), exit);
+        let text = text.trim_end();
+        let document = json!({"execution_arn": arn, "state": text});
+        let shown = frame_of("sweep", document, text, clock_face(history.elapsed(now)), exit);
         Ok((shown, exit.map_or(Next::Soon, Next::Over)))
     });
     let over = over.await?;
@@ -277,7 +309,6 @@ fn describe_sweep(end: &End) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     fn node(more: Value) -> NodeStatus {
         let mut node = json!({"instance_id": "i-0123456789abcdef0", "is_marked": true});
@@ -331,7 +362,33 @@ mod tests {
             ("unknown", None, None, true, Some(Exit::Restored)),
             ("unreadable", None, Some("no"), true, None),
         ] {
-            assert_eq!(judge_restore(node.as_ref(), away, is_swept).1, exit, "{name}");
+            let (_, found) = judge_restore(node.as_ref(), None, away, is_swept);
+            assert_eq!(found, exit, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_node_waits_for_the_sweep_unless_another_execution_holds_it() {
+        let claimed = |name: &str| {
+            let claim = json!({"schema": 1, "fence": format!("arn:aws:states:eu-west-1:123456789012:execution:recycle-node:{name}#0"),
+                "group": "workers", "phase": "standby", "urgency": "planned", "claimed_at": "2027-01-01T00:00:00Z"});
+            // The progress is that of the execution that was stopped.
+            let progress = json!({"summary": "pods: 1 to wait for", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z"});
+            node(json!({"claim": claim, "progress": progress}))
+        };
+        let before = claimed("one").claim;
+        for (now, text) in [
+            (
+                claimed("one"),
+                "waits for the sweep: arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one has ended in step standby",
+            ),
+            (
+                claimed("two"),
+                "held by another execution, arn:aws:states:eu-west-1:123456789012:execution:recycle-node:two, in step standby",
+            ),
+            (node(json!({})), "waits for the sweep"),
+        ] {
+            assert_eq!(describe_holder(&now, before.as_ref()), text);
         }
     }
 

@@ -245,7 +245,7 @@ async fn list_failed(installation: &Installation, node: Option<&str>) -> Result<
         let listed = installation.states.list_ended_since(&machine, since);
         failed.extend(listed.await?);
     }
-    failed.retain(|listed| ["FAILED", "TIMED_OUT", "ABORTED"].contains(&listed.status.as_str()));
+    failed.retain(Listed::has_failed);
     failed.sort_by_key(|listed| std::cmp::Reverse(listed.ended_at));
     Ok(failed)
 }

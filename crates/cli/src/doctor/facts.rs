@@ -30,6 +30,8 @@ const IN_CLUSTER: [&str; 9] = [
 /// The function that does not call the Kubernetes API.
 const OTHERS: [&str; 1] = ["start-rotation"];
 
+pub(crate) const MACHINES: [&str; 3] = ["recycle-node", "rotate-nodes", "sweep"];
+
 /// Executions of the sweep to read. If the last one still runs, those before it decide.
 const SWEEPS: i32 = 5;
 
@@ -40,11 +42,10 @@ const NO_ENTRIES: &str = "InvalidRequestException";
 const AT_ONCE: usize = 5;
 
 pub(crate) async fn gather(installation: &Installation) -> Facts {
-    let steps = IN_CLUSTER.into_iter().chain(OTHERS);
-    let names = ["recycle-node", "rotate-nodes", "sweep"];
+    let steps = list_functions();
     let (functions, machines, authentication, groups, rules, dead_letters, logs, sweeps) = tokio::join!(
         ask_each(steps, async |step| find_function(installation, step).await),
-        ask_each(names, async |name| find_machine(installation, name).await),
+        ask_each(MACHINES, async |name| find_machine(installation, name).await),
         find_authentication(installation),
         find_groups(installation),
         find_rules(installation),
@@ -72,6 +73,10 @@ pub(crate) async fn gather(installation: &Installation) -> Facts {
         logs: seen(logs),
         sweeps: seen(sweeps),
     }
+}
+
+pub(crate) fn list_functions() -> impl Iterator<Item = &'static str> {
+    IN_CLUSTER.into_iter().chain(OTHERS)
 }
 
 /// The answers about several things that may not exist, by their names.

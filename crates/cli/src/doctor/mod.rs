@@ -1,12 +1,13 @@
 //! `doctor`: checks an installation, and shows a remedy for each problem. `recycle::doctor::checks` judges the facts.
 
 mod answers;
-mod facts;
+pub(crate) mod facts;
 
 use recycle::base::shell::quote;
 use recycle::doctor::checks::examine;
 use recycle::doctor::facts::Inside;
 use recycle::doctor::finding::{Finding, Level, worst};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::aws::groups::list_paused;
@@ -15,8 +16,22 @@ use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::views::output::Output;
 
-/// Gathers the facts from AWS and from `serve-operator`, and shows the findings.
+/// The findings, and the level of the worst.
+#[derive(Debug, Serialize)]
+pub(crate) struct Diagnosis {
+    level: Level,
+    findings: Vec<Finding>,
+}
+
 pub(crate) async fn run(installation: &Installation, output: &Output, shows_all: bool) -> Result<Exit> {
+    let diagnosis = diagnose(installation).await;
+    output.document(&json!(diagnosis))?;
+    show(&diagnosis.findings, output, shows_all)?;
+    Ok(exit(diagnosis.level))
+}
+
+/// Gathers the facts from AWS and from `serve-operator`, and judges them.
+pub(crate) async fn diagnose(installation: &Installation) -> Diagnosis {
     // The execution need not exist. The answer that it does not exist shows that the function reaches Step Functions.
     let execution = installation.execution("recycle-node", "doctor");
     let question = json!({"ask": "doctor", "cluster_name": installation.cluster, "execution": execution});
@@ -28,10 +43,10 @@ pub(crate) async fn run(installation: &Installation, output: &Output, shows_all:
     let mut findings = examine(&seen, &answers::seen(inside));
     // If the groups cannot be read, the check of the groups says so.
     findings.extend(paused.unwrap_or_default().into_iter().map(find_pause));
-    let level = worst(&findings);
-    output.document(&json!({"level": level, "findings": findings}))?;
-    show(&findings, output, shows_all)?;
-    Ok(exit(level))
+    Diagnosis {
+        level: worst(&findings),
+        findings,
+    }
 }
 
 /// Returns the finding about a paused group. A pause that was forgotten stops rotations without a message.

@@ -3,12 +3,10 @@
 use recycle::report::event::Execution;
 
 use crate::args::flags::Report as Wanted;
-use crate::aws::installation::Installation;
+use crate::aws::installation::{Installation, RECYCLING};
 use crate::aws::nodes::fetch_status;
 use crate::aws::step_functions::StepFunctions;
 use crate::base::error::{Result, misuse};
-
-const MACHINES: [&str; 2] = ["recycle-node", "rotate-nodes"];
 
 /// The number of executions among which the last one of a node is searched. Step Functions forgets executions after 90 days.
 /// Names of executions that a rotation or a trigger starts contain the instance. Each other one takes a call, at most ten a second.
@@ -25,19 +23,15 @@ pub(super) async fn find_execution(
     match wanted.execution.as_deref() {
         None => find_last(installation, states).await,
         Some(arn) if arn.starts_with("arn:") => {
-            if !MACHINES.iter().any(|machine| is_of_machine(arn, machine)) {
+            if !RECYCLING.iter().any(|machine| is_of_machine(arn, machine)) {
                 misuse!("EXECUTION must be an execution of recycle-node or rotate-nodes, but is {arn:?}");
             }
             states.describe(arn).await
         }
         Some(instance) if instance.starts_with("i-") => find_of_node(installation, states, instance).await,
         Some(name) => {
-            // The name of a Node may be longer than the name of an execution, and then it has dots.
-            let is_name = !name.contains('.');
-            for machine in MACHINES.into_iter().filter(|_| is_name) {
-                if let Some(execution) = states.find(&installation.execution(machine, name)).await? {
-                    return Ok(execution);
-                }
+            if let Some(execution) = installation.find_execution(states, name).await? {
+                return Ok(execution);
             }
             find_of_node(installation, states, name).await
         }

@@ -1,10 +1,13 @@
-//! `report`: writes the history of an execution as one HTML page or as JSON. `recycle::report::history` builds the report.
+//! `report`: writes the history of an execution as one HTML page or as JSON, or a support bundle. `recycle::report::history` builds the report.
 
 mod axis;
+mod bundle;
 mod find;
+mod logs;
 mod node_page;
 mod page;
 mod parts;
+mod redact;
 mod rotation_page;
 mod words;
 
@@ -23,12 +26,19 @@ use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::base::exit::Exit;
 use crate::history::rotation_end::RotationEnd;
+use crate::report::bundle::{check_new, write_bundle};
 use crate::report::find::{find_execution, is_of_machine};
 use crate::views::output::Output;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Wanted) -> Result<Exit> {
+    if let Some(file) = &wanted.bundle {
+        check_new(file)?;
+    }
     let states = StepFunctions::patient(&installation.aws, Output::note);
     let execution = find_execution(installation, &states, wanted).await?;
+    if let Some(file) = &wanted.bundle {
+        return write_bundle(installation, &states, output, execution, file).await;
+    }
     let events = states.read_history(&execution.arn).await?;
     let report = if is_of_machine(&execution.arn, "rotate-nodes") {
         let nodes = report_started(&states, &events).await?;

@@ -94,14 +94,19 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Prints after Ctrl-C that the execution goes on, and how to watch it again.
-    pub(crate) fn leave(&self, arn: &str, again: &str) -> Result<Exit> {
+    /// Prints after Ctrl-C that the execution, or the restore of an instance, goes on, and how to watch it again.
+    pub(crate) fn leave(&self, what: &str, again: &str) -> Result<Exit> {
         let exit = Exit::Unwatched;
+        let (name, of) = if what.starts_with("arn:") {
+            ("execution_arn", "")
+        } else {
+            ("instance_id", "the restore of ")
+        };
         self.output.say(format!(
-            "\nstopped watching; {arn} goes on. To watch it again: {again}"
+            "\nstopped watching; {of}{what} goes on. To watch it again: {again}"
         ))?;
         self.output
-            .document(&json!({"execution_arn": arn, "watched": false, "exit": exit.code()}))?;
+            .document(&json!({name: what, "watched": false, "exit": exit.code()}))?;
         Ok(exit)
     }
 

@@ -1,11 +1,12 @@
-//! The Lambda `serve-operator`: answers `recycle-eks status` and `recycle-eks doctor`, and moves the end of a drain for `recycle-eks extend`
-//! and `recycle-eks finish`.
+//! The Lambda `serve-operator`: answers `recycle-eks status`, `doctor` and `report --bundle`, and moves the end of a drain for
+//! `recycle-eks extend` and `finish`.
 //!
 //! Only operators invoke it. No state machine does, so it acts under no claim. It cannot evict a pod, and it changes nothing in AWS.
 
 mod doctor;
 mod drain_end;
 mod error;
+mod records;
 mod status;
 
 use aws_config::SdkConfig;
@@ -43,6 +44,7 @@ impl ServeOperator {
         let report = match request {
             OperatorRequest::Status(question) => self.build_status(question.node.as_deref()).await?,
             OperatorRequest::Doctor(question) => json!(self.examine(question.execution.as_ref()).await),
+            OperatorRequest::Records(question) => self.collect_records(&question.instances).await?,
             OperatorRequest::MoveDrainEnd(asked) => self.move_drain_end(&asked).await?,
         };
         Ok(Report(report))
@@ -63,6 +65,7 @@ mod tests {
         for request in [
             json!({"ask": "status", "cluster_name": "production"}),
             json!({"ask": "doctor", "cluster_name": "production"}),
+            json!({"ask": "records", "cluster_name": "production", "instances": []}),
             json!({"ask": "move_drain_end", "cluster_name": "production", "instance_id": "i-0123456789abcdef0", "until": "now"}),
         ] {
             let request: OperatorRequest = serde_json::from_value(request).unwrap();

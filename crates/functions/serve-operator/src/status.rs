@@ -18,14 +18,19 @@ impl ServeOperator {
             instances.retain(|instance| instance.id != id);
             instances.extend(self.instances.fetch(&id).await?);
         }
-        let (nodes, leases, cluster_error) = match self.list_claimed_nodes().await {
-            Ok((nodes, leases)) => (nodes, leases, None),
-            Err(error) => (NodeList::default(), Vec::new(), Some(with_causes(&error))),
-        };
+        let (nodes, leases, cluster_error) = self.read_cluster().await;
         let mut status = build_status(&nodes.readable, &leases, &instances, wanted);
         status.cluster_is_away = cluster_error;
         status.unreadable_nodes = nodes.describe_unreadable();
         Ok(json!(status))
+    }
+
+    /// Lists the Nodes and the Leases. If the cluster cannot be read, returns none of them, and the reason.
+    pub(crate) async fn read_cluster(&self) -> (NodeList, Vec<Lease>, Option<String>) {
+        match self.list_claimed_nodes().await {
+            Ok((nodes, leases)) => (nodes, leases, None),
+            Err(error) => (NodeList::default(), Vec::new(), Some(with_causes(&error))),
+        }
     }
 
     async fn list_claimed_nodes(&self) -> Result<(NodeList, Vec<Lease>), Error> {

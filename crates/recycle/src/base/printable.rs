@@ -16,12 +16,19 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 /// Makes every string and every name in a document printable.
 pub fn printable_document(document: Value) -> Value {
+    change_texts(document, &|text| printable(text).into_owned())
+}
+
+/// Changes every string and every name in a document.
+#[must_use]
+pub fn change_texts(document: Value, change: &impl Fn(&str) -> String) -> Value {
+    let each = |value| change_texts(value, change);
     match document {
-        Value::String(text) => Value::String(printable(&text).into_owned()),
-        Value::Array(values) => values.into_iter().map(printable_document).collect(),
+        Value::String(text) => Value::String(change(&text)),
+        Value::Array(values) => values.into_iter().map(each).collect(),
         Value::Object(fields) => fields
             .into_iter()
-            .map(|(name, value)| (printable(&name).into_owned(), printable_document(value)))
+            .map(|(name, value)| (change(&name), each(value)))
             .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => document,
     }

@@ -108,6 +108,8 @@ pub enum OperatorRequest {
     Status(StatusQuestion),
     /// Reports whether the function reaches the cluster and AWS ([`crate::doctor::checks`]).
     Doctor(DoctorQuestion),
+    /// Reports the records of instances as they were written ([`crate::notify::records`]).
+    Records(RecordsQuestion),
     /// Moves the end of a drain ([`crate::drain::end`]).
     MoveDrainEnd(DrainUntil),
 }
@@ -117,6 +119,7 @@ impl OperatorRequest {
         match self {
             Self::Status(question) => &question.cluster_name,
             Self::Doctor(question) => &question.cluster_name,
+            Self::Records(question) => &question.cluster_name,
             Self::MoveDrainEnd(asked) => &asked.cluster_name,
         }
     }
@@ -138,6 +141,12 @@ pub struct DoctorQuestion {
     pub execution: Option<ExecutionArn>,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct RecordsQuestion {
+    pub cluster_name: ClusterName,
+    pub instances: Vec<InstanceId>,
+}
+
 #[derive(Deserialize)]
 struct Asking {
     ask: Asks,
@@ -148,6 +157,7 @@ struct Asking {
 enum Asks {
     Status,
     Doctor,
+    Records,
     MoveDrainEnd,
 }
 
@@ -205,6 +215,7 @@ impl<'de> Deserialize<'de> for OperatorRequest {
         match ask {
             Asks::Status => read(&request).map(Self::Status),
             Asks::Doctor => read(&request).map(Self::Doctor),
+            Asks::Records => read(&request).map(Self::Records),
             Asks::MoveDrainEnd => read(&request).map(Self::MoveDrainEnd),
         }
     }

@@ -3,4 +3,5 @@
 pub mod blockage;
 pub mod metrics;
 pub mod notification;
+pub mod records;
 pub mod status;

@@ -1,12 +1,13 @@
 //! Defines an execution and the events of its history. The report and every view of the command line read this model.
 
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::base::named::named;
 
 /// An execution, as DescribeExecution returns it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Execution {
     pub arn: String,
     pub input: Value,
@@ -23,7 +24,7 @@ pub fn name_execution(machine: &str, name: &str) -> String {
     format!("{machine}:{name}")
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct End {
     /// `SUCCEEDED`, `FAILED`, `TIMED_OUT` or `ABORTED`.
     pub status: String,
@@ -51,7 +52,7 @@ impl End {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {
     /// Number of the event. Events are numbered from 1.
     pub id: i64,
@@ -62,7 +63,8 @@ pub struct Event {
 }
 
 /// The content of an event, with what is read from it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EventKind {
     /// The execution began with this input.
     Started(Value),
