@@ -12,7 +12,6 @@ use crate::notify::notification::{About, Notification, build_finished_notificati
 use crate::records::schema::SCHEMA;
 
 /// The one envelope of all answers. `V` is the function's verdict, which names the machine's next step.
-#[must_use]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Answer<V: Verdict> {
     /// [`SCHEMA`].

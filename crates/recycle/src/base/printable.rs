@@ -20,7 +20,6 @@ pub fn printable_document(document: Value) -> Value {
 }
 
 /// Changes every string and every name in a document.
-#[must_use]
 pub fn change_texts(document: Value, change: &impl Fn(&str) -> String) -> Value {
     let each = |value| change_texts(value, change);
     match document {

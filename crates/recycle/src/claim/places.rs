@@ -35,7 +35,6 @@ pub fn find_added_places<'a>(
 }
 
 /// Returns another member of the group that is being restored. Its restore may change the desired capacity and the protection of members.
-#[must_use]
 pub fn find_restored<'a>(leases: &'a [Lease], me: &InstanceId, group: &Group) -> Option<&'a Lease> {
     leases.iter().find(|lease| {
         lease.instance != *me && lease.restoring_since().is_some() && group.member(&lease.instance).is_some()

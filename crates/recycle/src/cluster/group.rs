@@ -114,7 +114,6 @@ impl Group {
     }
 
     /// Describes a group that keeps the place which an execution has added.
-    #[must_use]
     pub fn describe_larger(&self) -> String {
         format!(
             "group {} is one larger than before, desired capacity {}; if it does not need the new member, drain that one and terminate it \

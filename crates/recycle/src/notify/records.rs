@@ -11,7 +11,6 @@ use crate::cluster::node::NodeFacts;
 use crate::records::lease::Lease;
 
 /// Returns a document for each wanted instance: its Lease, the marks on its Node, and its tags. A thing that does not exist is null.
-#[must_use]
 pub fn collect_records(
     wanted: &[InstanceId],
     nodes: &[NodeFacts],

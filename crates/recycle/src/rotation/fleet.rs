@@ -79,7 +79,6 @@ impl Fleet {
 
     /// Returns how many nodes may be raised at once. None if the nodes are not recycled with replacement `surge`.
     /// `replacement` is that of the input. EKS is not asked: a wrong tag only makes the rotation slower.
-    #[must_use]
     pub fn surge_at_once(&self, replacement: Option<&str>) -> Option<u32> {
         let by_default = self.rebalances_capacity || self.tags.contains_key(NODE_GROUP_TAG);
         let surges = replacement.map_or(by_default, |given| given == "surge");
