@@ -295,8 +295,8 @@ def checks(world: World, scene: Scene, plan: Plan) -> Iterator[list[Measure]]:
 
 
 def distant(world: World, scene: Scene, plan: Plan) -> list[Measure]:
-    """Measures with calls that take longer: the wall times of a check, beside the Python version that only lists the pods and
-    beside one that makes the same reads; a cold call; and a round of evictions."""
+    """Measures the wall times with calls that take longer. A check is compared twice: with the Python version, which only lists
+    the pods, and with one that makes the same reads. Then come a cold call and a round of evictions."""
     beside = {
         "only lists the pods": scene.python.check,
         "makes the same reads": scene.python_same_reads,
