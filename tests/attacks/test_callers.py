@@ -25,7 +25,7 @@ ROLE_FOR_OPERATORS = f"{FOR_OPERATORS}-{REGION}"
 #: The functions that take a step of an execution.
 STEPS = ("standby-node", "taint-node", "check-pods", "evict-pods", "detach-terminate")
 #: Damaged payloads for each function. A debug build answers one in a few milliseconds.
-TRIES = 60
+TRIES = 25
 
 
 @pytest.fixture

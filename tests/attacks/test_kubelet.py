@@ -41,8 +41,9 @@ def evictions(world):
 # E2
 
 
-def test_times_that_no_type_can_hold_stop_no_rotation(world, workers):
+def test_times_that_no_type_can_hold_stop_no_rotation(world):
     """E2. Before: the list of Nodes could not be read, so that rotations stopped, and sweeps and restores saw no Node."""
+    workers = world.group("workers", size=2, minimum=1, maximum=6)
     workers.gets_a_new_template()
     for node in workers.nodes:
         path, kubelet = f"/api/v1/nodes/{node.name}", world.kubernetes.kubelet(node.name)
@@ -99,8 +100,6 @@ def test_a_node_with_a_claim_that_it_wrote_itself_is_rotated(world, running):
     the node kept its old image."""
     claims = {
         "of another schema": '{"schema":2}',
-        "of another installation": forgeries.claim(forgeries.FOREIGN_EXECUTION),
-        "made up": forgeries.claim(forgeries.EXECUTION),
         "of a running execution": forgeries.claim(running.arn),
     }
     workers = world.group("workers", size=len(claims) + 1, minimum=1, maximum=8)
@@ -134,9 +133,7 @@ def test_a_node_that_poses_as_admitted_does_not_block_the_queue_of_its_group(wor
 def test_a_node_does_not_end_its_drain_by_its_claim(world):
     """E4. Before: the execution ended `ClaimLost` at its next step, as often as the node deleted or replaced the claim."""
     executions = []
-    for number, forged in enumerate(
-        [None, "mine!", '{"schema":2}', forgeries.claim(forgeries.EXECUTION, urgency="interruption")]
-    ):
+    for number, forged in enumerate([None, forgeries.claim(forgeries.EXECUTION, urgency="interruption")]):
         node = world.group(f"workers-{number}", size=2, minimum=1, maximum=4).nodes[0]
         written = {"annotations": {CLAIM: forged}, "labels": {GROUP_LABEL: None}}
         world.at("8m", lambda node=node, written=written: node.kubelet_writes(written))
@@ -275,12 +272,12 @@ def test_a_node_sends_no_terminal_escape_to_an_operator(world, workers, cli):
         )
     world.at("3m", lambda: other.kubelet_writes({"annotations": {CLAIM: f"mine {ESCAPES}", DRAIN_UNTIL: ESCAPES}}))
 
-    execution = world.recycle(node, drain_timeout=1500)
+    execution = world.recycle(node, drain_timeout=600)
     world.run("5m")
     assert ESCAPES in other.annotations[CLAIM]
     printed = [cli("status", pace=0), cli("status", node.name, pace=0), cli("status", other.name, pace=0)]
     printed.append(cli("doctor", pace=0))
-    world.run("20m")
+    world.run("9m")
     world.sweep().finishes()
     execution.finishes()
 

@@ -28,9 +28,10 @@ def pin(tenant, node, name, arguments=(), **annotations):
     return f"{PODS}/{name}"
 
 
-def test_pods_with_times_that_no_type_can_hold_stop_no_rotation(world, workers, tenant):
+def test_pods_with_times_that_no_type_can_hold_stop_no_rotation(world):
     """E2. Before: one such pod made the list of its node's pods unreadable. No node with such a pod could be drained, and members
     that the hook held ran out of time with the pods of other tenants."""
+    workers, tenant = world.group("workers", size=2, minimum=1, maximum=6), world.kubernetes.tenant(TENANT)
     for number, node in enumerate(workers.nodes):
         pod = pin(tenant, node, f"pinned-{number}", **{"recycle-eks/drain": "evict"})
         forgeries.write_the_end_of_time(tenant, pod)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from world.aws.lambda_host import Invocation
+from world.stepfunctions.executions import Execution
 from world.world import World
 
 Json = Any
@@ -28,6 +29,8 @@ class Mutation:
     name: str
     run: str
     sees: str
+    also_sees: tuple[str, ...] = ()
+    """Parts of further sentences, if several bugs share a run."""
     machine: tuple[Json, Json] | None = None
     """A part of a state machine, and its replacement."""
     undone: dict[str, Json] = field(default_factory=dict)
@@ -104,7 +107,6 @@ def _is_waited_for(pod: Json) -> bool:
 
 DONE = {"wait_seconds": 0, "reason": "made up", "counts": {}, "names": {}}
 FAILS = {"Type": "Fail", "Error": "{% $failure.Error %}", "Cause": "{% $restore.reason %}"}
-SUCCEEDS = {"Type": "Succeed", "Output": {"outcome": "recycled", "reason": "made up"}}
 
 MUTATIONS = [
     Mutation(
@@ -115,7 +117,6 @@ MUTATIONS = [
     ),
     Mutation("pods that are to be evicted are overlooked", "after/undisturbed", "at work", pods=_is_waited_for),
     Mutation("a hook is completed although it overlooks pods", "hook/undisturbed", "at work", pods=lambda pod: False),
-    Mutation("a failure is reported as a success", "put-back/undisturbed", "recycled was reported", machine=(FAILS, SUCCEEDS)),
     Mutation(
         "a failure is reported under the wrong name",
         "put-back/seed 1",
@@ -154,15 +155,11 @@ MUTATIONS = [
         reads=(b"recycle-eks(/|~1)pawns", rb"recycle-eks\1claim"),
     ),
     Mutation(
-        "a protection stays",
+        "a protection stays, and a failure contains a token",
         "put-back/undisturbed",
         "protection from scale-in is left on",
+        also_sees=("has a secret",),
         sends=(b"ProtectedFromScaleIn=false", b"ProtectedFromScaleIn=true"),
-    ),
-    Mutation(
-        "a failure contains a token",
-        "put-back/undisturbed",
-        "has a secret",
         machine=(FAILS, {**FAILS, "Cause": "k8s-aws-v1.aHR0cHM6Ly9zdHM"}),
     ),
     Mutation(
@@ -210,28 +207,66 @@ MUTATIONS = [
         machine=("{% $ended.outcome = 'duplicate' %}", "{% false %}"),
         undone={"claim-node": {**DONE, "verdict": "duplicate"}},
     ),
-    Mutation(
+]
+
+
+@dataclass(frozen=True)
+class WrongReport:
+    """An execution that reports another end than it had. `sees` is a part of the sentence that reports it."""
+
+    name: str
+    scene: str
+    sees: str
+    changes: Callable[[Execution], dict[str, Any]]
+    """Returns the fields of the ended execution that are not true."""
+
+    @contextmanager
+    def instead_of(self, end: Execution) -> Iterator[None]:
+        """Replaces the true report for the duration of the block."""
+        changed = self.changes(end)
+        true = {name: getattr(end, name) for name in changed}
+        for name, value in changed.items():
+            setattr(end, name, value)
+        try:
+            yield
+        finally:
+            for name, value in true.items():
+                setattr(end, name, value)
+
+
+def _as_success(output: Json) -> dict[str, Any]:
+    return {"status": "SUCCEEDED", "error": None, "cause": None, "output_text": json.dumps(output)}
+
+
+WRONG_REPORTS = [
+    WrongReport(
+        "a failure is reported as a success",
+        "put-back",
+        "recycled was reported",
+        lambda end: _as_success({"outcome": "recycled", "reason": "made up"}),
+    ),
+    WrongReport(
         "a restored node is reported as lost",
-        "put-back/undisturbed",
+        "put-back",
         "NodeLost was reported, but the instance is",
-        machine=(FAILS, {**FAILS, "Error": "NodeLost"}),
+        lambda end: {"error": "NodeLost"},
     ),
-    Mutation(
+    WrongReport(
         "an own claim is reported as lost",
-        "put-back/undisturbed",
+        "put-back",
         "ClaimLost was reported, but the claim was not removed",
-        machine=(FAILS, {**FAILS, "Error": "ClaimLost"}),
+        lambda end: {"error": "ClaimLost"},
     ),
-    Mutation(
+    WrongReport(
         "a restored node is reported as already gone",
-        "put-back/undisturbed",
+        "put-back",
         "already_gone was reported, but the instance is",
-        machine=(FAILS, {**SUCCEEDS, "Output": {"outcome": "already_gone", "reason": "made up"}}),
+        lambda end: _as_success({"outcome": "already_gone", "reason": "made up"}),
     ),
-    Mutation(
+    WrongReport(
         "a rotation reports too many recycled nodes",
-        "rotation/undisturbed",
+        "rotation",
         "rotated says that 9 are recycled",
-        machine=("{% $groups %}", "{% [$groups ~> |$|{'recycled': 9}|] %}"),
+        lambda end: _as_success({**end.output, "groups": [{**group, "recycled": 9} for group in end.output["groups"]]}),
     ),
 ]

@@ -19,7 +19,7 @@ DAYS = 1
 
 
 def live_through(world: World) -> None:
-    """One node is recycled, one waits ten hours for its job, one is blocked and restored, one is refused, one stays in
+    """One node is recycled, one waits three hours for its job, one is blocked and restored, one is refused, one stays in
     Standby."""
     workers = world.group("workers", size=4, minimum=2, maximum=8)
     plain, long, blocked, protected = workers.nodes
@@ -31,10 +31,10 @@ def live_through(world: World) -> None:
     world.let_sweep()
     world.at("1h", lambda: world.recycle(plain))
     world.at("2h", lambda: world.recycle(long, label_selector="app=train"))
-    world.at("12h", train.finishes)
+    world.at("5h", train.finishes)
     world.at("13h", lambda: world.recycle(protected))
-    world.at("14h", lambda: world.recycle(blocked, drain_timeout=21_600))
-    world.at("15h", lambda: world.recycle(fixed, label_selector="app=index", drain_timeout=7_200))
+    world.at("14h", lambda: world.recycle(blocked, drain_timeout=3_600))
+    world.at("15h", lambda: world.recycle(fixed, label_selector="app=index", drain_timeout=3_600))
     world.run(f"{DAYS}d")
 
 

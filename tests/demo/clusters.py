@@ -41,11 +41,11 @@ def budgets(world: World) -> Group:
     """One budget allows no eviction until its Deployment is scaled up. A StatefulSet is evicted pod by pod."""
     workers = world.group("workers", size=3, minimum=2, maximum=4)
     node = workers.nodes[0]
-    world.at("3h", node.job("training", labels={"app": "training"}).finishes)
+    world.at("1h", node.job("training", labels={"app": "training"}).finishes)
     world.budget(node.stateful_set("db", labels={"app": "db"}, replicas=2), max_unavailable=1)
     lonely = node.deployment("lonely", labels={"app": "lonely"}, replicas=1)
     world.budget(lonely, min_available=1)
-    world.at("2h", lambda: lonely.scale(2))
+    world.at("30m", lambda: lonely.scale(2))
     node.daemon_set("log-shipper")
     return workers
 
@@ -72,9 +72,9 @@ def groups(world: World) -> list[Group]:
     return groups
 
 
-def managed(world: World) -> list[Group]:
+def managed(world: World, size: int = 12) -> list[Group]:
     """One EKS managed node group. EKS itself replaces nodes with an older launch template, so a rotation selects others."""
-    blue = world.group("eks-blue", size=12, minimum=12, maximum=15, node_group="blue")
+    blue = world.group("eks-blue", size=size, minimum=size, maximum=size + 3, node_group="blue")
     for number, node in enumerate(blue.nodes[:3]):
         world.at(f"{20 + 10 * number}m", node.job(f"training-{number}", labels={"app": "training"}).finishes)
     world.budget(blue.nodes[3].deployment("web", labels={"app": "web"}, replicas=3), min_available=2)
@@ -84,8 +84,8 @@ def managed(world: World) -> list[Group]:
 CLUSTERS = {
     "tidy": Cluster("a Job that needs 20 hours, and a web server whose budget lets one pod go at a time", tidy),
     "budgets": Cluster(
-        "a Job that needs 3 hours, a database whose pods go one by one, and a lonely pod whose budget never lets it go: "
-        "after 2 hours an operator adds a second pod",
+        "a Job that needs an hour, a database whose pods go one by one, and a lonely pod whose budget never lets it go: "
+        "after 30 minutes an operator adds a second pod",
         budgets,
     ),
     "full": Cluster(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from demo.__main__ import LOOK, parse, show, watched
+from demo.clusters import FLEETS, managed
 from prepare import ROOT, TESTS
 from world.cli import command_line
 from world.process.processes import descendants, eventually, is_running, run_to_its_end
@@ -63,7 +65,7 @@ def test_the_pictures_of_the_documentation_are_what_is_shown_now(world, tmp_path
 
 
 def test_in_a_terminal_the_picture_of_the_command_line_changes_until_the_node_is_recycled(terminal):
-    demo = terminal()
+    demo = terminal("--cluster", "budgets")
 
     assert "✔ ClaimNode ─ ● StandbyNode" in demo.shows("● StandbyNode")
     screen = demo.shows("● CheckPods", "blocked", "gone", "drain ░", "of 2d, until 2027-01-03")
@@ -147,7 +149,7 @@ def test_without_a_terminal_each_change_is_a_line(world, capfd):
         r"^awaited +1 +label_selector matches it +default/training-\w+$",
         r"^ +0:01:00  pod default/training-\w+ +awaited$",
         r"^ +\d:\d\d:\d\d  CheckPods +.*budget.*lonely",
-        r"^ +2:\d\d:\d\d  pod default/lonely-\S+ +gone$",
+        r"^ +0:3\d:\d\d  pod default/lonely-\S+ +gone$",
         r"^outcome          recycled",
     ):
         assert re.search(line, printed, re.MULTILINE), f"{line} in\n{printed}"
@@ -159,17 +161,20 @@ def test_a_failure_of_the_world_is_shown_and_does_not_wait_for_a_command_line_wh
         raise RuntimeError("not settled")
 
 
-def test_a_rotation_of_a_managed_node_group_recycles_twelve_nodes(world, capfd, monkeypatch):
+def test_a_rotation_of_a_managed_node_group_recycles_each_node(world, capfd, monkeypatch):
     # No viewer needs time to read.
     monkeypatch.setattr("demo.pace.STANDS", 0.05)
     monkeypatch.setattr("demo.pace.RESTS", 0.01)
+    # Five nodes do what twelve do.
+    fleet = dataclasses.replace(FLEETS["managed"], build=lambda world: managed(world, size=5))
+    monkeypatch.setitem(FLEETS, "managed", fleet)
     code = shown_in(world, "--cluster", "managed", "--plain", look_again=1)
     printed, errors = capfd.readouterr()
     assert code == 0, printed + errors
     done = re.findall(r"^ +\d+:\d\d:\d\d  (ip-\S+|i-\w+) +done: recycled$", printed, re.MULTILINE)
-    assert len(set(done)) == 12, printed
+    assert len(set(done)) == 5, printed
     assert "outcome          rotated" in printed
-    assert f"group eks-blue   min 12, desired 12, max 15; {', '.join(['InService'] * 12)}" in printed
+    assert f"group eks-blue   min 5, desired 5, max 8; {', '.join(['InService'] * 5)}" in printed
 
 
 @pytest.mark.parametrize("argument", ["evict", "--cluster=tiny"])

@@ -20,6 +20,10 @@ def test_the_plan_of_the_page_is_that_of_a_group_with_a_full_reservation(world, 
 
     follow_page(PAGE, Watched(cli, tmp_path / "here", {**world.environment(), "NODE": node.name}), {})
 
-    world.at("20h", job.finishes)
+    world.at(world.clock.elapsed() + 600, job.finishes)
+    node.kubernetes.add_taint("nvidia.com/gpu", "NoSchedule", "present")
     assert world.recycle(node, replacement="after").finishes().outcome == "recycled"
     assert not node.exists and list(group.states.values()) == ["InService"]
+    (new,) = group.nodes
+    (old_end,) = [end.at for end in world.ends if end.instance_id == node.instance_id]
+    assert new.ready_at > old_end and "recycle-eks/claim" not in new.annotations

@@ -38,7 +38,7 @@ def subscribed(world):
 
 def test_the_first_node(world, part, subscribed):
     node = world.group("workers", size=3, minimum=2, maximum=4).nodes[0]
-    world.at("3h", node.job("training", labels={"app": "training"}).finishes)
+    world.at("1h", node.job("training", labels={"app": "training"}).finishes)
     world.budget(node.deployment("web", replicas=3), min_available=2)
     node.daemon_set("log-shipper")
 
@@ -51,7 +51,7 @@ def test_the_first_rotation(world, part):
     workers = world.group("workers", size=3, minimum=2, maximum=4)
     before = workers.instances
     second = sorted(workers.nodes, key=lambda node: node.instance_id)[1]
-    world.at("8h", second.job("training", labels={"app": "training"}).finishes)
+    world.at("2h", second.job("training", labels={"app": "training"}).finishes)
 
     part("The first rotation", {"template": lambda _: workers.gets_a_new_template()})
 
@@ -74,7 +74,7 @@ def test_something_is_stuck(world, part):
     world.budget(node.deployment("web", replicas=2), min_available=2)
     world.let_sweep()
     execution = world.recycle(node, label_selector="app=training")
-    world.run("30m")
+    world.run("10m")
 
     part("Something is stuck", NODE=node.name, EXECUTION=execution.arn)
 

@@ -81,7 +81,7 @@ def test_every_command_of_the_page_prints_what_it_says(empty_world, page, tmp_pa
     web = node.deployment("web", replicas=3)
     empty_world.budget(web, min_available=2)
     node.daemon_set("log-shipper")
-    empty_world.at("20h", job.finishes)
+    empty_world.at("2h", job.finishes)
     shell = ShellWithProvider(tmp_path / "recycling", {**empty_world.environment(), **terraform_settings(tmp_path)})
     (tmp_path / "recycling" / "main.tf").write_text(configuration(page))
 

@@ -88,6 +88,7 @@ def test_a_budget_that_never_lets_go_keeps_its_pod_and_a_pod_stuck_in_terminatin
     assert [pod.node_name for pod in single.running_pods()] == [node.name]
     assert of_stuck.error == "DrainTimedOut"
     assert f"finds 1 pod (default/{stuck.name}) stuck" in of_stuck.cause
+    assert not another.unschedulable
 
 
 def test_with_evict_none_a_bare_pod_is_awaited_until_it_is_to_go_and_others_run_until_the_instance_goes(world, node):
@@ -159,7 +160,7 @@ def test_every_command_of_the_page_prints_what_it_says(world, node, tmp_path):
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
     execution = world.recycle(node, label_selector="app=training")
-    world.run("30m")
+    world.run("10m")
     variables = {"NODE": node.name, "POD": training.name, "EXECUTION": execution.arn}
     shell = Shell(tmp_path / "here", {**world.environment(), **variables})
 

@@ -114,7 +114,7 @@ def test_nothing_is_launched(world, node, job):
 def test_a_budget_never_lets_go(world, node):
     (quote,) = quoted("DrainTimedOut")
     world.budget(node.deployment("web", replicas=2), min_available=2)
-    ends(world.recycle(node, drain_timeout=2400).finishes(), "DrainTimedOut", quote)
+    ends(world.recycle(node, drain_timeout=600).finishes(), "DrainTimedOut", quote)
 
 
 def test_a_group_has_no_place_and_the_commands_of_the_cause_make_one(world, tmp_path):

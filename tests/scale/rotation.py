@@ -47,7 +47,7 @@ class Plan:
 FULL = Plan(groups=20, nodes_each=50, large=300)
 #: The plans of `make bench` and of `make test`.
 MEDIUM = Plan(groups=3, nodes_each=20, alone=2)
-SMALL = Plan(groups=2, nodes_each=8, alone=2)
+SMALL = Plan(groups=2, nodes_each=6, alone=2)
 
 
 def measure(world: World, plan: Plan, show: Show) -> Figures:

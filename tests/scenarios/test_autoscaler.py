@@ -109,10 +109,10 @@ def test_a_node_that_stays_in_standby_is_kept_until_it_is_back_in_service(world)
 
 
 def test_the_earlier_annotation_comes_back_and_a_value_that_another_client_changed_stays(world):
-    before = {"without": None, "with-false": "false", "with-true": "true", "changed": None}
+    before = {"without": None, "with-false": "false", "changed": None}
     nodes, jobs, executions = {}, {}, {}
     for name, value in before.items():
-        nodes[name] = node = world.group(name, size=3, minimum=1, maximum=6).nodes[0]
+        nodes[name] = node = world.group(name, size=2, minimum=1, maximum=6).nodes[0]
         jobs[name] = node.job(f"train-{name}", labels={"app": "train"})
         node.annotate(DISABLED, value)
         executions[name] = world.recycle(node, label_selector="app=train", drain_timeout=600)
@@ -128,7 +128,7 @@ def test_the_earlier_annotation_comes_back_and_a_value_that_another_client_chang
         assert (execution.finishes().error, jobs[name].phase) == ("DrainTimedOut", "Running"), name
     assert nodes["changed"].annotations[DISABLED] == "false"
     assert replacement.annotations[DISABLED] == "false" and "recycle-eks/kept-for" not in replacement.labels
-    for name in ("without", "with-false", "with-true"):
+    for name in ("without", "with-false"):
         node = nodes[name]
         assert node.annotations.get(DISABLED) == before[name], name
         others = [other for other in node.group.nodes if other is not node]
@@ -206,7 +206,7 @@ def test_a_function_killed_around_any_write_of_a_mark_leaves_none(world):
         for moment in (("before", "after") if nth % 2 else ("after", "before"))
     ]
     endings = []
-    for number, (moment, function, nth) in enumerate(sample(kills, 8)):
+    for number, (moment, function, nth) in enumerate(sample(kills, 5)):
         group = world.group(f"workers-{number}", size=2, minimum=1, maximum=3)
         world.faults.clear()
         world.faults.kill(moment, "kubernetes:PATCH nodes", function=function, nth=nth)
@@ -214,4 +214,4 @@ def test_a_function_killed_around_any_write_of_a_mark_leaves_none(world):
         struck = not world.faults.not_struck()
         endings.append((number, struck, end.outcome, [marks(other) for other in group.nodes]))
     assert [ending for ending in endings if ending[2:] != ("recycled", [[], []])] == []
-    assert sum(struck for _, struck, *_ in endings) >= 5
+    assert sum(struck for _, struck, *_ in endings) >= 3

@@ -1,7 +1,5 @@
 """AWS and the cluster fail, for a while or for good: what can be waited for is waited for, and a failure says what it left."""
 
-import pytest
-
 from prepare import STEPS
 
 
@@ -10,6 +8,9 @@ def cluster_is_away(world, since, until="100d", status=503):
 
 
 def test_an_api_server_that_is_away_for_an_hour_is_waited_for(world, node, job):
+    def reachable(yes: bool) -> None:
+        world.kubernetes.proxy.is_reachable = yes
+
     execution = world.recycle(node, label_selector="app=train")
     # Also beyond the time-out that an operator has extended.
     extended = world.group("extended", size=2, minimum=1, maximum=4).nodes[0]
@@ -17,7 +18,9 @@ def test_an_api_server_that_is_away_for_an_hour_is_waited_for(world, node, job):
     beyond = world.recycle(extended, label_selector="app=train", drain_timeout=600)
     world.at("4m", lambda: extended.annotate("recycle-eks/drain-until", "2027-01-02T00:00:00Z"))
     cluster_is_away(world, "5m", "35m", 401)
-    cluster_is_away(world, "35m", "65m", 503)
+    cluster_is_away(world, "35m", "45m", 503)
+    world.at("45m", lambda: reachable(False))
+    world.at("65m", lambda: reachable(True))
     for each in (job, other):
         world.at("70m", each.finishes)
 
@@ -55,12 +58,12 @@ def test_if_the_cluster_is_away_for_good_the_aws_half_is_restored_and_the_next_e
     assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
 
 
-@pytest.mark.parametrize(("code", "status"), [("TooManyRequestsException", 429), ("ServiceException", 500)])
-def test_invocations_that_lambda_refuses_or_whose_answer_is_lost_are_made_again(world, node, job, code, status):
+def test_invocations_that_lambda_refuses_or_whose_answer_is_lost_are_made_again(world, node, job):
     node.deployment("web")
     world.at("20m", job.finishes)
     functions = ["claim-node", "standby-node", "taint-node", "check-pods", "evict-pods", "detach-terminate"]
-    for function in functions:
+    refusals = [("TooManyRequestsException", 429), ("ServiceException", 500)] * 3
+    for function, (code, status) in zip(functions, refusals, strict=True):
         world.faults.invoke(function, code=code, status=status, times=3)
         world.faults.invoke(function, code=code, status=status, nth=4, after=True)
 
@@ -107,18 +110,13 @@ def test_a_replacement_that_vanishes_after_its_reservation_is_replaced_by_the_ne
 
 def test_only_one_of_three_executions_takes_over_from_a_dead_owner(world):
     world.reset(seed=1)
-    nodes = [world.group(name, size=2, minimum=1, maximum=4).nodes[0] for name in ("one", "two")]
-    stopped = []
-    for node in nodes:
-        job = node.job(f"train-{node.group.name}", labels={"app": "train"})
-        world.at("20m", job.finishes)
-        stopped.append(world.recycle(node, label_selector="app=train"))
+    node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
+    world.at("20m", node.job("train", labels={"app": "train"}).finishes)
+    stopped = world.recycle(node, label_selector="app=train")
     world.run("10m")
-    for execution in stopped:
-        execution.stop()
+    stopped.stop()
 
-    executions = {node: [world.recycle(node, label_selector="app=train") for _ in range(3)] for node in nodes}
+    executions = [world.recycle(node, label_selector="app=train") for _ in range(3)]
 
-    for node, three in executions.items():
-        outcomes = sorted(execution.finishes().outcome for execution in three)
-        assert outcomes == ["duplicate", "duplicate", "recycled"], node
+    outcomes = sorted(execution.finishes().outcome for execution in executions)
+    assert outcomes == ["duplicate", "duplicate", "recycled"]

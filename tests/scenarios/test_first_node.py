@@ -1,7 +1,7 @@
 """One node, end to end: the predecessor's three fields, two awaited pods, everything else that lives on a node."""
 
 
-def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(world):
+def test_the_predecessors_input_recycles_a_node_whose_pods_need_four_hours(world):
     workers = world.group("workers", size=3, minimum=2, maximum=4)
     node = workers.nodes[0]
     short = node.job("short", labels={"app": "train"})
@@ -11,10 +11,10 @@ def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(wor
     node.finished_job("done", labels={"app": "train"})
     web = node.deployment("web", replicas=3)
     world.budget(web, min_available=2)
-    world.at("6h", short.finishes)
-    world.at("20h10m", long.finishes)
+    world.at("1h", short.finishes)
+    world.at("4h10m", long.finishes)
     progress = {}
-    world.at("5h", lambda: progress.update(node.progress))
+    world.at("50m", lambda: progress.update(node.progress))
 
     execution = world.recycle({"instance_id": node.instance_id, "cluster_name": "world", "label_selector": "app=train"})
     end = execution.finishes()
@@ -34,7 +34,7 @@ def test_the_predecessors_input_recycles_a_node_whose_pods_need_twenty_hours(wor
     # the end was noticed within 1 % of the drain's length
     noticed = execution.entered("DetachTerminate")[0]
     drained_since = execution.entered("CheckPods")[0]
-    finished = world.seconds("20h10m")
+    finished = world.seconds("4h10m")
     assert finished <= noticed <= finished + max(30, (finished - drained_since) * 0.01) + 1
     # the group is as it was, but for one node
     assert workers.sizes == (2, 3, 4)

@@ -59,7 +59,7 @@ def keeps_the_hook_alive(world, hours: int) -> None:
 def test_a_scale_in_waits_hours_for_a_job_and_then_takes_the_instance(world):
     workers = group_of(world, size=1)
     (node,) = workers.nodes
-    job = with_job(world, node, "4h")
+    job = with_job(world, node, "2h")
     web = node.deployment("web", replicas=1)
     workers.grow(0)
 
@@ -67,10 +67,10 @@ def test_a_scale_in_waits_hours_for_a_job_and_then_takes_the_instance(world):
 
     assert end.outcome == "recycled", end.cause
     assert job.phase == "Succeeded" and not web.running_pods()
-    assert world.seconds("4h") < end.at < world.seconds("4h30m")
+    assert world.seconds("2h") < end.at < world.seconds("2h30m")
     assert workers.states == {} and workers.sizes == (0, 0, 4)
     assert world.instance(node.instance_id).state == "terminated"
-    keeps_the_hook_alive(world, hours=4)
+    keeps_the_hook_alive(world, hours=2)
 
 
 @pytest.mark.reading("terminating_wait_counts")
@@ -105,6 +105,7 @@ def test_in_a_group_that_retains_instances_a_drain_outlasts_the_hook(world):
     assert workers.states[node.instance_id] == "Terminating:Retained"
     beats = heartbeats(world)
     assert beats and max(beats) < world.seconds("48h30m"), "the hook had 48 hours"
+    keeps_the_hook_alive(world, hours=48)
     end, raised_again = ended(world)
 
     assert end.outcome == "recycled", end.cause
@@ -131,7 +132,7 @@ def test_an_execution_that_begins_before_the_group_retains_the_member_drains_it(
     assert {end.outcome for end in others} <= {"duplicate"} and node.instance_id not in workers.states
 
 
-def test_without_retain_the_end_of_the_hook_is_reported_beforehand_and_the_pods_are_named(world, cli):
+def test_without_retain_the_end_of_the_hook_is_reported_beforehand(world, cli):
     drain_timeout(world, 30 * 86_400)
     workers = group_of(world)
     node = workers.nodes[0]
@@ -146,11 +147,6 @@ def test_without_retain_the_end_of_the_hook_is_reported_beforehand_and_the_pods_
     events = [event["message"] for event in world.kubernetes.events(node.name)]
     assert any("the hook ends at 2027-01-03" in message for message in events), events
     assert any("the hook ends at 2027-01-03" in text for text in world.notifications), world.notifications
-    (end,) = ended(world)
-
-    assert (end.status, end.error) == ("FAILED", "NodeLost") and "train" in end.cause
-    assert world.seconds("48h") < end.at < world.seconds("49h")
-    keeps_the_hook_alive(world, hours=48)
 
 
 def test_extend_says_if_the_hook_ends_before_the_drain_and_what_to_do(world, cli):
@@ -263,7 +259,7 @@ def test_a_node_whose_time_is_over_keeps_its_taint_and_is_left_to_an_operator_if
         assert "recycle-eks:gave-up" in world.instance(node.instance_id).tags, node.group
     world.wait(60)
     sent = len(world.notifications)
-    world.run("3h")
+    world.run("2h")
 
     assert len(world.executions()) == 2 and len(world.notifications) == sent
     held, retained = nodes
@@ -483,12 +479,12 @@ def test_a_member_that_waits_for_another_hook_is_drained_once(world):
         AutoScalingGroupName="held",
         LifecycleHookName="theirs",
         LifecycleTransition="autoscaling:EC2_INSTANCE_TERMINATING",
-        HeartbeatTimeout=7_200,
+        HeartbeatTimeout=1_800,
         DefaultResult="CONTINUE",
     )
     node = workers.nodes[0]
     workers.terminate(node)
-    world.run("2h30m")
+    world.run("50m")
 
     assert [each.finishes().outcome for each in world.executions()] == ["recycled"]
     assert node.instance_id not in workers.states

@@ -38,7 +38,7 @@ def by_interruption(world):
     return workers, node, web
 
 
-WAYS = {"hook": by_hook, "retained": by_retained_hook, "interruption": by_interruption}
+WAYS = {"retained": by_retained_hook, "interruption": by_interruption}
 
 
 def finish(world):

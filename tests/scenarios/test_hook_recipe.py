@@ -48,7 +48,7 @@ def test_a_managed_node_group_that_is_emptied_waits_for_its_pods_only_if_eks_res
             answers.append(world.kubernetes.client.call("POST", f"{job.path}/eviction", EVICTION | named).status)
 
     for job in jobs:
-        world.at("65m" if respects_budgets else "2m", job.finishes if respects_budgets else job.deleted)
+        world.at("25m" if respects_budgets else "2m", job.finishes if respects_budgets else job.deleted)
     if respects_budgets:
         # EKS evicts the pods of a node that a managed group ends for 15 minutes (EKS user guide, "Managed node group updates").
         for minute in range(1, 16):

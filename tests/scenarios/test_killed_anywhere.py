@@ -11,7 +11,7 @@ def happy_path(world):
     webs = [node.deployment("web", namespace=node.group.name, replicas=2) for node in nodes]
     for node in nodes:
         job = node.job("train", namespace=node.group.name, labels={"app": "train"})
-        world.at("20m", job.finishes)
+        world.at("6m", job.finishes)
     return nodes, webs
 
 
@@ -22,8 +22,8 @@ def test_a_function_killed_around_any_mutating_call_ends_the_same(world):
     points = world.write_points(nodes[0])
     assert len(points) > 10
 
-    # In each further run, each execution is struck once, before or after a call about its own node.
-    for struck in kills(points[::2], points[1::2], runs=2):
+    # In a further run, each execution is struck once, before or after a call about its own node.
+    for struck in kills(points[::2], points[1::2], runs=1):
         world.reset()
         nodes, webs = happy_path(world)
         for node, (moment, function, action, nth) in zip(nodes, struck, strict=True):

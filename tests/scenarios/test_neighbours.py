@@ -20,18 +20,18 @@ def remedy(tool: str) -> list[str]:
 @pytest.mark.parametrize("excludes", [False, True], ids=["its default policy", "the documented policy"])
 def test_descheduler_evicts_awaited_pods_of_a_controller_unless_it_excludes_three_taints(world, node, job, excludes):
     bare = node.bare_pod("bare", annotations=WAITS, restart_policy="Never")
-    world.at("1h", lambda: [pod.finishes() for pod in (job, bare) if pod.exists])
+    world.at("25m", lambda: [pod.finishes() for pod in (job, bare) if pod.exists])
     taints: list[str] = []
     phases: list[str] = []
-    world.at("30m", lambda: taints.extend(taint["key"] for taint in node.kubernetes.taints))
-    world.at("55m", lambda: phases.append(job.phase))
+    world.at("12m", lambda: taints.extend(taint["key"] for taint in node.kubernetes.taints))
+    world.at("20m", lambda: phases.append(job.phase))
     world.descheduler(excluded_taints=remedy("Descheduler") if excludes else [])
 
     end = world.recycle(node, label_selector="app=train").finishes()
 
     assert end.outcome == "recycled", end.cause
     assert phases == ["Running" if excludes else "Gone"]
-    assert end.at >= world.seconds("1h"), "it evicts no bare pod"
+    assert end.at >= world.seconds("25m"), "it evicts no bare pod"
     if excludes:
         assert set(taints) == {"recycle-eks/draining", "node.kubernetes.io/unschedulable"}
 

@@ -49,7 +49,7 @@ def test_a_blocked_drain_is_reported_once_after_five_minutes(world, node):
     web = node.deployment("web", replicas=1)
     world.budget(web, min_available=1)
     execution = world.recycle(node, drain_timeout=3 * DAY)
-    world.run("3h")
+    world.run("20m")
     execution.stop()
 
     assert events(world) == ["started", "blocked"]
@@ -105,17 +105,15 @@ def test_a_node_that_is_not_recycled_is_reported_with_its_error_and_what_to_do(w
 
 @pytest.mark.any_replacement
 def test_a_topic_that_refuses_neither_fails_nor_holds_up_a_node(world, node):
-    nodes = [node, world.group("others", size=2, minimum=1, maximum=3).nodes[0]]
-    for each, (code, status) in zip(nodes, (("AuthorizationError", 403), ("InternalError", 500)), strict=True):
-        world.faults.refuse("sns:Publish", code=code, status=status, times=None)
-        began = world.clock.elapsed()
+    # The notification of its start is not authorized. For that of its end, SNS has an error of its own.
+    world.faults.refuse("sns:Publish", code="AuthorizationError", status=403)
+    world.faults.refuse("sns:Publish", code="InternalError", status=500, nth=2, times=None)
 
-        end = world.recycle(each).finishes()
+    end = world.recycle(node).finishes()
 
-        assert end.outcome == "recycled" and not world.all_notifications, code
-        assert end.at - began < 3_600, code
-        assert world.faults.not_struck() == [], code
-        world.faults.clear()
+    assert end.outcome == "recycled" and not world.all_notifications
+    assert end.at < 3_600
+    assert world.faults.not_struck() == []
 
 
 @pytest.mark.any_replacement

@@ -68,7 +68,7 @@ def a_hook(world, cli):
     foreign = world.group("held", size=2, minimum=0, maximum=4, cluster="production")
     workers = world.group("impatient", size=2, minimum=1, maximum=3)
     node = workers.nodes[0]
-    world.at("40m", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
+    world.at("12m", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
     workers.terminate(node)
     foreign.grow(1)
     world.wait("1m")
@@ -91,7 +91,7 @@ def a_hook_whose_event_is_lost_in_a_drain(world, cli):
     world.events.lose("*:stateMachine:recycle-eks-recycle-node*")
     workers = world.group("impatient", size=2, minimum=1, maximum=4)
     node = workers.nodes[0]
-    world.at("40m", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
+    world.at("20m", node.job("train", annotations={"recycle-eks/drain": "wait"}).finishes)
     execution = world.recycle(node, replacement="after")
     world.run("10m")
     workers.terminate(node)
@@ -123,7 +123,7 @@ def a_restore(world, cli):
 def a_lost_node(world, cli):
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     node.job("train", labels={"app": "train"})
-    world.at("20m", node.is_terminated_in_the_console)
+    world.at("8m", node.is_terminated_in_the_console)
     assert world.recycle(node, label_selector="app=train").finishes().error == "NodeLost"
 
 
@@ -131,8 +131,8 @@ def a_refresh_that_is_cancelled(world, cli):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
-    world.at("20m", lambda: workers.refreshes_its_instances("Terminate"))
-    world.at("40m", job.finishes)
+    world.at("8m", lambda: workers.refreshes_its_instances("Terminate"))
+    world.at("14m", job.finishes)
     assert world.recycle(node, label_selector="app=train").finishes().outcome == "recycled"
 
 
@@ -161,7 +161,7 @@ def a_sweep(world, cli):
 
 def a_rotation(world, cli):
     """With a node that is lost in the middle, and others that ask about it."""
-    workers = world.group("workers", size=3, minimum=1, maximum=6)
+    workers = world.group("workers", size=2, minimum=1, maximum=6)
     workers.gets_a_new_template()
     lost = min(workers.nodes, key=lambda node: node.instance_id)
     lost.job("train", labels={"app": "train"})
@@ -172,7 +172,7 @@ def a_rotation(world, cli):
     assert world.rotate({"outdated": {"ami": True}}).finishes().status == "SUCCEEDED"
     end = rotation.finishes()
     (group,) = end.groups.values()
-    assert (end.error, group["recycled"]) == ("RotationFailed", 2), end
+    assert (end.error, group["recycled"]) == ("RotationFailed", 1), end
 
 
 def a_rotation_that_is_redriven(world, cli):
@@ -232,7 +232,7 @@ def an_operator(world, cli):
     node = workers.nodes[0]
     job = node.job("train", labels={"app": "train"})
     assert cli("recycle", node.name, "--label-selector", "app=train", "--no-wait").code == 0
-    world.run("30m")
+    world.run("8m")
     assert cli("status").code == 0
     assert cli("status", "--history").code == 0
     assert cli("extend", node.name, "--by", "1d").code == 0

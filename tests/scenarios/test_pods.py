@@ -113,17 +113,17 @@ def test_a_pod_that_never_began_is_evicted_or_waited_for_like_any_other(world, n
 
 
 @pytest.mark.any_replacement
-def test_a_job_that_finishes_within_hours_of_termination_grace_is_a_normal_drain(world, node):
-    work = node.job("work", grace=5 * HOUR, exits_after=5 * HOUR - 60, annotations={"recycle-eks/drain": "evict"})
+def test_a_job_that_finishes_within_an_hour_of_termination_grace_is_a_normal_drain(world, node):
+    work = node.job("work", grace=HOUR, exits_after=HOUR - 60, annotations={"recycle-eks/drain": "evict"})
     node.deployment("web", replicas=2)
     execution = world.recycle(node)
-    world.run("2h")
+    world.run("20m")
     assert work.is_terminating
     assert node.progress["summary"] == "pods: 1 leaving"
 
     end = execution.finishes()
 
-    assert end.outcome == "recycled" and 5 * HOUR < end.at < 5.5 * HOUR
+    assert end.outcome == "recycled" and HOUR < end.at < 1.5 * HOUR
     seen = {class_ for answer in execution.answers("CheckPods") for class_ in answer["names"]}
     assert seen == {"evictable", "terminating"}, "it was never stuck"
     # asked once, and never again while it ends
@@ -134,10 +134,7 @@ def test_a_job_that_finishes_within_hours_of_termination_grace_is_a_normal_drain
 def test_a_pod_five_minutes_late_is_stuck_and_a_pod_with_grace_left_is_not(world, node):
     stuck = node.deployment("stuck", grace=600, stuck=True).pods()[0]
     slow = node.deployment("slow", grace=1800, exits_after=1770).pods()[0]
-    # A pod that is stuck for good holds the node to the end of its drain.
-    other = world.group("others", size=2, minimum=1, maximum=4).nodes[0]
-    for_good = other.deployment("good", stuck=True).pods()[0]
-    execution, held = world.recycle(node), world.recycle(other, drain_timeout=HOUR)
+    execution = world.recycle(node)
     world.run("15m30s")
     assert kinds(node.progress["names"]) == {"terminating": ["slow", "stuck"]}
     world.run("18m")
@@ -150,10 +147,6 @@ def test_a_pod_five_minutes_late_is_stuck_and_a_pod_with_grace_left_is_not(world
     world.at("40m", stuck.gets_unstuck)
     assert execution.finishes().outcome == "recycled"
     assert not slow.exists
-    end = held.finishes()
-    assert (end.status, end.error) == ("FAILED", "DrainTimedOut")
-    assert f"it finds 1 pod (default/{for_good.name}) stuck" in end.cause
-    assert not other.unschedulable
 
 
 @pytest.mark.any_replacement
@@ -166,7 +159,7 @@ def test_a_full_budget_is_reported_after_five_minutes_with_its_pods_and_the_api_
     first = node.progress["blocked"]
     assert not events(world, node, "RecycleBlocked") and "budget" not in execution.answers("CheckPods")[-1]["reason"]
 
-    world.run("30m")
+    world.run("12m")
     (blocker,) = node.progress["blocked"]
     assert (blocker["what"], blocker["count"]) == ("budget default/web", 2)
     assert blocker["names"] == sorted(f"default/{pod.name}" for pod in web.running_pods())
@@ -193,9 +186,9 @@ def test_a_budget_of_broken_pods_is_named_until_it_is_corrected(world, node):
     for pod in broken.pods():
         pod.becomes_unready()
     budget = world.kubernetes.budget("broken", broken, min_available=2)
-    world.at("30m", lambda: budget.change(unhealthyPodEvictionPolicy="AlwaysAllow"))
+    world.at("10m", lambda: budget.change(unhealthyPodEvictionPolicy="AlwaysAllow"))
     execution = world.recycle(node)
-    world.run("15m")
+    world.run("8m")
 
     (blocker,) = node.progress["blocked"]
     assert blocker["what"] == "budget default/broken"
@@ -245,15 +238,12 @@ def test_three_refusals_are_distinguished_and_none_delays_the_other_pods(world, 
 
 
 @pytest.mark.any_replacement
-def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
+def test_a_node_of_50_pods_behind_ten_budgets_is_empty_in_seconds(world):
     workers = world.group("workers", size=1, minimum=1, maximum=2)
     node = workers.nodes[0]
-    room = {"pods": "250", "cpu": "64", "memory": "256Gi"}
-    node.kubernetes.report({"capacity": room, "allocatable": room})
-    workers.next_launch(allocatable=room)
-    teams = [node.deployment(f"team{number}", replicas=11) for number in range(10)]
+    teams = [node.deployment(f"team{number}", replicas=5) for number in range(10)]
     for team in teams:
-        world.budget(team, max_unavailable=11)
+        world.budget(team, max_unavailable=5)
     # The time that an eviction takes an API server, in virtual time.
     world.kubernetes.proxy.latency = lambda action: 0.1 if action == "kubernetes:POST pods/eviction" else 0.0
     execution = world.recycle(node)
@@ -264,29 +254,29 @@ def test_a_full_node_of_110_pods_behind_ten_budgets_is_empty_in_seconds(world):
     evictions = world.calls("kubernetes:POST pods/eviction")
     # (A busy API server refuses one now and then, which is asked again at the next check.)
     refused = [call.status for call in evictions if call.status != 201]
-    assert len(evictions) - len(refused) == 110 and len(refused) < 10, refused
+    assert len(evictions) - len(refused) == 50 and len(refused) < 10, refused
     asked = {call.parameters["name"]: call.at for call in reversed(evictions)}
-    assert len(asked) == 110 and max(asked.values()) - evictions[0].at < 3, "ten at once, not one after the other"
+    assert len(asked) == 50 and max(asked.values()) - evictions[0].at < 1.5, "ten at once, not one after the other"
     # The budgets alternate, since the API server works on the pods of one budget one after the other. (Ten calls are under way
     # at once, so that some arrive out of this order.)
     first = Counter(call.parameters["name"].split("-")[0] for call in evictions[:20])
     assert len(first) == 10 and max(first.values()) <= 4, first
     answers = [Counter(answer["counts"]) for answer in execution.answers("EvictPods")]
     answered = sum(answers, Counter())
-    assert answered.pop("evicted") == 110 and answered.total() == len(refused), (answers, refused)
+    assert answered.pop("evicted") == 50 and answered.total() == len(refused), (answers, refused)
     assert len(answers) == 1 or refused, answers
     assert len(execution.answers("CheckPods")) == len(answers) + 1
-    assert sum(len(team.running_pods()) for team in teams) == 110
+    assert sum(len(team.running_pods()) for team in teams) == 50
 
 
 @pytest.mark.any_replacement
-def test_ten_budgets_that_allow_one_eviction_at_a_time_allow_all_and_hold(world):
+def test_budgets_that_allow_one_eviction_at_a_time_allow_all_and_hold(world):
     workers = world.group("workers", size=1, minimum=1, maximum=2)
     node = workers.nodes[0]
-    teams = [node.deployment(f"team{number}", replicas=4) for number in range(10)]
+    teams = [node.deployment(f"team{number}", replicas=3) for number in range(5)]
     for team in teams:
         world.budget(team, max_unavailable=1)
-    least = {team.name: 4 for team in teams}
+    least = {team.name: 3 for team in teams}
 
     def count():
         for team in teams:
@@ -300,10 +290,10 @@ def test_ten_budgets_that_allow_one_eviction_at_a_time_allow_all_and_hold(world)
     end = execution.finishes()
 
     assert end.outcome == "recycled"
-    assert set(least.values()) <= {3, 4}
-    assert execution.answers("EvictPods")[0]["counts"] == {"evicted": 10, "blocked": 30}
-    # One pod of each team is evicted at each check, in four checks. None of them waits for another's budget.
-    assert len(execution.answers("EvictPods")) == 4
+    assert set(least.values()) <= {2, 3}
+    assert execution.answers("EvictPods")[0]["counts"] == {"evicted": 5, "blocked": 10}
+    # One pod of each team is evicted at each check, in three checks. None of them waits for another's budget.
+    assert len(execution.answers("EvictPods")) == 3
 
 
 def test_the_dry_run_the_check_the_eviction_and_the_disposal_class_the_pods_of_a_node_alike(world):
@@ -348,11 +338,11 @@ def test_the_dry_run_the_check_the_eviction_and_the_disposal_class_the_pods_of_a
 def test_a_pod_that_its_owner_protects_holds_its_node_until_the_annotation_goes_or_the_input_overrides_it(world):
     waits, overridden, ends = (world.group(name, size=2, minimum=1, maximum=4).nodes[0] for name in ("one", "two", "three"))
     protect = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
-    until = {"karpenter.sh/do-not-disrupt": "2h"}
+    until = {"karpenter.sh/do-not-disrupt": "1h"}
     web = waits.deployment("web", annotations=protect).pods()[0]
     overridden.deployment("web-too", annotations=protect)
     api = ends.deployment("api", annotations=until).pods()[0]
-    world.at("5h", lambda: web.annotate(**{"cluster-autoscaler.kubernetes.io/safe-to-evict": None}))
+    world.at("90m", lambda: web.annotate(**{"cluster-autoscaler.kubernetes.io/safe-to-evict": None}))
     executions = [world.recycle(waits), world.recycle(overridden, override=["owner_protected"]), world.recycle(ends)]
     world.run("30m")
     assert kinds(waits.progress["names"]) == {"awaited": ["web"], "never_ends": ["web"], "owner_protected": ["web"]}
@@ -361,7 +351,7 @@ def test_a_pod_that_its_owner_protects_holds_its_node_until_the_annotation_goes_
     long, quick, middle = (execution.finishes() for execution in executions)
 
     assert [end.outcome for end in (long, quick, middle)] == ["recycled"] * 3
-    assert 5 * HOUR < long.at < 5.5 * HOUR and quick.at < HOUR and 2 * HOUR < middle.at < 2.5 * HOUR
+    assert 1.5 * HOUR < long.at < 2 * HOUR and quick.at < HOUR < middle.at < 1.5 * HOUR
     assert not web.exists and not api.exists
 
 
@@ -403,16 +393,16 @@ def test_ways_past_pods_that_cannot_move_are_off_until_the_input_asks_and_are_na
     crashes = broken(looping, "fails")
 
     executions = [
-        world.recycle(off, drain_timeout="2h"),
+        world.recycle(off, drain_timeout="30m"),
         world.recycle(bare, evict="all"),
-        world.recycle(stuck, skip_stuck_after="1h"),
+        world.recycle(stuck, skip_stuck_after="15m"),
         world.recycle(looping, override=["unhealthy_budget"]),
     ]
     held, *ends = (execution.finishes() for execution in executions)
 
     assert held.error == "DrainTimedOut" and all(word in held.cause for word in ("script", "hangs", "budget default/crashes"))
     assert [end.outcome for end in ends] == ["recycled"] * 3
-    assert HOUR < ends[1].at < 1.5 * HOUR
+    assert 900 < ends[1].at < 2_700
     assert f"1 pod did not leave in time, and ended with it (default/{hangs.name})" in ends[1].output["reason"]
     assert ends[1].output["names"]["skipped"] == [f"default/{hangs.name}"]
     (deleted,) = world.calls("kubernetes:DELETE pods")
@@ -441,8 +431,7 @@ def test_refusals_by_a_policy_and_by_a_namespace_that_is_deleted_are_blockers_of
     world.kubernetes.must("POST", f"{path}ies", policy)
     world.kubernetes.must("POST", f"{path}ybindings", bind)
     execution = world.recycle(node, drain_timeout="1h")
-    world.run("70s")
-    world.run("20m")
+    world.run("8m")
 
     said = {blocker["what"]: blocker["says"] for blocker in node.progress["blocked"]}
     assert list(said) == ["admission policy keep"] and "not on Fridays" in said["admission policy keep"]
@@ -468,8 +457,8 @@ def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_i
         where=lambda asked: asked["name"] == kept.name,
         times=None,
     )
-    execution = world.recycle(node, label_selector="app=train", drain_timeout="10h")
-    without = world.recycle(refused, label_selector="app=train", drain_timeout="10h")
+    execution = world.recycle(node, label_selector="app=train", drain_timeout="1h")
+    without = world.recycle(refused, label_selector="app=train", drain_timeout="1h")
     world.run("10m")
     until = node.progress["until"]
     assert train.annotations[key] == until and key not in other.annotations
@@ -478,9 +467,9 @@ def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_i
         f"Node {node.name} is being retired. It waits for this pod until {until}. At the end: the node is restored"
     )
 
-    later = "2027-01-01T15:00:00Z"
+    later = "2027-01-01T01:30:00Z"
     node.kubernetes.annotate(**{"recycle-eks/drain-until": later})
-    world.run("1h")
+    world.run("20m")
     assert train.annotations[key] == later
 
     assert execution.finishes().error == "DrainTimedOut"

@@ -147,8 +147,8 @@ def test_nodes_are_admitted_in_the_order_of_their_starts_and_record_the_node_ahe
 
     # A queued node is not written at every check.
     looks, calls = len(executions[2].answers("ClaimNode")), len(world.aws.calls)
-    world.run("15m")
-    assert len(executions[2].answers("ClaimNode")) > looks + 10
+    world.run("9m")
+    assert len(executions[2].answers("ClaimNode")) > looks + 4
     since = world.aws.calls[calls:]
     assert [call for call in since if call.function and call.write and call.parameters.get("name") == third.name] == []
     assert "kubernetes:POST subjectaccessreviews" not in {call.action for call in since}
@@ -187,7 +187,7 @@ def test_no_more_nodes_are_underway_than_the_surge_allows(world):
 # Races
 
 
-@pytest.mark.parametrize(("parallel", "seed"), sample([(parallel, seed) for seed in range(6) for parallel in (1, 2)], 4))
+@pytest.mark.parametrize(("parallel", "seed"), sample([(1 + seed % 2, seed) for seed in range(6)], 2))
 def test_however_executions_race_no_more_than_may_are_busy_and_all_get_through(world, parallel, seed):
     world.reset(seed=seed)
     settings(world, parallel=parallel, surge=3)
@@ -230,7 +230,7 @@ def test_a_node_that_was_admitted_by_an_outdated_list_steps_back(world):
 
 def test_a_function_killed_around_each_write_of_the_phase_goes_on_and_no_other_node_is_admitted(world):
     kinds = [("POST leases", 1), *((kind, nth) for kind in ("PATCH leases", "PATCH nodes") for nth in (1, 2))]
-    writes = sample([(moment, *kind) for kind in kinds for moment in ("before", "after")], 6)
+    writes = sample([(moment, *kind) for kind in kinds for moment in ("before", "after")], 4)
     groups = [group(world, name=f"group-{number}") for number in range(len(writes))]
     for (moment, kind, nth), each in zip(writes, groups, strict=True):
         # The body of a new Lease has its name, the other calls have the name as a parameter.

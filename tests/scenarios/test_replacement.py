@@ -19,15 +19,14 @@ def replacement_of(world, node, group):
 
 def test_a_startup_taint_is_waited_out_and_one_that_stays_is_named_by_the_failure(world):
     executions = {}
-    for takes in ("30s", "5m", "2d"):
+    for takes in ("5m", "2d"):
         group = world.group(f"for-{takes}", size=2, minimum=1, maximum=6)
         group.next_launch(startup_taint="node.cilium.io/agent-not-ready", taint_lasts=takes)
         executions[takes] = (group, world.recycle(group.nodes[0]))
 
-    for takes in ("30s", "5m"):
-        group, execution = executions[takes]
-        assert execution.finishes().outcome == "recycled", takes
-        assert execution.entered("TaintNode")[0] >= group.newest.ready_at + world.seconds(takes), takes
+    group, execution = executions["5m"]
+    assert execution.finishes().outcome == "recycled"
+    assert execution.entered("TaintNode")[0] >= group.newest.ready_at + world.seconds("5m")
     end = executions["2d"][1].finishes()
     assert end.error == "ReplacementTimedOut"
     assert "still has the taint node.cilium.io/agent-not-ready:NoSchedule" in end.cause
@@ -64,7 +63,7 @@ def test_devices_of_the_old_node_are_waited_for_whether_a_plugin_or_a_driver_off
 
 def test_two_executions_and_a_scale_up_at_once_take_no_node_twice(deployed_world):
     world = deployed_world
-    for seed in range(3):
+    for seed in range(2):
         world.reset(seed=seed)
         workers = world.group("workers", size=3, minimum=1, maximum=8)
         world.host.variables["recycle-eks-claim-node"] = {"MAX_PARALLEL_PER_GROUP": "2"}

@@ -5,7 +5,6 @@ import math
 
 import pytest
 
-from world.base.beyond_models import refusal_of
 from world.base.faults import sample
 
 WAITED = {"recycle": {"label_selector": "app=train", "drain_timeout": 1800}}
@@ -14,9 +13,9 @@ WAITED = {"recycle": {"label_selector": "app=train", "drain_timeout": 1800}}
 class Fleet:
     """Groups of outdated nodes. Something serves on each node, and on the first of each group a job runs for 15 minutes."""
 
-    def __init__(self, world, names=("api", "batch"), size=2):
+    def __init__(self, world, names=("api", "batch"), size=2, sizes=None):
         self.world, self.by_hand = world, {}
-        self.groups = [world.group(name, size=size, minimum=1, maximum=6) for name in names]
+        self.groups = [world.group(name, size=(sizes or {}).get(name, size), minimum=1, maximum=6) for name in names]
         self.old = {group.name: list(group.instances) for group in self.groups}
         self.sizes = {group.name: group.sizes for group in self.groups}
         self.jobs, self.done = [], []
@@ -126,7 +125,7 @@ PHASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("seed", "state"), list(enumerate(sample(PHASES, 2, first=2), start=1)))
+@pytest.mark.parametrize(("seed", "state"), list(enumerate(sample(PHASES, 1, first=2), start=1)))
 def test_a_rotation_stopped_in_any_phase_and_order_is_restored_and_finished_by_the_next(world, seed, state):
     world.reset(seed=seed)
     fleet = Fleet(world)
@@ -145,6 +144,8 @@ def test_the_nodes_of_a_rotation_aborted_from_the_command_line_are_restored(worl
     world.run("10m")
     printed = cli("abort", "--yes", rotation.arn)
     assert printed.code == 0 and rotation.status == "ABORTED", printed
+    assert "starts no other node" in printed.text and "restores those nodes" in printed.text, printed
+    assert cli("abort", "--yes", rotation.arn.replace("recycle-eks-rotate-nodes", "payments"), pace=0).code == 2
     # Step Functions stops the executions that the rotation waits for, one level after the other.
     world.run("11m")
     assert {each.status for each in world.executions()} == {"ABORTED", "SUCCEEDED"}
@@ -176,7 +177,8 @@ def test_a_crashed_rotation_is_restored_and_finished_by_the_next(world, fleet):
     fleet.is_finished_by_another()
 
 
-def test_a_rotation_whose_function_is_gone_for_good_begins_no_node_and_says_so(world, fleet):
+def test_a_rotation_whose_function_is_gone_for_good_begins_no_node_and_says_so(world):
+    fleet = Fleet(world, names=("api",))
     rotation = world.rotate(at_once=1, **WAITED)
     world.run("10m")
     world.faults.invoke("select-nodes", times=None)
@@ -186,7 +188,7 @@ def test_a_rotation_whose_function_is_gone_for_good_begins_no_node_and_says_so(w
 
     assert end.error == "RotationFailed", end
     assert {name: (group["recycled"], [each["why"] for each in group["failed"]]) for name, group in end.groups.items()} == {
-        name: (1, ["Lambda.ServiceException"]) for name in ("api", "batch")
+        name: (1, ["Lambda.ServiceException"]) for name in ("api",)
     }
     reports_are_true(fleet, end)
     fleet.is_whole()
@@ -226,23 +228,6 @@ def test_groups_deleted_in_the_middle_do_not_affect_another(world):
     fleet.is_finished_by_another()
 
 
-def test_three_minutes_of_throttling_everywhere_are_outlived_and_a_later_rotation_leaves_the_groups_to_the_first(world, fleet):
-    for service in ("autoscaling", "ec2", "states"):
-        how = refusal_of(service, "throttled")
-        world.faults.refuse(f"{service}:*", **how, message="Rate exceeded", since="90s", until="270s")
-    world.faults.refuse("kubernetes:*", code="TooManyRequests", status=429, since="90s", until="270s")
-    first = world.rotate(at_once=1, **WAITED)
-    world.run("10m")
-    second = world.rotate(**WAITED)
-    ends = [first.finishes(), second.finishes()]
-
-    assert [end.outcome for end in ends] == ["rotated", "rotated"], ends
-    assert [(group["recycled"], group["why"]) for group in ends[1].groups.values()] == [(0, [f"{first.arn} works on it"])] * 2
-    reports_are_true(fleet, *ends)
-    assert not any(fleet.left(group) for group in fleet.groups)
-    fleet.is_whole()
-
-
 @pytest.fixture
 def three(world):
     """One group of three nodes."""
@@ -274,11 +259,10 @@ def test_a_node_that_fails_in_the_middle_is_restored_and_stops_the_others_or_is_
     # The second node's failure, the terms, and how many nodes are recycled, have failed and are left.
     rows = {
         "not-ready": (never_ready, {}, (1, 1, 1)),
-        "not-ready-continue": (never_ready, {"on_failure": "continue"}, (2, 1, 0)),
-        "not-ready-again": (never_ready, {"retries": 1}, (3, 0, 0)),
+        "not-ready-again": (never_ready, {"retries": 1}, (2, 0, 0)),
         "not-drained": (never_drained, {}, (1, 1, 1)),
     }
-    fleet = Fleet(world, names=rows, size=3)
+    fleet = Fleet(world, names=rows, size=3, sizes={"not-ready-again": 2})
     second = {group.name: sorted(group.instances)[1] for group in fleet.groups}
     for group in fleet.groups:
         rows[group.name][0](world, fleet, group)
@@ -299,7 +283,7 @@ def test_a_node_that_fails_in_the_middle_is_restored_and_stops_the_others_or_is_
 
 def test_a_node_that_is_lost_has_failed_although_it_is_gone(world):
     # The terms, and how many nodes are recycled.
-    rows = {"lost": ({}, 0), "lost-again": ({"retries": 1}, 0), "lost-continue": ({"on_failure": "continue"}, 2)}
+    rows = {"lost-again": ({"retries": 1}, 0), "lost-continue": ({"on_failure": "continue"}, 2)}
     fleet = Fleet(world, names=rows, size=3)
     nodes = {group.name: fleet.first(group) for group in fleet.groups}
 

@@ -15,8 +15,8 @@ def test_a_fleet_is_rotated_in_little_more_than_the_least_time_and_within_the_qu
 
     print("\n".join(lines(figures)))
     assert failures_of(figures) == []
-    assert figures.nodes == figures.recycled == 16
+    assert figures.nodes == figures.recycled == 12
     # The bound is no free lunch: it is what each group's nodes take by themselves.
-    assert figures.bound > 8 / figures.at_once * min(times.alone for times in figures.own_times.values())
+    assert figures.bound > 6 / figures.at_once * min(times.alone for times in figures.own_times.values())
     # No cost of a node grows with the fleet: it is the cost of a node alone, and some checks while it waits in the queue.
-    assert figures.requests["kubernetes:GET nodes"] < 16 * 60
+    assert figures.requests["kubernetes:GET nodes"] < 12 * 60

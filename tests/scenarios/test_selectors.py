@@ -57,7 +57,7 @@ SELECTORS = {
         {f"ignored{number}": IGNORE | {"labels": TRAIN}},
         {f"evicts{number}"},
     )
-    for number, selector in enumerate(["", "app=train", "tier in (train)", "*"])
+    for number, selector in enumerate(["", "*"])
 }
 
 
@@ -110,4 +110,6 @@ def test_an_operator_moves_the_deadline_of_a_running_drain_or_ends_it_now(world)
     assert executions[0].entered("TaintNode")[0] + 10 * MINUTE < 20 * MINUTE <= end.at
     assert (now.status, now.error) == ("FAILED", "DrainTimedOut")
     assert 10 * MINUTE <= now.at <= 13 * MINUTE
-    assert "train" in now.cause
+    assert "train" in now.cause and "ended the drain at" in now.cause
+    # It is removed with the drain.
+    assert "recycle-eks/drain-until" not in ended.annotations

@@ -67,13 +67,15 @@ def test_every_document_of_a_watch_has_the_form_of_its_schema(world, cli, node):
     assert documents[-1]["execution_arn"] == world.executions("sweep")[-1].arn
 
 
-def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each(world, cli, node):
+def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each_and_the_deadline(world, cli, node):
     node.job("train", labels={"app": "train"})
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
+    quiet = cli("status")
+    assert (quiet.code, quiet.text.strip()) == (0, "no node carries a mark of recycle-eks")
     assert document(cli)["nodes"] == []
     execution = world.recycle(node, label_selector="app=train")
-    world.run("30m")
+    world.wait("10m")
 
     (row,) = document(cli)["nodes"]
     pods = [(pod["name"].split("-")[0], pod["state"], pod.get("blocked_by")) for pod in row["pods"]]
@@ -81,6 +83,12 @@ def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each(world, c
     assert pods == [blocked, blocked, ("default/train", "awaited", None)]
     assert row["what"] == "pods: 2 blocked by budget default/web, 1 awaited"
     assert (row["end"], row["started_by"]["kind"]) == ("restore", "other")
+    assert (row["instance_id"], row["node"], row["group"], row["step"]) == (node.instance_id, node.name, "workers", "draining")
+    assert row["execution_arn"] == execution.arn and row["until"].startswith("2027-01-03T00:")
+    assert row["then"] == "the node is restored"
+    table = cli("status").text
+    assert table.splitlines()[0].split() == ["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "THEN", "WHAT"]
+    assert node.name in table and "░" in table and re.search(r"2027-01-03 00:\d\dZ  restore  pods: ", table)
 
     for arguments in ([], [node.name], [node.instance_id]):
         printed = cli("status", *arguments)
@@ -93,8 +101,26 @@ def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each(world, c
     # The picture of the one node, once.
     assert "✔ ClaimNode ─ ✔ StandbyNode ─ ✔ TaintNode ─ ● CheckPods" in printed.text and "drain ░" in printed.text
     assert f"recycle-eks report {execution.arn.rsplit(':')[-1]}" in printed.text
-    clean = cli("status", node.group.nodes[1].name)
+    other = node.group.nodes[1]
+    clean = cli("status", other.name)
     assert clean.code == 0 and "carries no mark of recycle-eks: no execution works on it" in clean.text, clean
+    assert cli("status", other.name, "--output", "json").document["nodes"][0]["step"] == "-"
+
+    def show(no_color: str | None) -> str:
+        watching = cli.start("status", "--watch", node.name, terminal=True, NO_COLOR=no_color)
+        watching.sees("awaited")
+        watching.is_interrupted()
+        assert watching.ends().code == 130
+        return watching.raw
+
+    is_coloured = re.compile(r"\x1b\[(?:\d+;)*3\d")
+    assert is_coloured.search(show(None)) and not is_coloured.search(show("1"))
+
+    # Control characters of a node do not reach the terminal.
+    other.record("recycle-eks/claim", "\x1b]52;c;ZXZpbA==\x07\u202e")
+    shown = cli("status")
+    assert "ZXZpbA" in shown.text + shown.errors, shown
+    assert not set("\x1b\x07\u202e") & set(shown.text + shown.errors)
 
 
 def test_the_history_lists_what_failed_with_the_reason_also_by_node_and_by_rotation(world, cli):

@@ -169,9 +169,9 @@ def test_nodes_of_a_group_are_raised_one_after_another_and_wait_for_their_pods_s
     workers = world.group("workers", size=4, minimum=1, maximum=8)
     nodes = workers.nodes[:3]
     nodes[2].job("endless", labels={"app": "train"})
-    executions = [*surge_all(world, nodes[:2], "150m", "60m"), surge(world, nodes[2], drain_timeout=4800)]
+    executions = [*surge_all(world, nodes[:2], "80m", "35m"), surge(world, nodes[2], drain_timeout=2700)]
 
-    world.run("45m")
+    world.run("25m")
     assert workers.sizes == (1, 7, 8) and in_service(workers) == 7
     assert [call.parameters["DesiredCapacity"] for call in world.calls("autoscaling:SetDesiredCapacity")] == [5, 6, 7]
     ends = [execution.finishes() for execution in executions]
@@ -226,8 +226,8 @@ def test_no_node_is_raised_while_another_one_of_its_group_is_restored(world):
 def test_a_group_that_is_full_of_nodes_underway_has_a_queue(world):
     workers = world.group("workers", size=3, minimum=1, maximum=4)
     nodes = workers.nodes[:2]
-    executions = surge_all(world, nodes, "60m", "60m")
-    world.run("45m")
+    executions = surge_all(world, nodes, "30m", "30m")
+    world.run("25m")
     reasons = [answer["reason"] for answer in executions[1].answers("ClaimNode")]
     assert "the group has its maximum of 4 members, 1 of them for nodes that are underway" in reasons[-1], reasons
 
@@ -239,15 +239,15 @@ def test_a_group_that_is_full_of_nodes_underway_has_a_queue(world):
 
 def test_a_rotation_replaces_the_nodes_of_a_group_several_at_once(world):
     """Its maximum leaves room for two more, and three are started at once."""
-    workers = world.group("workers", size=5, minimum=1, maximum=7)
+    workers = world.group("workers", size=4, minimum=1, maximum=6)
     before = set(workers.instances)
     workers.gets_a_new_template()
 
     end = world.rotate(at_once=3, recycle={"replacement": "surge"}).finishes()
 
     (group,) = end.groups.values()
-    assert (end.outcome, group["recycled"], group["failed"]) == ("rotated", 5, []), end
-    assert workers.sizes == (1, 5, 7) and in_service(workers) == 5 and not before & set(workers.instances)
+    assert (end.outcome, group["recycled"], group["failed"]) == ("rotated", 4, []), end
+    assert workers.sizes == (1, 4, 6) and in_service(workers) == 4 and not before & set(workers.instances)
     assert not world.calls("autoscaling:EnterStandby")
 
 
@@ -320,7 +320,7 @@ def test_a_function_killed_around_any_mutating_call_ends_the_same(world):
     for call in ("SetInstanceProtection", "SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup"):
         assert any(action == f"autoscaling:{call}" for _, action, _ in points), call
 
-    for struck in kills(points[::2], points[1::2], runs=2):
+    for struck in kills(points[::2], points[1::2], runs=1):
         world.reset()
         nodes = begin()
         for node, (moment, function, action, nth) in zip(nodes, struck, strict=True):

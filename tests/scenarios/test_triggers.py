@@ -134,21 +134,18 @@ def test_a_spot_warning_starts_the_node_urgently_and_only_once(world, workers):
     }
 
 
-def test_any_event_that_names_an_instance_recycles_it_with_the_fields_of_its_trigger(world, workers):
+def test_any_event_that_names_an_instance_starts_its_recycling_with_the_fields_of_its_trigger(world, workers):
     node = workers.nodes[0]
     put_event(world, "my.monitoring", "Node is sick", {"machine": node.instance_id})
     world.clock.run(until=lambda: world.executions(), limit=600)
-    (recycling,) = world.executions()
     assert inputs(world) == [{"instance_id": node.instance_id, "cluster_name": "world", "drain_timeout": 7200}]
-    assert recycling.finishes().outcome == "recycled"
 
 
-def test_an_event_with_a_list_of_instances_recycles_each_of_them(world, workers):
+def test_an_event_with_a_list_of_instances_starts_the_recycling_of_each_of_them(world, workers):
     """AWS Health lists all instances that EC2 retires in `resources`, as ids or ARNs."""
     first, second = (node.instance_id for node in workers.nodes)
     arn = f"arn:aws:ec2:eu-west-1:123456789012:instance/{second}"
     put_event(world, "my.monitoring", "Node is sick", {"machine": [first, arn]})
     end = rotation(world)
     assert (end.status, end.outcome) == ("SUCCEEDED", "started")
-    assert [execution.finishes().outcome for execution in world.executions()] == ["recycled"] * 2
-    assert not {first, second} & set(workers.states)
+    assert sorted(each["instance_id"] for each in inputs(world)) == sorted([first, second])

@@ -242,12 +242,13 @@ def sample(points: Sequence[Point], count: int, first: int = 0) -> list[Point]:
     return [points[(first + number * len(points) // many) % len(points)] for number in range(many)]
 
 
-def kills(*lists: Sequence[tuple[Any, ...]], runs: int) -> list[tuple[tuple[Any, ...], ...]]:
+def kills(*lists: Sequence[tuple[Any, ...]], runs: int, first: int = 0) -> list[tuple[tuple[Any, ...], ...]]:
     """Returns for each run a kill for each list of calls: "before" or "after", then the call. The kills are evenly spread, and
-    those of each list begin elsewhere. Under `WHOLE=1 make scenario` there are as many runs as kills of the longest list."""
+    those of each list begin elsewhere, as do those of another `first`. Under `WHOLE=1 make scenario` there are as many runs as
+    kills of the longest list."""
     struck = []
     for number, calls in enumerate(lists):
         half = len(calls) // 2
         points = [("before", *call) for call in calls] + [("after", *call) for call in [*calls[half:], *calls[:half]]]
-        struck.append(sample(points, runs, first=len(calls) * (len(lists) + 2 * number) // (2 * runs * len(lists))))
+        struck.append(sample(points, runs, first=len(calls) * (len(lists) + 2 * (number + first)) // (2 * runs * len(lists))))
     return [tuple(each[run % len(each)] for each in struck) for run in range(max(map(len, struck)))]
