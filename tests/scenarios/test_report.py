@@ -163,7 +163,7 @@ def test_a_bundle_has_histories_logs_records_and_findings_without_account_ids_an
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     job = node.job("train", labels={"app": "train"})
     # A token that an operator has pasted into the wrong place.
-    node.annotate(**{"recycle-eks/drain-until": "k8s-aws-v1.aHR0cHM6Ly9zdHM"})
+    node.annotate("recycle-eks/drain-until", "k8s-aws-v1.aHR0cHM6Ly9zdHM")
     execution = world.recycle(node, label_selector="app=train")
     world.run("10m")
     file = tmp_path / "bundle.json"

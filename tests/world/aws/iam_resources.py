@@ -158,8 +158,7 @@ def _alarms(parameters: Parameters) -> list[Asked]:
 
 
 def _log_group(parameters: Parameters) -> list[Asked]:
-    # CloudWatch Logs user guide, "Log group ARN": policies name a log group with `:*` at the end.
-    return [Asked(_arn("logs", f"log-group:{parameters['logGroupName']}:*"))]
+    return [Asked(_arn("logs", f"log-group:{parameters['logGroupName']}"))]
 
 
 def _rule(field: str) -> Rule:

@@ -242,7 +242,7 @@ pub(crate) struct Pace {
     /// Name of a CloudWatch alarm that holds the next node while it is in ALARM. Repeat the flag for more alarms
     #[arg(long = "alarm", value_name = "NAME")]
     pub alarms: Vec<String>,
-    /// The effect of an alarm in ALARM. It needs --alarm [default: wait]
+    /// Whether the next node waits for an alarm in ALARM, or the group stops. It needs --alarm [default: wait]
     #[arg(long, value_enum, value_name = "WHAT", requires = "alarms")]
     pub on_alarm: Option<OnAlarm>,
     /// Start no node after this time (2027-01-31T18:00:00Z), or this long after the rotation began (4h)

@@ -46,22 +46,31 @@ fn is_of_secret(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || "-._~+/=%".contains(letter)
 }
 
-/// Replaces every number of 12 digits.
+/// Replaces every number of 12 digits. The end of a UUID is none.
 fn replace_accounts(text: &str) -> String {
     let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(begin) = rest.find(|letter: char| letter.is_ascii_digit()) {
         let (before, from) = rest.split_at(begin);
         let end = from.find(|letter: char| !letter.is_ascii_digit());
         let (number, after) = from.split_at(end.unwrap_or(from.len()));
+        let place = text.len() - rest.len() + begin;
+        let is_account = number.len() == DIGITS_OF_ACCOUNT && !is_in_uuid(text.split_at(place).0);
         clean += before;
-        clean += if number.len() == DIGITS_OF_ACCOUNT {
-            EXAMPLE
-        } else {
-            number
-        };
+        clean += if is_account { EXAMPLE } else { number };
         rest = after;
     }
     clean + rest
+}
+
+/// Whether a UUID begins here and lacks only its last group, of 12 digits.
+fn is_in_uuid(before: &str) -> bool {
+    let is_hex = |group: &[u8]| group.iter().all(u8::is_ascii_hexdigit);
+    let mut groups = before.rsplit('-').map(str::as_bytes);
+    let is_separated = groups.next().is_some_and(<[u8]>::is_empty);
+    let mut middle = groups.by_ref().take(3);
+    let has_middle = middle.all(|group| group.len() == 4 && is_hex(group));
+    let first = groups.next().and_then(<[u8]>::last_chunk::<8>);
+    is_separated && has_middle && first.is_some_and(|group| is_hex(group))
 }
 
 #[cfg(test)]
@@ -89,6 +98,14 @@ mod tests {
             (
                 json!("i-0123456789abcdef0, 1798761600"),
                 json!("i-0123456789abcdef0, 1798761600"),
+            ),
+            (
+                json!("recycle-node:0a1b2c3d-0000-4000-8000-000000000001"),
+                json!("recycle-node:0a1b2c3d-0000-4000-8000-000000000001"),
+            ),
+            (
+                json!("bucket-0000-4000-8000-000000000001"),
+                json!("bucket-0000-4000-8000-111122223333"),
             ),
             // The account of the installation.
             (json!(123_456_789_012_u64), json!(111_122_223_333_u64)),
