@@ -1,4 +1,4 @@
-"""`recycle-eks report`: the history of a real execution, as JSON, as a page that is opened in a real browser, and as a support bundle."""
+"""`recycle-eks report`: the history of a real execution, as JSON, as a page in a real browser, and as a support bundle."""
 
 import json
 import re

@@ -27,10 +27,10 @@ from world.aws.autoscaling.model import Timings, Unknowns
 from world.aws.balancers import Balancers, TargetGroup
 from world.aws.ec2 import Ec2
 from world.aws.events import Events
+from world.aws.function_logs import FunctionLogs
 from world.aws.iam import Iam
 from world.aws.iam_quotas import install as install_iam_quotas
 from world.aws.identity import ACCOUNT, REGION
-from world.aws.function_logs import FunctionLogs
 from world.aws.lambda_host import LambdaHost
 from world.aws.metrics import Measurement, read_metrics
 from world.aws.moto_internals import READING

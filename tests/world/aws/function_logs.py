@@ -3,8 +3,8 @@
     FunctionLogs(host)
     aws.client("logs").filter_log_events(logGroupName="/aws/lambda/recycle-eks-claim-node")
 
-The time of a line is that at which its invocation ended. The lines come into moto's log groups when they are first asked for, because
-few scenarios ask.
+The time of a line is that at which its invocation ended. The lines come into moto's log groups when they are first asked for,
+because few scenarios ask.
 """
 
 from __future__ import annotations

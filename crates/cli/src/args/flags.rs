@@ -427,7 +427,9 @@ mod tests {
         let help = |argument: &Arg| argument.get_help().map(ToString::to_string).unwrap_or_default();
         let (mut excluding, mut repeated) = (0, 0);
         for command in line.get_subcommands() {
-            let flags = command.get_arguments().filter(|argument| argument.get_long().is_some());
+            let flags = command
+                .get_arguments()
+                .filter(|argument| argument.get_long().is_some());
             for flag in flags {
                 for other in command.get_arg_conflicts_with(flag) {
                     excluding += 1;

@@ -130,7 +130,11 @@ impl Installation {
     }
 
     /// Finds an execution of `recycle-node` or `rotate-nodes` by its name. The names of most Nodes have dots, which takes no call.
-    pub(crate) async fn find_execution(&self, states: &StepFunctions, name: &str) -> Result<Option<Execution>> {
+    pub(crate) async fn find_execution(
+        &self,
+        states: &StepFunctions,
+        name: &str,
+    ) -> Result<Option<Execution>> {
         if name.contains('.') {
             return Ok(None);
         }

@@ -115,7 +115,10 @@ async fn move_end(
 
 /// Warns if a lifecycle hook holds the node and ends before the drain. The last answer in the history of the execution has the hook.
 async fn warn_of_hook(installation: &Installation, node: &NodeStatus, end: Timestamp) -> Option<String> {
-    let claim = node.claim.as_ref().filter(|claim| claim.urgency == Urgency::Hook)?;
+    let claim = node
+        .claim
+        .as_ref()
+        .filter(|claim| claim.urgency == Urgency::Hook)?;
     let mut history = History::default();
     let read = installation
         .states
@@ -245,8 +248,11 @@ mod tests {
     #[test]
     fn an_end_after_that_of_the_hook_is_warned_of_unless_the_group_retains_the_instance() {
         let hook = |more: &Value| {
-            let mut hook = json!({"name": "recycle-eks", "heartbeat_timeout": 3_600, "ends_at": "2027-01-03T00:00:00Z"});
-            hook.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let mut hook =
+                json!({"name": "recycle-eks", "heartbeat_timeout": 3_600, "ends_at": "2027-01-03T00:00:00Z"});
+            hook.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
             json!({"run": {"hook": hook}})
         };
         let end = "2027-01-11T00:00:00Z";
@@ -261,8 +267,14 @@ mod tests {
             let warning = judge_hook(&answer, end.parse().unwrap());
             assert_eq!(warning.is_some(), warns, "{answer} {end}");
             if let Some(text) = warning {
-                assert!(text.starts_with("the hook ends at 2027-01-03T00:00:00Z even if it is kept alive"), "{text}");
-                assert!(text.ends_with("set TerminateHookAbandon to retain in that policy before the hook ends"), "{text}");
+                assert!(
+                    text.starts_with("the hook ends at 2027-01-03T00:00:00Z even if it is kept alive"),
+                    "{text}"
+                );
+                assert!(
+                    text.ends_with("set TerminateHookAbandon to retain in that policy before the hook ends"),
+                    "{text}"
+                );
             }
         }
     }

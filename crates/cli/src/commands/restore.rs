@@ -95,8 +95,10 @@ async fn find_execution(installation: &Installation, arn: &str) -> Result<Execut
             installation.place()
         );
     }
-    let found = installation.states.find(arn).await?;
-    found.map_or_else(|| misuse!("there is no execution {arn}"), Ok)
+    let Some(execution) = installation.states.find(arn).await? else {
+        misuse!("there is no execution {arn}");
+    };
+    Ok(execution)
 }
 
 /// Stops an execution that is given by its ARN or its name.
@@ -198,7 +200,12 @@ async fn watch_restore(watch: &mut Watch<'_>, node: &NodeStatus, sweep: Option<&
         let status = fetch_status(installation, Some(id)).await?;
         let mut nodes = status.nodes.iter();
         let found = nodes.find(|found| found.instance_id == node.instance_id);
-        let (text, exit) = judge_restore(found, node.claim.as_ref(), status.cluster_is_away.as_deref(), is_swept);
+        let (text, exit) = judge_restore(
+            found,
+            node.claim.as_ref(),
+            status.cluster_is_away.as_deref(),
+            is_swept,
+        );
         let document = json!({"instance_id": id, "state": text});
         let shown = frame_of(id, document, &text, clock_face(now.duration_since(began)), exit);
         Ok((shown, exit.map_or(Next::Later, Next::Over)))
@@ -371,8 +378,14 @@ mod tests {
         };
         let before = claimed("one").claim;
         for (now, text) in [
-            (claimed("one"), "waits for the sweep: arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one has ended in step standby"),
-            (claimed("two"), "held by another execution, arn:aws:states:eu-west-1:123456789012:execution:recycle-node:two, in step standby"),
+            (
+                claimed("one"),
+                "waits for the sweep: arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one has ended in step standby",
+            ),
+            (
+                claimed("two"),
+                "held by another execution, arn:aws:states:eu-west-1:123456789012:execution:recycle-node:two, in step standby",
+            ),
             (node(json!({})), "waits for the sweep"),
         ] {
             assert_eq!(describe_holder(&now, before.as_ref()), text);

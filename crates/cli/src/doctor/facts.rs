@@ -42,8 +42,9 @@ const NO_ENTRIES: &str = "InvalidRequestException";
 const AT_ONCE: usize = 5;
 
 pub(crate) async fn gather(installation: &Installation) -> Facts {
+    let steps = list_functions();
     let (functions, machines, authentication, groups, rules, dead_letters, logs, sweeps) = tokio::join!(
-        ask_each(list_functions(), async |step| find_function(installation, step).await),
+        ask_each(steps, async |step| find_function(installation, step).await),
         ask_each(MACHINES, async |name| find_machine(installation, name).await),
         find_authentication(installation),
         find_groups(installation),

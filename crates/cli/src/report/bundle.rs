@@ -142,7 +142,9 @@ impl Parts {
         }
         let read = async {
             // An execution that could not be started does not exist.
-            let Some(execution) = states.find(arn).await? else { return Ok(None) };
+            let Some(execution) = states.find(arn).await? else {
+                return Ok(None);
+            };
             Ok::<_, Error>(Some((execution, states.read_history(arn).await?)))
         };
         match read.await {
@@ -160,7 +162,8 @@ impl Parts {
     /// Adds a history. Returns the executions and the Distributed Maps that it has started.
     fn add(&mut self, execution: &Execution, events: &[Event]) -> (Vec<String>, Vec<String>) {
         let instance = execution.input["instance_id"].as_str();
-        self.instances.extend(instance.and_then(|id| id.parse().ok()));
+        self.instances
+            .extend(instance.and_then(|id| id.parse::<InstanceId>().ok()));
         let history = json!({"execution": execution, "events": events});
         self.bytes += history.to_string().len();
         self.histories.push(history);
@@ -202,14 +205,25 @@ mod tests {
             what,
         };
         let events = [
-            event(EventKind::Scheduled(json!({"StateMachineArn": machine, "Name": "two"}))),
+            event(EventKind::Scheduled(
+                json!({"StateMachineArn": machine, "Name": "two"}),
+            )),
             event(EventKind::Entered("ClaimNode".to_owned())),
         ];
         let mut parts = Parts::default();
         let (started, _) = parts.add(&execution(json!({"instance_id": "i-0123456789abcdef0"})), &events);
-        assert_eq!(started, ["arn:aws:states:eu-west-1:123456789012:execution:r-recycle-node:two"]);
-        assert_eq!(parts.instances, BTreeSet::from(["i-0123456789abcdef0".parse().unwrap()]));
-        assert_eq!(parts.histories[0]["events"][1]["what"], json!({"entered": "ClaimNode"}));
+        assert_eq!(
+            started,
+            ["arn:aws:states:eu-west-1:123456789012:execution:r-recycle-node:two"]
+        );
+        assert_eq!(
+            parts.instances,
+            BTreeSet::from(["i-0123456789abcdef0".parse().unwrap()])
+        );
+        assert_eq!(
+            parts.histories[0]["events"][1]["what"],
+            json!({"entered": "ClaimNode"})
+        );
         assert!(parts.bytes > 0 && parts.missing.is_empty());
     }
 
@@ -220,20 +234,41 @@ mod tests {
             bytes: MOST_BYTES,
             ..Parts::default()
         };
-        let started = parts.read_history(&StepFunctions::new(&aws.config()), "arn:one").await;
+        let started = parts
+            .read_history(&StepFunctions::new(&aws.config()), "arn:one")
+            .await;
         assert!(started.is_empty() && aws.calls().is_empty());
-        assert!(parts.histories[0]["missing"].as_str().unwrap().contains("50000000 bytes"));
-        assert!(parts.missing[0].starts_with("the history of arn:one: "), "{:?}", parts.missing);
+        assert!(
+            parts.histories[0]["missing"]
+                .as_str()
+                .unwrap()
+                .contains("50000000 bytes")
+        );
+        assert!(
+            parts.missing[0].starts_with("the history of arn:one: "),
+            "{:?}",
+            parts.missing
+        );
     }
 
     #[tokio::test]
     async fn a_history_that_is_refused_says_why() {
-        let aws = scripted_aws::ScriptedAws::new().refuses("DescribeExecution", 400, "AccessDeniedException", "not you");
+        let aws = scripted_aws::ScriptedAws::new().refuses(
+            "DescribeExecution",
+            400,
+            "AccessDeniedException",
+            "not you",
+        );
         let mut parts = Parts::default();
-        parts.read_history(&StepFunctions::new(&aws.config()), "arn:one").await;
+        parts
+            .read_history(&StepFunctions::new(&aws.config()), "arn:one")
+            .await;
         let missing = &parts.histories[0];
         assert_eq!(missing["execution_arn"], "arn:one");
-        assert!(missing["missing"].as_str().unwrap().contains("not you"), "{missing}");
+        assert!(
+            missing["missing"].as_str().unwrap().contains("not you"),
+            "{missing}"
+        );
     }
 
     #[test]
@@ -243,7 +278,10 @@ mod tests {
         write_new(&file, "one").unwrap();
         for refusal in [check_new(&file), write_new(&file, "two")] {
             let refusal = refusal.unwrap_err().to_string();
-            assert!(refusal.starts_with("--bundle must be a new file, but "), "{refusal}");
+            assert!(
+                refusal.starts_with("--bundle must be a new file, but "),
+                "{refusal}"
+            );
         }
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "one");
         std::fs::remove_file(&file).unwrap();

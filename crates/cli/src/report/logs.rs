@@ -31,7 +31,9 @@ pub(super) async fn read_lines(
 ) -> Result<Value> {
     let logs = aws_sdk_cloudwatchlogs::Client::new(aws);
     let filter = logs.filter_log_events().log_group_name(group);
-    let filter = filter.start_time(from.as_millisecond()).end_time(to.as_millisecond());
+    let filter = filter
+        .start_time(from.as_millisecond())
+        .end_time(to.as_millisecond());
     let (mut lines, mut token, mut pages) = (Lines::default(), None, 0);
     loop {
         let asked = filter.clone().set_next_token(token).send();
@@ -105,7 +107,11 @@ mod tests {
             read(&aws).await.unwrap(),
             json!({"lines": [line("a"), line("b")], "cut": null})
         );
-        assert!(aws.calls()[2].contains("\"nextToken\":\"3\""), "{:?}", aws.calls());
+        assert!(
+            aws.calls()[2].contains("\"nextToken\":\"3\""),
+            "{:?}",
+            aws.calls()
+        );
     }
 
     #[tokio::test]
@@ -115,7 +121,10 @@ mod tests {
             aws = aws.on("FilterLogEvents", r#"{"events": [], "nextToken": "more"}"#);
         }
         let cut = read(&aws).await.unwrap();
-        assert!(cut["cut"].as_str().unwrap().contains("the first 0 lines"), "{cut}");
+        assert!(
+            cut["cut"].as_str().unwrap().contains("the first 0 lines"),
+            "{cut}"
+        );
     }
 
     #[test]
@@ -130,8 +139,14 @@ mod tests {
         assert!(cut.add(1_798_761_600_000, "a".to_owned()));
         cut.is_cut = true;
         let document = cut.document();
-        assert_eq!(document["lines"], json!([{"at": "2027-01-01T00:00:00Z", "line": "a"}]));
-        assert!(document["cut"].as_str().unwrap().contains("the first 1 lines"), "{document}");
+        assert_eq!(
+            document["lines"],
+            json!([{"at": "2027-01-01T00:00:00Z", "line": "a"}])
+        );
+        assert!(
+            document["cut"].as_str().unwrap().contains("the first 1 lines"),
+            "{document}"
+        );
     }
 
     #[test]

@@ -54,7 +54,11 @@ fn replace_accounts(text: &str) -> String {
         let end = from.find(|letter: char| !letter.is_ascii_digit());
         let (number, after) = from.split_at(end.unwrap_or(from.len()));
         clean += before;
-        clean += if number.len() == DIGITS_OF_ACCOUNT { EXAMPLE } else { number };
+        clean += if number.len() == DIGITS_OF_ACCOUNT {
+            EXAMPLE
+        } else {
+            number
+        };
         rest = after;
     }
     clean + rest
@@ -82,7 +86,10 @@ mod tests {
                 json!("{\"account\":\"210987654321\",\"at\":1798761600000}"),
                 json!("{\"account\":\"111122223333\",\"at\":1798761600000}"),
             ),
-            (json!("i-0123456789abcdef0, 1798761600"), json!("i-0123456789abcdef0, 1798761600")),
+            (
+                json!("i-0123456789abcdef0, 1798761600"),
+                json!("i-0123456789abcdef0, 1798761600"),
+            ),
             // The account of the installation.
             (json!(123_456_789_012_u64), json!(111_122_223_333_u64)),
             (json!("%20123456789012%20"), json!("%20111122223333%20")),
@@ -95,13 +102,19 @@ mod tests {
                 json!("Authorization: [removed]\nnext"),
             ),
             (
-                json!("https://sts/?X-Amz-Credential=AKIA%2F1&X-Amz-Signature=0a1b&X-Amz-Security-Token=IQo%3D&x=1"),
+                json!(
+                    "https://sts/?X-Amz-Credential=AKIA%2F1&X-Amz-Signature=0a1b&X-Amz-Security-Token=IQo%3D&x=1"
+                ),
                 json!("https://sts/?[removed]&[removed]&[removed]&x=1"),
             ),
             (json!("a eyJhbGciOiJSUzI1NiJ9.e30.c2ln b"), json!("a [removed] b")),
         ] {
             let clean = redact(given.clone(), "123456789012");
-            assert_eq!(serde_json::from_str::<Value>(&clean).unwrap(), expected, "{given}");
+            assert_eq!(
+                serde_json::from_str::<Value>(&clean).unwrap(),
+                expected,
+                "{given}"
+            );
         }
         assert_eq!(redact(json!("unknown"), ""), "\"unknown\"");
     }

@@ -51,8 +51,7 @@ fn select_own(marks: &BTreeMap<String, String>) -> BTreeMap<&str, &str> {
 
 /// Whether recycle-eks writes a label, taint or tag of this name. All other names say more about the cluster than an issue needs.
 fn is_own(key: &str) -> bool {
-    key.starts_with("recycle-eks")
-        || [EXCLUDE_FROM_BALANCERS_LABEL, OUT_OF_SERVICE_TAINT].contains(&key)
+    key.starts_with("recycle-eks") || [EXCLUDE_FROM_BALANCERS_LABEL, OUT_OF_SERVICE_TAINT].contains(&key)
 }
 
 #[cfg(test)]
@@ -81,8 +80,14 @@ mod tests {
             ..instance()
         };
         let found = collect_records(&[id(OLD), id(NEW)], &nodes, &leases(&nodes), &[tagged]);
-        assert_eq!(found[0]["lease"]["annotations"], json!({CLAIM_ANNOTATION: "unreadable"}));
-        assert_eq!(found[0]["node"]["annotations"], json!({PROGRESS_ANNOTATION: "edited"}));
+        assert_eq!(
+            found[0]["lease"]["annotations"],
+            json!({CLAIM_ANNOTATION: "unreadable"})
+        );
+        assert_eq!(
+            found[0]["node"]["annotations"],
+            json!({PROGRESS_ANNOTATION: "edited"})
+        );
         assert_eq!(found[0]["node"]["labels"], json!({"recycle-eks/replaces": NEW}));
         assert_eq!(found[0]["node"]["taints"], json!([draining_taint(&id(OLD))]));
         assert_eq!(found[0]["instance"]["tags"], json!({GROUP_TAG: "workers"}));
