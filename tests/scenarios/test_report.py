@@ -164,7 +164,7 @@ def read_bundle(file):
 def test_a_bundle_has_histories_logs_records_and_findings_without_account_ids_and_tokens(world, cli, tmp_path):
     node = world.group("workers", size=2, minimum=1, maximum=4).nodes[0]
     job = node.job("train", labels={"app": "train"})
-    # What an operator has pasted into the wrong place.
+    # A token that an operator has pasted into the wrong place.
     node.annotate(**{"recycle-eks/drain-until": "k8s-aws-v1.aHR0cHM6Ly9zdHM"})
     execution = world.recycle(node, label_selector="app=train")
     world.run("10m")

@@ -31,7 +31,7 @@ def test_lines_have_the_virtual_time_of_their_invocation_and_are_read_in_pages(a
         account.clock.run(limit=account.clock.elapsed() + 60)
     every = [(start + 60_000 * (number - 1), f"event {{'x': {number}}}") for number in (1, 2, 3)]
     assert lines(account) == (every, None)
-    # What has been read is read again.
+    # A line can be read more than once.
     first, token = lines(account, limit=2)
     assert first == every[:2] and lines(account, limit=2, nextToken=token) == (every[2:], None)
     assert lines(account, startTime=start + 1, endTime=start + 60_000) == (every[1:2], None)

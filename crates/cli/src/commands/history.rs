@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_list_says_is_shown_without_a_reason() {
+    fn an_execution_that_is_not_described_has_its_status_and_no_reason() {
         for (status, outcome) in [("SUCCEEDED", "SUCCEEDED"), ("RUNNING", "running")] {
             let past = Past::of_list(listed("schedule-i-0123456789abcdef0-1a2b3c", status));
             assert_eq!((past.outcome(), past.reason().as_str()), (outcome, ""));
