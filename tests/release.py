@@ -14,6 +14,7 @@ import argparse
 import gzip
 import hashlib
 import io
+import os
 import platform
 import re
 import shutil
@@ -31,6 +32,10 @@ RELEASE = package.DIST / "release"
 NOTES = package.DIST / "release-notes.md"
 MODULE = "recycle-eks-module.tar.gz"
 SUMS = "SHA256SUMS"
+#: The repository in links if none is given, as in the README.
+ANY_REPOSITORY = "OWNER/NAME"
+#: A link of Markdown to another file, and the place in that file.
+LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 #: The line of install.sh that `--repository` fills in.
 REPOSITORY_LINE = "repository=${RECYCLE_EKS_REPOSITORY:-}\n"
 #: Files of the module's folder that are part of it; its tests are not.
@@ -75,8 +80,9 @@ def notes(wanted: str, root: Path = ROOT) -> str:
     return found[1].rstrip() + "\n" if found else ""
 
 
-def module_files() -> dict[str, bytes]:
-    """Returns the files of the module's archive by name. The definitions of the state machines lie inside the module there."""
+def module_files(repository: str | None = None) -> dict[str, bytes]:
+    """Returns the files of the module's archive by name. The definitions of the state machines lie inside the module there.
+    Links to files that are not in the archive lead to the repository."""
     folder = ROOT / "terraform"
     found = {
         str(file.relative_to(folder)): file
@@ -86,7 +92,29 @@ def module_files() -> dict[str, bytes]:
     }
     found |= {f"state-machine/{file.name}": file for file in (ROOT / "state-machine").iterdir()}
     found |= {name: ROOT / name for name in ("CHANGELOG.md", "LICENSE")}
-    return {name: file.read_bytes() for name, file in found.items()}
+    names = {file.resolve(): name for name, file in found.items()}
+    return {
+        name: with_links(file, names, repository or ANY_REPOSITORY).encode() if file.suffix == ".md" else file.read_bytes()
+        for name, file in found.items()
+    }
+
+
+def with_links(page: Path, names: Mapping[Path, str], repository: str) -> str:
+    """Returns the text of a page of the archive. `names` has the name of each file in the archive. A link to another file of the
+    archive stays relative, and any other leads to the file of this version in the repository."""
+    place = Path(names[page.resolve()]).parent
+
+    def replace(link: re.Match[str]) -> str:
+        target, anchor = (page.parent / link[1]).resolve(), link[2] or ""
+        archived = names.get(target)
+        if any(target in file.parents for file in names) and target.is_relative_to(ROOT / "terraform"):
+            archived = str(target.relative_to(ROOT / "terraform"))
+        if archived is not None:
+            return f"]({os.path.relpath(archived, place)}{anchor})"
+        kind = "tree" if target.is_dir() else "blob"
+        return f"](https://github.com/{repository}/{kind}/v{version()}/{target.relative_to(ROOT)}{anchor})"
+
+    return LINK.sub(replace, page.read_text())
 
 
 def write_archive(archive: Path, files: Mapping[str, bytes], executable: Iterable[str] = ()) -> None:
@@ -115,7 +143,7 @@ def assemble(dist: Path, release: Path, repository: str | None) -> None:
         )
         shutil.copy(built / sbom.NAME, release / f"recycle-eks-{architecture}.cdx.json")
         shutil.copy(built / package.CLI, release / f"recycle-eks-linux-{architecture}")
-    write_archive(release / MODULE, module_files())
+    write_archive(release / MODULE, module_files(repository))
     # As `helm package` does it: below a folder with the chart's name.
     chart = ROOT / "charts" / "recycle-eks"
     files = {f"recycle-eks/{file.relative_to(chart)}": file.read_bytes() for file in chart.rglob("*") if file.is_file()}

@@ -129,6 +129,21 @@ def test_the_modules_archive_has_the_definitions_and_no_tests(tmp_path):
     assert names == definitions | module | {"LICENSE", "CHANGELOG.md"}
 
 
+def test_each_link_of_a_page_in_the_modules_archive_leads_to_a_file_of_the_archive_or_of_the_repository():
+    files = release.module_files("owner/name")
+    here = f"https://github.com/owner/name/(?:blob|tree)/v{re.escape(version())}/"
+    pages = {name: content.decode() for name, content in files.items() if name.endswith(".md")}
+    assert f"]({here.replace('(?:blob|tree)', 'blob').replace(chr(92), '')}docs/install.md)" in pages["README.md"]
+    assert "](CHANGELOG.md)" in pages["README.md"] and "](examples/minimal)" in pages["README.md"]
+    folders = {str(parent) for name in files for parent in Path(name).parents}
+    for name, text in pages.items():
+        for target, _ in release.LINK.findall(text):
+            assert os.path.normpath(Path(name).parent / target) in {*files, *folders}, (name, target)
+        for target in re.findall(rf"\]\({here}([^)#]+)", text):
+            assert (ROOT / target).exists(), (name, target)
+    assert f"{release.ANY_REPOSITORY}/blob" in release.module_files()["README.md"].decode()
+
+
 @pytest.fixture
 def repository(tmp_path) -> Path:
     """A repository that can be released as 1.2.3."""

@@ -81,6 +81,16 @@ def test_something_is_stuck(world, part):
     assert not node.unschedulable
 
 
+def test_it_failed(world, part):
+    for node in world.group("workers", size=2, minimum=1, maximum=4).nodes:
+        node.job(f"training-{node.name}", labels={"app": "training"})
+    recycle = {"label_selector": "app=training", "drain_timeout": 3600}
+    rotation = world.rotate({"outdated": {"all": True}}, at_once=1, recycle=recycle)
+    assert rotation.finishes().error == "RotationFailed"
+
+    part("It failed")
+
+
 def test_everything_is_stopped_and_restored(world, part):
     workers = world.group("workers", size=2, minimum=1, maximum=4)
     jobs = [node.job(f"training-{number}", labels={"app": "training"}) for number, node in enumerate(workers.nodes)]

@@ -1,6 +1,7 @@
 """docs/pods.md: its statements on each kind of workload, and its commands."""
 
-from docs.pages import Shell, follow_page
+from docs.pages import follow_page
+from docs.watched import Watched
 from prepare import ROOT
 
 PAGE = ROOT / "docs" / "pods.md"
@@ -154,7 +155,7 @@ def test_a_later_pod_that_tolerates_the_taint_is_awaited_if_it_is_selected(world
     assert end.outcome == "recycled" and end.at >= world.seconds("40m") and not world.asked_to_go()
 
 
-def test_every_command_of_the_page_prints_what_it_says(world, node, tmp_path):
+def test_every_command_of_the_page_prints_what_it_says(world, cli, node, tmp_path):
     training = node.job("training", labels={"app": "training"})
     node.job("reports", labels={"app": "training"})
     web = node.deployment("web", replicas=2)
@@ -162,7 +163,7 @@ def test_every_command_of_the_page_prints_what_it_says(world, node, tmp_path):
     execution = world.recycle(node, label_selector="app=training")
     world.run("10m")
     variables = {"NODE": node.name, "POD": training.name, "EXECUTION": execution.arn}
-    shell = Shell(tmp_path / "here", {**world.environment(), **variables})
+    shell = Watched(cli, tmp_path / "here", {**world.environment(), **variables})
 
     follow_page(PAGE, shell, {"until": world.run})
 

@@ -34,7 +34,12 @@ def test_an_email_is_text_and_a_filter_finds_severity_event_group_and_cluster(wo
     first = world.events.notifications[0]
     lines = first.email.splitlines()
     assert lines[0] == first.subject == f"recycle-eks: {node.instance_id} is being recycled, cluster world"
-    assert lines[-1] == f"kubectl describe node {node.name}"
+    assert lines[-4:] == [
+        "Watch it:",
+        f"recycle-eks status {node.name}",
+        "Without the command line:",
+        f"kubectl describe node {node.name}",
+    ]
     values = {name: attribute["Value"] for name, attribute in first.attributes.items()}
     assert values == {"severity": "info", "event": "started", "group": "workers", "cluster": "world"}
 

@@ -153,9 +153,20 @@ def test_the_history_lists_what_failed_with_the_reason_also_by_node_and_by_rotat
     by_rotation = cli("status", "--history", rotation.arn, "--output", "json").document["executions"]
     assert {each["instance_id"] for each in by_rotation} == {other.instance_id, None}
     assert {each["outcome"] for each in by_rotation} == {"rotated", "recycled"}
-    # The instance is gone, but not its history.
-    gone = cli("status", "--history", other.instance_id, "--output", "json").document["executions"]
-    assert [each["outcome"] for each in gone] == ["recycled"]
+    # The node is gone, but not its history: by its instance, by the name of its Node, and by the name of its execution.
+    (child,) = [each["execution_arn"].rpartition(":")[2] for each in by_rotation if each["instance_id"]]
+    for name in (other.instance_id, other.name, child):
+        gone = cli("status", "--history", name, "--output", "json")
+        assert gone.code == 0 and [each["outcome"] for each in gone.document["executions"]] == ["recycled"], gone
+    # A name that the list prints is accepted everywhere.
+    name = rotation.arn.rpartition(":")[2]
+    assert cli("status", "--history", name, "--output", "json").document["executions"] == by_rotation
+    watched_again = cli("status", "--watch", name)
+    assert watched_again.code == 0 and "rotated: 1 recycled, 0 failed, 0 skipped" in watched_again.text, watched_again
+    alone = cli("status", name)
+    assert alone.code == 2 and f"recycle-eks status --watch {name}" in alone.errors, alone
+    unknown = cli("status", "--history", "ip-10-9-9-9.internal")
+    assert unknown.code == 2 and "no node" in unknown.errors, unknown
 
 
 def test_a_pause_is_visible_everywhere_and_names_the_queued_nodes_that_still_go(world, cli):
@@ -202,6 +213,39 @@ def test_a_plan_never_looks_like_a_rotation(world, cli):
     assert aborted.code == 0 and "a plan, which had changed nothing" in aborted.text, aborted
     again = cli("abort", name, pace=0)
     assert again.code == 8 and "has ended already (ABORTED)" in again.errors, again
+
+
+def test_plans_that_have_ended_are_no_rotations_and_refused_ones_no_failures(world, cli):
+    workers = world.group("workers", size=3, minimum=1, maximum=4)
+    protected, other, recycled = workers.nodes
+    workers.protect(protected)
+    real = world.recycle(recycled)
+    assert real.finishes().outcome == "recycled"
+    world.run("1m")
+    assert cli("plan", protected.name).code == 8
+    chosen = cli("plan", "--instance", protected.instance_id, "--instance", other.instance_id, "-o", "json").document
+    plan = chosen["execution_arn"]
+    planned = {node["outcome"] for node in chosen["nodes"]}
+    assert (chosen["outcome"], planned) == ("RotationFailed", {"planned", "PreflightRefused"})
+    good = cli("plan", "--instance", other.instance_id, "-o", "json").document["execution_arn"]
+
+    printed = cli("status")
+    assert printed.code == 0 and "ended badly" not in printed.text, printed
+    assert document(cli)["failed_executions"] == []
+    listed = cli("status", "--history", "-o", "json").document["executions"]
+    assert [each["execution_arn"] for each in listed if not each["is_plan"]] == [real.arn]
+    assert not any(each["is_rotation"] for each in listed) and len(listed) == 7
+    outcomes = {each["execution_arn"]: (each["outcome"], each["reason"]) for each in listed}
+    assert outcomes[good][0] == "planned" and "recycled" not in outcomes[good][1], outcomes
+    assert outcomes[plan][0] == "RotationFailed" and "recycled" not in outcomes[plan][1], outcomes
+    shown = cli("status", "--history").text
+    assert "a rotation" not in shown and "rotated" not in shown and "SUCCEEDED" in shown, shown
+    assert len(re.findall(r"  a plan  ", shown)) == 2 and f"plan of {other.instance_id}" in shown, shown
+    # A plan of the selection has planned this node, which the name of the execution says.
+    children = [each for each in listed if each["instance_id"] == other.instance_id]
+    assert [each["outcome"] for each in children] == ["planned"] * 2
+    last = cli("report", "--last", "-o", "json").document
+    assert last["node"]["summary"]["execution"] == real.arn
 
 
 def test_everything_is_stopped_and_restored_after_one_question(world, cli):

@@ -296,14 +296,14 @@ pub(crate) enum Mark {
 
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Only this node, by its instance id or the name of its Node. With --watch or --history also the ARN of an execution
-    #[arg(value_name = "INSTANCE|NODE")]
+    /// Only this node, by its instance id or the name of its Node. With --watch or --history also the name or the ARN of an execution
+    #[arg(value_name = "INSTANCE|NODE|EXECUTION")]
     pub node: Option<String>,
     /// Show every change, until there is nothing left to watch or you press Ctrl-C
     #[arg(long)]
     pub watch: bool,
-    /// List the executions of the last 30 days, also those that failed: of all nodes, of this node, or of the rotation with this ARN. It
-    /// excludes --watch
+    /// List the executions of the last 30 days, also those that failed: of all nodes, of this node, or of this rotation. It excludes
+    /// --watch
     #[arg(long, conflicts_with = "watch")]
     pub history: bool,
 }
@@ -383,7 +383,7 @@ pub(crate) struct Report {
     /// its last execution
     #[arg(value_name = "EXECUTION|INSTANCE|NODE", group = "which")]
     pub execution: Option<String>,
-    /// The last rotation, or the last execution of recycle-node if that began after the last rotation ended
+    /// The last rotation, or the last execution of recycle-node if that began after the last rotation ended. Plans do not count
     #[arg(long, group = "which")]
     pub last: bool,
     /// Write the report to this file instead of standard output

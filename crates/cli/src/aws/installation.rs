@@ -1,6 +1,7 @@
 //! Finds the installation: its state machines and functions have names that begin with the module's variable `name`.
 
 use aws_config::SdkConfig;
+use recycle::base::ids::InstanceId;
 use recycle::report::event::Execution;
 use serde_json::Value;
 
@@ -129,13 +130,16 @@ impl Installation {
         format!("{}execution:{}-{machine}:{name}", self.arn_prefix, self.name)
     }
 
-    /// Finds an execution of `recycle-node` or `rotate-nodes` by its name. The names of most Nodes have dots, which takes no call.
+    /// Finds an execution of `recycle-node` or `rotate-nodes` by its name. The names of most Nodes have dots, which takes no call, and
+    /// neither does an instance id.
     pub(crate) async fn find_execution(
         &self,
         states: &StepFunctions,
         name: &str,
     ) -> Result<Option<Execution>> {
-        if name.contains('.') {
+        let may_be_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+        // Longer names do not exist (API reference of StartExecution).
+        if name.len() > 80 || !name.chars().all(may_be_part) || name.parse::<InstanceId>().is_ok() {
             return Ok(None);
         }
         for machine in RECYCLING {

@@ -9,5 +9,6 @@ pub(crate) mod groups;
 pub(crate) mod installation;
 mod kube_context;
 pub(crate) mod nodes;
+pub(crate) mod past;
 pub(crate) mod rotations;
 pub(crate) mod step_functions;

@@ -12,13 +12,43 @@ use crate::base::exit::Exit;
 use crate::base::times::shortly;
 use crate::history::end::{describe_end, exit_of};
 use crate::views::output::Output;
+use crate::views::table::Form;
 use crate::views::watch;
 
 /// The names of pods in a line of the table. The details name all of them.
 const NAMED: usize = 3;
+/// The table of the classes of one node's pods.
+const CLASSES: Form = Form {
+    head: &["class", "pods", "why", "names"],
+    node: None,
+    names: &[],
+    layouts: &[(false, &[])],
+};
+/// The table of one node's pods.
+const PODS: Form = Form {
+    head: &["pod", "class", "why"],
+    node: None,
+    names: &[0],
+    layouts: &[(false, &[])],
+};
+/// The table of the nodes of a selection.
+const NODES: Form = Form {
+    head: &["group", "node", "selected by", "pods", "longest wait", "blocked"],
+    node: Some(1),
+    names: &[0, 1],
+    layouts: &[
+        (false, &[]),
+        (true, &[]),
+        (true, &[SELECTED_BY]),
+        (true, &[SELECTED_BY, LONGEST_WAIT]),
+    ],
+};
+const SELECTED_BY: usize = 2;
+const LONGEST_WAIT: usize = 4;
+const BLOCKED: usize = 5;
 
 /// The plan of one node of a selection.
-pub(super) struct PlannedNode {
+pub(crate) struct PlannedNode {
     pub instance: String,
     pub group: String,
     pub criteria: Vec<String>,
@@ -63,18 +93,12 @@ pub(super) fn show(output: &Output, arn: &str, end: &End, has_details: bool) -> 
         for (number, step) in (1..).zip(texts(&plan["steps"])) {
             output.say(format!("  {number}. {step}"))?;
         }
-        let pods = list_pods(&plan["pods"]);
-        if !pods.is_empty() {
-            output.table(&["pod", "class", "why"], pods)?;
-        }
+        print(output, draw_pods(&plan["pods"], output.width_of_terminal()))?;
         for cell in texts(&plan["restore"]) {
             output.say(format!("if it fails: {cell}"))?;
         }
     } else {
-        let classes = list_classes(&plan["pods"]);
-        if !classes.is_empty() {
-            output.table(&["class", "pods", "why", "names"], classes)?;
-        }
+        print(output, draw_classes(&plan["pods"], output.width_of_terminal()))?;
     }
     output.say(format!("longest wait: {}", describe_wait(plan)))?;
     for text in texts(&plan["blocked"]) {
@@ -91,28 +115,52 @@ pub(super) fn show(output: &Output, arn: &str, end: &End, has_details: bool) -> 
 
 /// Prints a line for each node of a selection, and the notes of their plans, each once.
 pub(super) fn show_nodes(output: &Output, nodes: &[PlannedNode]) -> Result<()> {
-    if nodes.is_empty() {
-        return Ok(());
-    }
-    let head = ["group", "node", "selected by", "pods", "longest wait", "blocked"];
-    output.table(&head, nodes.iter().map(to_row))?;
-    let mut noted: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for node in nodes {
+    print(output, draw_nodes(nodes, output.width_of_terminal()))
+}
+
+fn print(output: &Output, lines: Vec<String>) -> Result<()> {
+    lines.into_iter().try_for_each(|line| output.say(line))
+}
+
+pub(crate) fn draw_nodes(nodes: &[PlannedNode], width: Option<u16>) -> Vec<String> {
+    let rows: Vec<Vec<String>> = nodes.iter().map(to_row).collect();
+    let mut lines = NODES.draw(&rows, width);
+    lines.extend(list_notes(nodes, &rows, width));
+    lines
+}
+
+pub(crate) fn draw_classes(planned: &Value, width: Option<u16>) -> Vec<String> {
+    CLASSES.draw(&list_classes(planned), width)
+}
+
+pub(crate) fn draw_pods(planned: &Value, width: Option<u16>) -> Vec<String> {
+    PODS.draw(&list_pods(planned), width)
+}
+
+/// Lists the notes of the plans, each once, and what blocks a node if the table had no room for it.
+fn list_notes(nodes: &[PlannedNode], rows: &[Vec<String>], width: Option<u16>) -> Vec<String> {
+    let mut noted: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    let cut = NODES.list_cut(rows, width);
+    for (number, node) in nodes.iter().enumerate() {
+        if cut.contains(&number) {
+            let blocked = rows[number][BLOCKED].as_str();
+            noted.entry(("blocked", blocked)).or_default().push(node.name());
+        }
         for note in texts(&node.plan()["notes"]) {
-            noted.entry(note).or_default().push(node.name());
+            noted.entry(("note", note)).or_default().push(node.name());
         }
     }
-    for (note, of) in noted {
+    let lines = noted.into_iter().map(|((kind, text), of)| {
         let of = match of.as_slice() {
             [one] => (*one).to_owned(),
             several => format!("{} nodes", several.len()),
         };
-        output.say(format!("note on {of}: {note}"))?;
-    }
-    Ok(())
+        format!("{kind} on {of}: {text}")
+    });
+    lines.collect()
 }
 
-fn to_row(node: &PlannedNode) -> [String; 6] {
+fn to_row(node: &PlannedNode) -> Vec<String> {
     let plan = node.plan();
     let criteria = match node.criteria.join(", ") {
         none if none.is_empty() => "unknown".to_owned(),
@@ -121,7 +169,7 @@ fn to_row(node: &PlannedNode) -> [String; 6] {
     let (group, name) = (node.group.clone(), node.name().to_owned());
     if exit_of(&node.end) != Exit::Done || plan.is_null() {
         let none = "-".to_owned();
-        return [group, name, criteria, none.clone(), none, describe_end(&node.end)];
+        return vec![group, name, criteria, none.clone(), none, describe_end(&node.end)];
     }
     let mut counts: Vec<(&str, u64)> = Vec::new();
     for pods in plan["pods"].as_array().into_iter().flatten() {
@@ -141,7 +189,7 @@ fn to_row(node: &PlannedNode) -> [String; 6] {
         Some(0) | None => "-".to_owned(),
         Some(seconds) => shortly(SignedDuration::from_secs(seconds)),
     };
-    [group, name, criteria, counts.join(", "), wait, blocked.join("; ")]
+    vec![group, name, criteria, counts.join(", "), wait, blocked.join("; ")]
 }
 
 fn describe_wait(plan: &Value) -> String {
@@ -170,7 +218,7 @@ fn count_of(pods: &Value) -> u64 {
 }
 
 /// Returns a row for each class and reason, with the first names.
-fn list_classes(planned: &Value) -> Vec<[String; 4]> {
+fn list_classes(planned: &Value) -> Vec<Vec<String>> {
     let rows = planned.as_array().into_iter().flatten().map(|pods| {
         let text = |field: &str| pods[field].as_str().unwrap_or_default().to_owned();
         let count = count_of(pods);
@@ -178,17 +226,17 @@ fn list_classes(planned: &Value) -> Vec<[String; 4]> {
         if (names.len() as u64) < count {
             names.push("…");
         }
-        [text("class"), count.to_string(), text("reason"), names.join(", ")]
+        vec![text("class"), count.to_string(), text("reason"), names.join(", ")]
     });
     rows.collect()
 }
 
 /// Returns a row for each named pod, and one for the unnamed pods of the same class and reason.
-fn list_pods(planned: &Value) -> Vec<[String; 3]> {
+fn list_pods(planned: &Value) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for group in planned.as_array().into_iter().flatten() {
         let text = |field: &str| group[field].as_str().unwrap_or_default().to_owned();
-        let row = |name: String| [name, text("class"), text("reason")];
+        let row = |name: String| vec![name, text("class"), text("reason")];
         let named = texts(&group["pods"]).count() as u64;
         let left = count_of(group).saturating_sub(named);
         rows.extend(texts(&group["pods"]).map(|name| row(name.to_owned())));
@@ -213,7 +261,7 @@ mod tests {
     fn unnamed_pods_are_counted() {
         let names: Vec<String> = list_pods(&pods())
             .into_iter()
-            .map(|[name, class, _]| format!("{name} {class}"))
+            .map(|row| format!("{} {}", row[0], row[1]))
             .collect();
         assert_eq!(names[0], "a/job awaited");
         assert_eq!(names[5], "and 1 more evictable");

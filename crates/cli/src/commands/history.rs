@@ -3,35 +3,49 @@
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use recycle::base::ids::InstanceId;
-use recycle::report::event::End;
+use recycle::report::event::{End, Execution};
 use serde_json::{Value, json};
 
-use crate::aws::installation::Installation;
+use crate::aws::installation::{Installation, RECYCLING};
 use crate::aws::nodes::find_node;
+use crate::aws::past::find_of_gone;
 use crate::aws::step_functions::Listed;
 use crate::base::clock;
 use crate::base::error::{Result, misuse};
 use crate::base::exit::Exit;
 use crate::base::times::{moment, shortly};
 use crate::history::end::describe_end;
-use crate::history::rotation_end::describe_rotation_end;
+use crate::history::rotation_end::{RotationEnd, describe_rotation_end};
 use crate::history::started_by::{Starter, find_instance, instance_of};
 use crate::views::output::Output;
-use crate::views::viewer::shorten_end;
+use crate::views::table::Form;
 
 /// How far back the list reaches, in hours: 30 days.
 const HOURS: i64 = 720;
 /// The maximum number of executions in the list.
 const MOST: usize = 50;
-/// The same for one node, because the names of some executions do not say whether they are of that node.
-const MOST_OF_NODE: usize = 200;
+/// The same for one node or one rotation. The names of some executions do not say whether they are of that node.
+const MOST_OF_ONE: usize = 200;
 /// How many executions are described at the same time.
 const AT_ONCE: usize = 4;
+
+/// The table of the executions.
+const FORM: Form = Form {
+    head: &["started", "took", "outcome", "of", "execution", "reason"],
+    node: None,
+    names: &[OF],
+    layouts: &[(false, &[]), (false, &[TOOK]), (false, &[TOOK, EXECUTION])],
+};
+const TOOK: usize = 1;
+const OF: usize = 3;
+const EXECUTION: usize = 4;
 
 /// An execution in the list.
 struct Past {
     listed: Listed,
-    is_rotation: bool,
+    /// The rotation or the plan of a selection, if the execution is one.
+    rotation: Option<Starter>,
+    is_plan: bool,
     instance: Option<String>,
     end: Option<End>,
 }
@@ -59,13 +73,7 @@ pub(super) async fn run(installation: &Installation, output: &Output, of: Option
     }
     found.retain(|(listed, is_rotation)| wanted.may_be(listed, *is_rotation));
     found.sort_by_key(|(listed, _)| std::cmp::Reverse(listed.started_at));
-    let most = if let Wanted::Node(_) = wanted {
-        MOST_OF_NODE
-    } else {
-        MOST
-    };
-    let more = found.len().saturating_sub(most);
-    found.truncate(most);
+    let older = wanted.cut(&mut found);
     let found = stream::iter(found).map(async |(listed, is_rotation)| {
         if wanted.needs_description(&listed, is_rotation) {
             describe(installation, listed, is_rotation).await
@@ -77,31 +85,97 @@ pub(super) async fn run(installation: &Installation, output: &Output, of: Option
     if let Wanted::Node(instance) = &wanted {
         found.retain(|past| past.instance.as_deref() == Some(instance.as_str()));
     }
+    if let Wanted::All = wanted {
+        mark_plans(installation, &mut found, &older).await?;
+    }
     let documents: Vec<Value> = found.iter().map(Past::document).collect();
-    output.document(&json!({"executions": documents, "older_executions": more}))?;
-    show(output, &found, more, now)?;
+    output.document(&json!({"executions": documents, "older_executions": older.len()}))?;
+    show(output, &found, older.len(), now)?;
     Ok(Exit::Done)
 }
 
+/// Marks the executions that a plan of a selection has started. Their names say so, because not all of them were described. The plan itself may
+/// be the newest of the older rotations.
+async fn mark_plans(installation: &Installation, found: &mut [Past], older: &[(Listed, bool)]) -> Result<()> {
+    let mut plans: Vec<Starter> = found
+        .iter()
+        .filter(|past| past.is_plan)
+        .filter_map(|past| past.rotation.clone())
+        .collect();
+    if let Some((listed, _)) = older.iter().find(|(_, is_rotation)| *is_rotation) {
+        let past = describe(installation, listed.clone(), true).await?;
+        plans.extend(past.rotation.filter(|_| past.is_plan));
+    }
+    for past in found.iter_mut().filter(|past| past.rotation.is_none()) {
+        past.is_plan |= plans
+            .iter()
+            .any(|plan| instance_of(&past.listed.name, plan).is_some());
+    }
+    Ok(())
+}
+
+/// Finds out what the name means: an execution by its ARN or name, an instance, or a Node.
 async fn find_wanted(installation: &Installation, of: Option<&str>) -> Result<Wanted> {
     let Some(name) = of else { return Ok(Wanted::All) };
+    // The instance of a node that is gone has a history too.
+    if let Ok(instance) = name.parse() {
+        return Ok(Wanted::Node(instance));
+    }
     if name.starts_with("arn:") {
-        if !installation.has_execution("rotate-nodes", name) {
-            misuse!("with --history an ARN must be that of a rotation of this installation, but is {name}");
+        if !RECYCLING
+            .iter()
+            .any(|machine| installation.has_execution(machine, name))
+        {
+            misuse!(
+                "with --history an ARN must be that of an execution of recycle-node or rotate-nodes of this installation, but is {name}"
+            );
         }
         let Some(execution) = installation.states.find(name).await? else {
             misuse!("there is no execution {name}");
         };
-        return Ok(Wanted::Rotation(Starter::new(name.to_owned(), &execution.input)));
+        return Wanted::of(installation, execution);
     }
-    // The instance of a node that is gone has a history too.
-    Ok(Wanted::Node(match name.parse() {
-        Ok(instance) => instance,
-        Err(_) => find_node(installation, name).await?.instance_id,
-    }))
+    if let Some(execution) = installation.find_execution(&installation.states, name).await? {
+        return Wanted::of(installation, execution);
+    }
+    let unknown = match find_node(installation, name).await {
+        Ok(node) => return Ok(Wanted::Node(node.instance_id)),
+        Err(error) => error,
+    };
+    match find_of_gone(installation, name).await? {
+        Some(execution) => Wanted::of(installation, execution),
+        None => Err(unknown),
+    }
 }
 
 impl Wanted {
+    /// Returns the rotation, or the node that the execution is of.
+    fn of(installation: &Installation, execution: Execution) -> Result<Self> {
+        if installation.has_execution("rotate-nodes", &execution.arn) {
+            return Ok(Self::Rotation(Starter::new(execution.arn, &execution.input)));
+        }
+        let instance = execution.input["instance_id"].as_str().unwrap_or_default();
+        match instance.parse() {
+            Ok(instance) => Ok(Self::Node(instance)),
+            Err(_) => misuse!("the input of the execution {} names no instance", execution.arn),
+        }
+    }
+
+    /// Keeps the newest executions and the wanted rotation itself, which began before all of its nodes. Returns the others.
+    fn cut(&self, found: &mut Vec<(Listed, bool)>) -> Vec<(Listed, bool)> {
+        let most = match self {
+            Self::All => MOST,
+            Self::Node(_) | Self::Rotation(_) => MOST_OF_ONE,
+        };
+        let mut older = found.split_off(most.min(found.len()));
+        if let Self::Rotation(starter) = self
+            && let Some(own) = older.iter().position(|(listed, _)| listed.arn == starter.arn)
+        {
+            found.push(older.remove(own));
+        }
+        older
+    }
+
     /// Checks the name of an execution. Names that the command line gives have no instance: their inputs decide later.
     fn may_be(&self, listed: &Listed, is_rotation: bool) -> bool {
         match self {
@@ -125,14 +199,15 @@ impl Wanted {
 
 async fn describe(installation: &Installation, listed: Listed, is_rotation: bool) -> Result<Past> {
     let execution = installation.states.find(&listed.arn).await?;
-    let instance = execution
+    let input = execution
         .as_ref()
-        .and_then(|execution| execution.input["instance_id"].as_str());
+        .map_or(&Value::Null, |execution| &execution.input);
     Ok(Past {
-        instance: instance.map(str::to_owned),
+        rotation: is_rotation.then(|| Starter::new(listed.arn.clone(), input)),
+        is_plan: execution.as_ref().is_some_and(Execution::is_dry_run),
+        instance: input["instance_id"].as_str().map(str::to_owned),
         end: execution.and_then(|execution| execution.end),
         listed,
-        is_rotation,
     })
 }
 
@@ -145,21 +220,34 @@ impl Past {
         });
         Self {
             instance: find_instance(&listed.name).map(|id| id.to_string()),
+            rotation: None,
+            is_plan: false,
             end,
             listed,
-            is_rotation: false,
         }
     }
 
+    /// Returns the outcome. A plan that succeeded is planned, whatever its execution says: it has recycled nothing.
     fn outcome(&self) -> &str {
-        self.end.as_ref().map_or("running", End::outcome)
+        match &self.end {
+            None => "running",
+            Some(end) if self.is_plan && matches!(end.outcome(), "rotated" | "SUCCEEDED") => "planned",
+            Some(end) => end.outcome(),
+        }
     }
 
     fn reason(&self) -> String {
         let Some(end) = &self.end else {
             return String::new();
         };
-        let text = if self.is_rotation {
+        let planned = RotationEnd::read(end).filter(|_| self.is_plan);
+        if let Some(planned) = planned {
+            let groups = planned
+                .list_planned()
+                .map(|(group, text)| format!("{group}: {text}"));
+            return groups.collect::<Vec<_>>().join("; ");
+        }
+        let text = if self.rotation.is_some() {
             describe_rotation_end(end)
         } else {
             describe_end(end)
@@ -172,7 +260,8 @@ impl Past {
     fn document(&self) -> Value {
         json!({
             "execution_arn": self.listed.arn,
-            "is_rotation": self.is_rotation,
+            "is_rotation": self.rotation.is_some() && !self.is_plan,
+            "is_plan": self.is_plan,
             "instance_id": self.instance,
             "started": self.listed.started_at,
             "ended": self.listed.ended_at,
@@ -182,18 +271,20 @@ impl Past {
         })
     }
 
-    fn row(&self, now: Timestamp) -> [String; 6] {
+    fn row(&self, now: Timestamp) -> Vec<String> {
         let until = self.listed.ended_at.unwrap_or(now);
-        let what = match (&self.instance, self.is_rotation) {
-            (_, true) => "a rotation",
-            (Some(instance), false) => instance.as_str(),
-            (None, false) => "-",
+        let what = match (&self.instance, self.rotation.is_some(), self.is_plan) {
+            (_, true, true) | (None, false, true) => "a plan".to_owned(),
+            (_, true, false) => "a rotation".to_owned(),
+            (Some(instance), false, true) => format!("plan of {instance}"),
+            (Some(instance), false, false) => instance.clone(),
+            (None, false, false) => "-".to_owned(),
         };
-        [
+        vec![
             moment(self.listed.started_at),
             shortly(until.duration_since(self.listed.started_at)),
             self.outcome().to_owned(),
-            what.to_owned(),
+            what,
             self.listed.name.clone(),
             self.reason().lines().next().unwrap_or_default().to_owned(),
         ]
@@ -203,7 +294,7 @@ impl Past {
 /// Prints one line for each execution, the newest first.
 fn show(output: &Output, found: &[Past], more: usize, now: Timestamp) -> Result<()> {
     if found.is_empty() && more > 0 {
-        let read = MOST_OF_NODE;
+        let read = MOST_OF_ONE;
         return output.say(format!(
             "no execution of it among the newest {read} of the last 30 days; {more} older ones were not read"
         ));
@@ -211,37 +302,52 @@ fn show(output: &Output, found: &[Past], more: usize, now: Timestamp) -> Result<
     if found.is_empty() {
         return output.say("no execution in the last 30 days");
     }
-    let columns = output.width_of_terminal().map_or(usize::MAX, usize::from);
-    let head = ["STARTED", "TOOK", "OUTCOME", "OF", "EXECUTION", "REASON"].map(str::to_owned);
-    let rows: Vec<[String; 6]> = std::iter::once(head)
-        .chain(found.iter().map(|past| past.row(now)))
-        .collect();
-    for line in draw(&rows, columns) {
+    let width = output.width_of_terminal();
+    let rows: Vec<Vec<String>> = found.iter().map(|past| past.row(now)).collect();
+    for line in FORM.draw(&rows, width) {
         output.say(line)?;
     }
     if more > 0 {
         output.say(format!("… {more} older executions"))?;
     }
-    output.say("\nfor more about one of them: recycle-eks report EXECUTION --file report.html")
+    if FORM.shows(EXECUTION, &rows, width) {
+        return output.say("\nfor more about one of them: recycle-eks report EXECUTION --file report.html");
+    }
+    output.say(
+        "\nfor more about the last execution of an instance: recycle-eks report INSTANCE --file report.html",
+    )?;
+    output.say("the names of the executions, for which this terminal is too narrow: recycle-eks status --history --output json")
 }
 
-fn draw(rows: &[[String; 6]], columns: usize) -> Vec<String> {
-    let width = |index: usize| {
-        rows.iter()
-            .map(|row| row[index].chars().count())
-            .max()
-            .unwrap_or(0)
+/// Draws a failure, a rotation that runs, and a plan, for the pictures of the screens.
+#[cfg(test)]
+pub(crate) fn draw_sample(now: Timestamp, width: Option<u16>) -> Vec<String> {
+    let listed = |name: &str, status: &str| Listed {
+        arn: name.to_owned(),
+        name: name.to_owned(),
+        status: status.to_owned(),
+        started_at: now,
+        ended_at: (status != "RUNNING").then_some(now),
     };
-    let widths: [usize; 6] = std::array::from_fn(width);
-    let lines = rows.iter().map(|row| {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        shorten_end(cells.join("  ").trim_end(), columns)
+    let mut failed = Past::of_list(listed("schedule-i-0123456789abcdef0-1a2b3c4d5e", "FAILED"));
+    failed.end = Some(End {
+        status: "FAILED".to_owned(),
+        error: "DrainTimedOut".to_owned(),
+        cause: "it waits for 1 pod (data-platform-production/training-2fz8x)".to_owned(),
+        ..End::default()
     });
-    lines.collect()
+    let mut planned = Past::of_list(listed("manual-i-0123456789abcdef0-0f1e2d3c4b", "SUCCEEDED"));
+    planned.is_plan = true;
+    let running = listed("recycle-eks-1795361458684454786-28476", "RUNNING");
+    let running = Past {
+        rotation: Some(Starter::new(running.arn.clone(), &json!({}))),
+        ..Past::of_list(running)
+    };
+    let rows: Vec<Vec<String>> = [failed, running, planned]
+        .iter()
+        .map(|past| past.row(now))
+        .collect();
+    FORM.draw(&rows, width)
 }
 
 #[cfg(test)]
@@ -284,5 +390,78 @@ mod tests {
             assert_eq!((past.outcome(), past.reason().as_str()), (outcome, ""));
             assert_eq!(past.document()["instance_id"], "i-0123456789abcdef0");
         }
+    }
+
+    #[test]
+    fn the_list_of_a_rotation_has_its_own_row_and_far_more_nodes_than_the_list_of_all() {
+        let own = listed("weekly", "FAILED");
+        let rotation = Wanted::Rotation(Starter::new(own.arn.clone(), &json!({})));
+        for (wanted, nodes, kept, has_own) in [
+            (&rotation, 60, 61, true),
+            (&rotation, 250, 201, true),
+            (&Wanted::All, 60, 50, false),
+        ] {
+            // The newest execution comes first, so the rotation comes last.
+            let mut found: Vec<(Listed, bool)> = (0..nodes)
+                .map(|number| (listed(&format!("manual-{number}"), "SUCCEEDED"), false))
+                .collect();
+            found.push((own.clone(), true));
+            let older = wanted.cut(&mut found);
+            assert_eq!((found.len(), older.len()), (kept, nodes + 1 - kept));
+            assert_eq!(found.contains(&(own.clone(), true)), has_own, "{nodes}");
+        }
+    }
+
+    #[test]
+    fn a_plan_is_planned_and_recycles_nothing() {
+        let planned = json!({"outcome": "rotated", "reason": "2 nodes to recycle, in 1 of 1 groups",
+            "groups": [{"group": "workers", "recycled": 0, "left": 2, "why": ["planned"], "error": [], "reason": "2 nodes"}]});
+        let rotation = listed("recycle-eks-1-1", "SUCCEEDED");
+        let past = Past {
+            rotation: Some(Starter::new(rotation.arn.clone(), &json!({}))),
+            is_plan: true,
+            instance: None,
+            end: Some(End {
+                status: "SUCCEEDED".to_owned(),
+                output: planned,
+                ..End::default()
+            }),
+            listed: rotation,
+        };
+        let row = past.row(Timestamp::UNIX_EPOCH);
+        assert_eq!(
+            [&row[2], &row[3], &row[5]],
+            ["planned", "a plan", "group workers: 2 nodes"]
+        );
+        let document = past.document();
+        assert_eq!(
+            (&document["is_plan"], &document["is_rotation"]),
+            (&json!(true), &json!(false))
+        );
+        let mut node = Past::of_list(listed("manual-i-0123456789abcdef0-1a2b3c", "SUCCEEDED"));
+        node.is_plan = true;
+        let row = node.row(Timestamp::UNIX_EPOCH);
+        assert_eq!([&row[2], &row[3]], ["planned", "plan of i-0123456789abcdef0"]);
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_the_reason_and_leaves_out_the_names_of_the_executions() {
+        let mut past = Past::of_list(listed("schedule-i-0123456789abcdef0-1a2b3c4d5e", "FAILED"));
+        past.end = Some(End {
+            status: "FAILED".to_owned(),
+            error: "DrainTimedOut".to_owned(),
+            cause: "it waits for 1 pod (default/training-2fz8x), and one more line follows".to_owned(),
+            ..End::default()
+        });
+        let rows = vec![past.row(Timestamp::UNIX_EPOCH)];
+        let lines = FORM.draw(&rows, Some(80));
+        assert_eq!(
+            lines,
+            [
+                "STARTED            OUTCOME        OF                   REASON",
+                "1970-01-01 00:00Z  DrainTimedOut  i-0123456789abcdef0  it waits for 1 pod (def…",
+            ]
+        );
+        assert!(!FORM.shows(EXECUTION, &rows, Some(80)) && FORM.shows(EXECUTION, &rows, None));
     }
 }

@@ -124,7 +124,7 @@ async fn abort_execution(
             return abort_claimed(installation, output, &node, claim, wanted).await;
         }
     }
-    let is_plan = execution.input["dry_run"] == true;
+    let is_plan = execution.is_dry_run();
     if !is_of_node && !is_plan {
         check_rotation(installation, Starter::new(arn.to_owned(), &execution.input)).await?;
     }

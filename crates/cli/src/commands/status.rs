@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use recycle::base::shell::quote;
+use recycle::report::event::Execution;
 use serde_json::json;
 
 use crate::args::flags::Status;
@@ -28,14 +30,23 @@ use crate::views::watch::{Next, Watch};
 
 /// The maximum number of nodes whose details are printed below the table.
 const MOST_DETAILED: usize = 10;
+/// The maximum number of failures that are described, to find out which of them are plans. Older ones count as failures.
+const MOST_DESCRIBED: usize = 100;
+/// How many of them are described at the same time.
+const AT_ONCE: usize = 4;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Status) -> Result<Exit> {
     let node = wanted.node.as_deref();
     if wanted.history {
         return super::history::run(installation, output, node).await;
     }
-    if let Some(arn) = node.filter(|name| name.starts_with("arn:")) {
-        return watch_execution(installation, output, arn, wanted.watch).await;
+    if let Some(name) = node {
+        let named = installation.find_execution(&installation.states, name).await?;
+        let named = named.map(|execution| execution.arn);
+        let arn = named.or_else(|| name.starts_with("arn:").then(|| name.to_owned()));
+        if let Some(arn) = arn {
+            return watch_execution(installation, output, &arn, wanted.watch).await;
+        }
     }
     let seen = fetch(installation, node, &mut BTreeMap::new()).await?;
     if let Some(name) = node.filter(|_| seen.rows.is_empty()) {
@@ -65,7 +76,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &S
     }
 }
 
-/// Watches an execution that is given by its ARN.
+/// Watches an execution that is given by its ARN or its name.
 async fn watch_execution(
     installation: &Installation,
     output: &Output,
@@ -73,9 +84,15 @@ async fn watch_execution(
     is_watched: bool,
 ) -> Result<Exit> {
     let is_of_rotation = installation.has_execution("rotate-nodes", arn);
-    if !is_watched || !(is_of_rotation || installation.has_execution("recycle-node", arn)) {
+    if !(is_of_rotation || installation.has_execution("recycle-node", arn)) {
         misuse!(
-            "an ARN needs --watch and must be that of an execution of recycle-node or rotate-nodes of this installation, but is {arn}"
+            "an ARN must be that of an execution of recycle-node or rotate-nodes of this installation, but is {arn}"
+        );
+    }
+    if !is_watched {
+        let name = name_of(arn);
+        misuse!(
+            "an execution needs another command. To watch it: recycle-eks status --watch {name}. For its history: recycle-eks report {name}"
         );
     }
     if installation.states.find(arn).await?.is_none() {
@@ -232,7 +249,7 @@ async fn fetch(
     })
 }
 
-/// Lists the executions that ended badly within the last day, the newest first. None is listed for a single node.
+/// Lists the executions that ended badly within the last day, the newest first. Plans do not count. None is listed for a single node.
 async fn list_failed(installation: &Installation, node: Option<&str>) -> Result<Vec<Listed>> {
     let mut failed = Vec::new();
     if node.is_some() {
@@ -247,7 +264,21 @@ async fn list_failed(installation: &Installation, node: Option<&str>) -> Result<
     }
     failed.retain(Listed::has_failed);
     failed.sort_by_key(|listed| std::cmp::Reverse(listed.ended_at));
-    Ok(failed)
+    let described = failed
+        .iter()
+        .take(MOST_DESCRIBED)
+        .map(|listed| installation.states.find(&listed.arn));
+    let described: Vec<Option<Execution>> = stream::iter(described).buffered(AT_ONCE).try_collect().await?;
+    let is_plan = |number: usize| {
+        described
+            .get(number)
+            .is_some_and(|found| found.as_ref().is_some_and(Execution::is_dry_run))
+    };
+    let failed = failed.into_iter().enumerate();
+    Ok(failed
+        .filter(|(number, _)| !is_plan(*number))
+        .map(|(_, listed)| listed)
+        .collect())
 }
 
 fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit> {

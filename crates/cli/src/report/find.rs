@@ -1,16 +1,13 @@
 //! Finds the execution that a report is about.
 
+use jiff::Timestamp;
 use recycle::report::event::Execution;
 
 use crate::args::flags::Report as Wanted;
 use crate::aws::installation::{Installation, RECYCLING};
-use crate::aws::nodes::fetch_status;
+use crate::aws::past::find_of_node;
 use crate::aws::step_functions::StepFunctions;
 use crate::base::error::{Result, misuse};
-
-/// The number of executions among which the last one of a node is searched. Step Functions forgets executions after 90 days.
-/// Names of executions that a rotation or a trigger starts contain the instance. Each other one takes a call, at most ten a second.
-const SEARCHED: i32 = 500;
 
 /// The number of executions among which the newest one is searched. They are listed by their end.
 const NEWEST: i32 = 100;
@@ -38,60 +35,40 @@ pub(super) async fn find_execution(
     }
 }
 
-/// Finds the last rotation. If an execution of `recycle-node` began after the rotation had ended, finds that.
+/// Finds the last rotation. If an execution of `recycle-node` began after the rotation had ended, finds that. Plans do not count.
 async fn find_last(installation: &Installation, states: &StepFunctions) -> Result<Execution> {
-    let newest = async |machine| {
-        let machine = installation.machine(machine);
-        let listed = states.list_newest(&machine, NEWEST).await;
-        listed.map(|listed| listed.into_iter().next())
+    let rotation = find_newest(installation, states, "rotate-nodes", Timestamp::MIN).await?;
+    let node = match &rotation {
+        None => find_newest(installation, states, "recycle-node", Timestamp::MIN).await?,
+        // A running rotation has no end, and is the last one.
+        Some(rotation) => match rotation.ended_at {
+            Some(end) => find_newest(installation, states, "recycle-node", end).await?,
+            None => None,
+        },
     };
-    let (rotation, node) = (newest("rotate-nodes").await?, newest("recycle-node").await?);
-    let last = match (rotation, node) {
-        (Some(rotation), Some(node)) if rotation.ended_at.is_some_and(|end| node.started_at > end) => node,
-        (Some(last), _) | (None, Some(last)) => last,
-        (None, None) => misuse!(
-            "there is no execution of recycle-node or rotate-nodes in the last 90 days, which Step Functions keeps"
-        ),
+    let Some(last) = node.or(rotation) else {
+        misuse!(
+            "there is no execution of recycle-node or rotate-nodes, apart from plans, in the last 90 days, which Step Functions keeps"
+        );
     };
-    states.describe(&last.arn).await
+    Ok(last)
 }
 
-/// Finds the last execution for a node. A Node that is gone is found by its name in the end of the execution.
-async fn find_of_node(
+/// Finds the newest execution that began after `since` and is not a plan.
+async fn find_newest(
     installation: &Installation,
     states: &StepFunctions,
-    wanted: &str,
-) -> Result<Execution> {
-    let known = fetch_status(installation, Some(wanted)).await?.nodes;
-    let known = known.first().map(|node| node.instance_id.to_string());
-    let instance = known.as_deref().unwrap_or(wanted);
-    let listed = states
-        .list_newest(&installation.machine("recycle-node"), SEARCHED)
-        .await?;
-    let searched = listed.len();
-    for execution in listed {
-        let is_named = execution.name.contains(instance);
-        // The name has another instance.
-        if !is_named && execution.name.contains("-i-") && known.is_some() {
-            continue;
-        }
-        let execution = states.describe(&execution.arn).await?;
-        if is_named || is_about(&execution, instance) || is_about(&execution, wanted) {
-            return Ok(execution);
+    machine: &str,
+    since: Timestamp,
+) -> Result<Option<Execution>> {
+    let listed = states.list_newest(&installation.machine(machine), NEWEST).await?;
+    for listed in listed.iter().take_while(|listed| listed.started_at > since) {
+        let execution = states.describe(&listed.arn).await?;
+        if !execution.is_dry_run() {
+            return Ok(Some(execution));
         }
     }
-    misuse!(
-        "EXECUTION must be the ARN or the name of an execution of recycle-node or rotate-nodes, or a node that one of the last {searched} \
-         executions was about, but none is called {wanted:?}"
-    )
-}
-
-/// Checks whether the input of an execution names the node, or its end does.
-fn is_about(execution: &Execution, node: &str) -> bool {
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '.');
-    let names = |text: &str| text.split(|letter| !is_part(letter)).any(|word| word == node);
-    let end = execution.end.as_ref();
-    execution.input["instance_id"].as_str() == Some(node) || end.is_some_and(|end| names(end.reason()))
+    Ok(None)
 }
 
 pub(super) fn is_of_machine(arn: &str, machine: &str) -> bool {
@@ -101,10 +78,6 @@ pub(super) fn is_of_machine(arn: &str, machine: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-    use recycle::report::event::End;
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -116,27 +89,5 @@ mod tests {
             "arn:aws:states:eu-west-1:123456789012:stateMachine:r-rotate-nodes",
             "rotate-nodes"
         ));
-    }
-
-    #[test]
-    fn an_execution_is_about_the_node_of_its_input_and_of_its_end() {
-        let execution = Execution {
-            arn: String::new(),
-            input: json!({"instance_id": "i-1"}),
-            started_at: Timestamp::UNIX_EPOCH,
-            ended_at: None,
-            end: Some(End {
-                cause: "node ip-10-0-1-2.ec2.internal (i-1) is in service".to_owned(),
-                ..End::default()
-            }),
-        };
-        for (node, expected) in [
-            ("i-1", true),
-            ("ip-10-0-1-2.ec2.internal", true),
-            ("ip-10-0-1-2", false),
-            ("i-2", false),
-        ] {
-            assert_eq!(is_about(&execution, node), expected, "{node}");
-        }
     }
 }

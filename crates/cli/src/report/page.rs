@@ -198,4 +198,50 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn the_page_of_sixty_nodes_begins_with_the_result_and_the_failures_and_folds_each_history() {
+        let nodes = (0..60).map(|number| {
+            let mut node = node(&format!("node-{number}.internal"));
+            node.summary.outcome = "recycled".to_owned();
+            if number >= 57 {
+                node.summary.is_well = false;
+                node.summary.outcome = "DrainTimedOut".to_owned();
+            }
+            node
+        });
+        let rotation = RotationReport {
+            summary: node("r").summary,
+            selection: json!({"outdated": {"ami": true}}),
+            groups: vec![],
+            nodes: nodes.collect(),
+        };
+        let page = render(&Report::Rotation(rotation), at(100));
+        let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
+        let order = [
+            "class=\"headline\"",
+            ">Failures<",
+            "id=\"time\"",
+            "id=\"nodes\"",
+            "id=\"node-0\"",
+            "id=\"node-59\"",
+        ];
+        let places = order.map(place);
+        assert!(places.is_sorted(), "{places:?}");
+        let headline = &page[places[0]..places[1]];
+        assert!(headline.contains("57 nodes were replaced"), "{headline}");
+        let failures = &page[places[1]..places[2]];
+        assert_eq!(failures.matches("DrainTimedOut").count(), 3);
+        // Each history is in an element that is closed at first.
+        let histories = &page[places[4]..];
+        assert_eq!(histories.matches("<details><summary>").count(), 60);
+        assert_eq!(histories.matches("</details>").count(), 60);
+        for history in histories.split("<article id=\"node-").skip(1) {
+            let outside = history.split_once("</details>").unwrap().1;
+            assert!(
+                !outside.contains("<h2") && !outside.contains("<table"),
+                "{outside}"
+            );
+        }
+    }
 }

@@ -6,33 +6,34 @@ use serde_json::{Value, json};
 use crate::base::times::{moment, shortly};
 use crate::history::rotation::RotationHistory;
 use crate::history::started_by::name_of;
-use crate::views::output::{LEAST_LAST, width_of_others};
 use crate::views::row::Row;
+use crate::views::table::Form;
 use crate::views::viewer::{Frame, Line, Style, bar, shorten, shorten_end, time_bar};
 
 const BAR: usize = 12;
-const HEAD: [&str; 8] = ["group", "node", "step", "since", "", "until", "then", "what"];
+/// The table of nodes.
+const FORM: Form = Form {
+    head: &["group", "node", "step", "since", "", "until", "then", "what"],
+    node: Some(NODE),
+    names: &[GROUP, NODE],
+    layouts: &[
+        (false, &[]),
+        (false, &[THEN]),
+        (true, &[]),
+        (true, &[THEN]),
+        (true, &[THEN, UNTIL]),
+        (true, &[THEN, UNTIL, SINCE]),
+        (true, &[THEN, UNTIL, SINCE, TIME_BAR]),
+    ],
+};
 const GROUP: usize = 0;
 const NODE: usize = 1;
 const SINCE: usize = 3;
 const TIME_BAR: usize = 4;
 const UNTIL: usize = 5;
 const THEN: usize = 6;
-/// The layouts of the table. Each says whether node names are written without their domain, and which columns are left out.
-/// The table takes the first layout for which the terminal is wide enough, else the last one.
-const LAYOUTS: [(bool, &[usize]); 7] = [
-    (false, &[]),
-    (false, &[THEN]),
-    (true, &[]),
-    (true, &[THEN]),
-    (true, &[THEN, UNTIL]),
-    (true, &[THEN, UNTIL, SINCE]),
-    (true, &[THEN, UNTIL, SINCE, TIME_BAR]),
-];
 /// The maximum number of groups of a rotation that the picture shows.
 const MOST_GROUPS: usize = 6;
-/// The fewest columns to which the name of a group or of a node is shortened.
-const LEAST_NAME: usize = 9;
 
 /// The heading of a rotation above the table.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,11 +134,11 @@ fn draw_rows(rows: &[Row], now: Timestamp, width: u16) -> Vec<Line> {
         .collect()
 }
 
-fn cells(row: &Row, now: Timestamp) -> [String; 8] {
+fn cells(row: &Row, now: Timestamp) -> Vec<String> {
     let taken = row.since.map(|since| shortly(now.duration_since(since)));
     let time = row.since.zip(row.until);
     let drawn = time.map(|(since, until)| time_bar(since, until, now, BAR));
-    [
+    vec![
         row.group.clone(),
         row.node.clone(),
         row.step.clone(),
@@ -149,72 +150,10 @@ fn cells(row: &Row, now: Timestamp) -> [String; 8] {
     ]
 }
 
-/// Draws the table: its head, and one line for each row. In a terminal with `width` columns, columns are left out, names are shortened in
-/// the middle, and the last cell is cut. Without a terminal everything is written. No rows give no lines.
+/// Draws the table of nodes. No rows give no lines.
 pub(crate) fn table(rows: &[Row], now: Timestamp, width: Option<u16>) -> Vec<String> {
-    if rows.is_empty() {
-        return Vec::new();
-    }
-    let rows: Vec<[String; 8]> = rows.iter().map(|row| cells(row, now)).collect();
-    let columns = width.map_or(usize::MAX, usize::from);
-    let has_room = |(head, rows): &Layout| width_of_others(head, rows).saturating_add(LEAST_LAST) <= columns;
-    let mut layouts = LAYOUTS
-        .iter()
-        .map(|(is_short, left_out)| lay_out(&rows, *is_short, left_out));
-    let chosen = layouts.find(has_room);
-    let (head, rows) =
-        chosen.unwrap_or_else(|| narrow(lay_out(&rows, true, LAYOUTS[LAYOUTS.len() - 1].1), columns));
-    let widths: Vec<usize> = (0..head.len())
-        .map(|index| {
-            let cells = rows.iter().map(|row| row[index].chars().count());
-            cells.max().unwrap_or(0).max(head[index].len())
-        })
-        .collect();
-    let head = head.iter().map(|title| title.to_uppercase()).collect();
-    std::iter::once(head)
-        .chain(rows)
-        .map(|row| draw_row(&row, &widths, columns))
-        .collect()
-}
-
-fn draw_row(row: &[String], widths: &[usize], columns: usize) -> String {
-    let mut line = String::new();
-    for (cell, width) in row.iter().zip(widths) {
-        line += &format!("{cell:<width$}  ");
-    }
-    shorten_end(line.trim_end(), columns)
-}
-
-/// The head of a table and its rows.
-type Layout = (Vec<&'static str>, Vec<Vec<String>>);
-
-/// Returns the head and the rows without the columns that are left out.
-fn lay_out(rows: &[[String; 8]], is_short: bool, left_out: &[usize]) -> Layout {
-    let kept = (0..HEAD.len()).filter(|index| !left_out.contains(index));
-    let cell = |row: &[String; 8], index: usize| match row[index].split_once('.') {
-        Some((name, _)) if is_short && index == NODE => name.to_owned(),
-        Some(_) | None => row[index].clone(),
-    };
-    let rows = rows.iter();
-    let rows = rows.map(|row| kept.clone().map(|index| cell(row, index)).collect());
-    (kept.clone().map(|index| HEAD[index]).collect(), rows.collect())
-}
-
-/// Shortens the names of groups, and then those of nodes, until the last cell has room.
-fn narrow((head, mut rows): Layout, columns: usize) -> Layout {
-    for index in [GROUP, NODE] {
-        let missing = (width_of_others(&head, &rows) + LEAST_LAST).saturating_sub(columns);
-        let widest = rows
-            .iter()
-            .map(|row| row[index].chars().count())
-            .max()
-            .unwrap_or(0);
-        let room = widest.saturating_sub(missing).max(LEAST_NAME);
-        for row in &mut rows {
-            row[index] = shorten(&row[index], room);
-        }
-    }
-    (head, rows)
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| cells(row, now)).collect();
+    FORM.draw(&rows, width)
 }
 
 fn print_row(row: &Row) -> String {

@@ -5,7 +5,8 @@ pub(crate) mod fleet;
 pub(crate) mod node;
 pub(crate) mod output;
 pub(crate) mod row;
+pub(crate) mod table;
 #[cfg(test)]
-mod screens;
+mod tests;
 pub(crate) mod viewer;
 pub(crate) mod watch;

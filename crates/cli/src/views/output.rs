@@ -4,7 +4,6 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
-use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use recycle::base::printable::printable;
 use serde_json::Value;
 
@@ -64,13 +63,6 @@ impl Output {
         Ok(())
     }
 
-    pub(crate) fn table<Row>(&self, head: &[&str], rows: impl IntoIterator<Item = Row>) -> Result<()>
-    where
-        Row: IntoIterator<Item = String>,
-    {
-        self.say(draw_table(head, rows, self.width()))
-    }
-
     pub(crate) fn show_completions(&self, shell: Shell) -> Result<Exit> {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut CommandLine::command(), "recycle-eks", &mut text);
@@ -119,62 +111,5 @@ pub(crate) fn show_refusal(refusal: &clap::Error) -> Exit {
         Exit::Usage
     } else {
         Exit::Done
-    }
-}
-
-/// Blanks after each column but the last.
-const GAP: u16 = 2;
-/// The minimum width, in columns, at which the last cell of a row can be read.
-pub(crate) const LEAST_LAST: usize = 20;
-
-/// Draws a table without lines, like `kubectl`. If the table would be too wide, the last cell is wrapped.
-/// The other cells are wrapped only if there is no room left for the last one.
-pub(crate) fn draw_table<Row>(head: &[&str], rows: impl IntoIterator<Item = Row>, width: u16) -> String
-where
-    Row: IntoIterator<Item = String>,
-{
-    let rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.into_iter().collect()).collect();
-    let mut table = Table::new();
-    table
-        .load_preset(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(width)
-        .set_header(head.iter().map(|title| title.to_uppercase()));
-    let only_last_is_wrapped = width_of_others(head, &rows) + LEAST_LAST <= usize::from(width);
-    table.add_rows(rows);
-    for (index, column) in table.column_iter_mut().enumerate() {
-        let is_last = index + 1 == head.len();
-        column.set_padding((0, if is_last { 0 } else { GAP }));
-        if only_last_is_wrapped && !is_last {
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
-    }
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-    lines.join("\n")
-}
-
-/// Returns the width of all columns but the last one, with the blanks after each.
-pub(crate) fn width_of_others(head: &[&str], rows: &[Vec<String>]) -> usize {
-    let others = head.iter().take(head.len().saturating_sub(1)).enumerate();
-    let widths = others.map(|(index, title)| {
-        let cells = rows.iter().filter_map(|row| row.get(index));
-        let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
-        widest.max(title.chars().count()) + usize::from(GAP)
-    });
-    widths.sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_last_cell_is_wrapped() {
-        let row = ["ip-172-31-0-4", "one pod is waited for and two are evicted"].map(str::to_owned);
-        assert_eq!(
-            draw_table(&["node", "what"], [row], 36),
-            "NODE           WHAT\n\
-             ip-172-31-0-4  one pod is waited for\n               and two are evicted"
-        );
     }
 }

@@ -241,8 +241,12 @@ pub fn build_started_notification(
 ) -> Notification {
     let mut notification =
         about.build_notification(NotificationKind::Started, severity, run.claimed_at, reason);
-    let watch = format!("kubectl describe node {}", run.node);
-    notification.what_to_do = vec!["Watch it:".to_owned(), watch];
+    notification.what_to_do = vec![
+        "Watch it:".to_owned(),
+        format!("recycle-eks status {}", run.node),
+        "Without the command line:".to_owned(),
+        format!("kubectl describe node {}", run.node),
+    ];
     notification
 }
 

@@ -17,6 +17,14 @@ pub struct Execution {
     pub end: Option<End>,
 }
 
+impl Execution {
+    /// Whether it is a dry run, which changes nothing: a plan.
+    #[must_use]
+    pub fn is_dry_run(&self) -> bool {
+        self.input["dry_run"] == true
+    }
+}
+
 /// Returns the ARN of an execution. `machine` may name an alias or a version, which have no executions of their own.
 pub fn name_execution(machine: &str, name: &str) -> String {
     let parts: Vec<&str> = machine.split(':').take(7).collect();

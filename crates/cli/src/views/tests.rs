@@ -4,9 +4,11 @@
 use std::path::Path;
 
 use jiff::Timestamp;
-use recycle::report::event::{Event, EventKind};
+use recycle::report::event::{End, Event, EventKind};
 use serde_json::{Value, json};
 
+use crate::commands::dry_run::{PlannedNode, draw_classes, draw_nodes, draw_pods};
+use crate::commands::history::draw_sample;
 use crate::history::cursor::View as _;
 use crate::history::node::History;
 use crate::views::fleet::{Heading, frame};
@@ -127,6 +129,70 @@ fn node(width: u16) -> Frame {
     crate::views::node::frame("arn", &history, at(7_200), width)
 }
 
+/// The table of one node's plan.
+fn plan_node(width: u16) -> Frame {
+    let pods = |name: &str, count: u32| -> Vec<String> {
+        (0..count)
+            .map(|number| format!("data-platform-production/{name}-6bb9c8cdcf-x{number:04}"))
+            .collect()
+    };
+    let planned = json!([
+        {"class": "awaited", "reason": "label_selector matches it", "count": 2, "pods": pods("nightly-training-of-the-recommendations", 2)},
+        {"class": "evictable", "reason": "its controller starts it elsewhere", "count": 12, "pods": pods("web", 5)},
+        {"class": "ignored", "reason": "it belongs to a DaemonSet", "count": 1, "pods": pods("log-shipper", 1)},
+    ]);
+    let mut lines = draw_classes(&planned, Some(width));
+    lines.push(String::new());
+    lines.extend(draw_pods(&planned, Some(width)));
+    lines_of(lines)
+}
+
+/// The table of a selection's plan, with a node that is refused.
+fn plan_selection(width: u16) -> Frame {
+    let node = |number: u32, group: &str| {
+        let plan = json!({"node": format!("ip-172-31-10-{number}.eu-west-1.compute.internal"),
+            "pods": [{"class": "awaited", "count": 1}, {"class": "evictable", "count": 12}],
+            "blocked": ["budget data-platform-production/web allows no eviction now of 2 pods"],
+            "longest_wait": {"seconds": 172_800, "pods": 1, "limit": "drain_timeout"}});
+        PlannedNode {
+            instance: format!("i-{number:017x}"),
+            group: group.to_owned(),
+            criteria: vec!["launch_template".to_owned(), "ami".to_owned()],
+            execution: "arn".to_owned(),
+            end: End {
+                status: "SUCCEEDED".to_owned(),
+                output: json!({"outcome": "planned", "plan": plan}),
+                ..End::default()
+            },
+        }
+    };
+    let mut nodes = vec![
+        node(4, "production-batch-spot-large"),
+        node(15, "workers"),
+        node(160, "workers"),
+    ];
+    nodes[2].end = End {
+        status: "FAILED".to_owned(),
+        error: "PreflightRefused".to_owned(),
+        cause: "the instance is protected from scale-in (scale_in_protection)".to_owned(),
+        ..End::default()
+    };
+    lines_of(draw_nodes(&nodes, Some(width)))
+}
+
+/// The list of past executions.
+fn history(width: u16) -> Frame {
+    lines_of(draw_sample(at(0), Some(width)))
+}
+
+/// Returns a picture of plain lines, which commands print once.
+fn lines_of(lines: Vec<String>) -> Frame {
+    Frame {
+        picture: lines.into_iter().map(|text| vec![(Style::Plain, text)]).collect(),
+        ..Frame::default()
+    }
+}
+
 fn letter(style: Style) -> char {
     match style {
         Style::Plain => 'p',
@@ -147,7 +213,13 @@ fn write_line(line: &Line) -> String {
 
 #[test]
 fn each_screen_is_right_at_each_size() {
-    let screens: [(&str, Screen); 2] = [("fleet", fleet), ("node", node)];
+    let screens: [(&str, Screen); 5] = [
+        ("fleet", fleet),
+        ("node", node),
+        ("plan-node", plan_node),
+        ("plan-selection", plan_selection),
+        ("history", history),
+    ];
     for (name, screen) in screens {
         for (columns, rows) in SIZES {
             let lines = fit_picture(&screen(columns), usize::from(columns), usize::from(rows - 1));
