@@ -459,7 +459,7 @@ mod tests {
             lines,
             [
                 "STARTED            OUTCOME        OF                   REASON",
-                "1970-01-01 00:00Z  DrainTimedOut  i-0123456789abcdef0  it waits for 1 pod (def…",
+                "1970-01-01 00:00Z  DrainTimedOut  i-0123456789abcdef0  it waits for 1 pod (defa…",
             ]
         );
         assert!(!FORM.shows(EXECUTION, &rows, Some(80)) && FORM.shows(EXECUTION, &rows, None));

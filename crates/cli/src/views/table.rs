@@ -171,7 +171,7 @@ mod tests {
             ),
             (Some(45), "ip-172-31-0-4  12     one pod is waited for,…"),
             (Some(36), "ip-172-31-0-4  one pod is waited fo…"),
-            (Some(31), "ip-17…0-4  one pod is waited f…"),
+            (Some(31), "ip-1…-0-4  one pod is waited f…"),
             (Some(20), "ip-1…-0-4  one pod …"),
         ] {
             let drawn = FORM.draw(&rows, width);
