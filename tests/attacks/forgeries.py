@@ -13,7 +13,6 @@ CLAIM, RECORD, RESTORING = "recycle-eks/claim", "recycle-eks/record", "recycle-e
 GROUP_LABEL, DRAIN_UNTIL, PROGRESS = "recycle-eks/group", "recycle-eks/drain-until", "recycle-eks/progress"
 
 EXECUTION = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:made-up"
-FOREIGN_EXECUTION = "arn:aws:states:eu-west-1:123456789012:execution:another-recycle-node:made-up"
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/recycle-eks/leases"
 
