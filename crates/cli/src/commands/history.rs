@@ -94,8 +94,8 @@ pub(super) async fn run(installation: &Installation, output: &Output, of: Option
     Ok(Exit::Done)
 }
 
-/// Marks the executions that a plan of a selection has started. Their names say so, because not all of them were described. The plan itself may
-/// be the newest of the older rotations.
+/// Marks the executions that a plan of a selection has started. Their names say so, because not all of them were described.
+/// The plan itself may be the newest of the older rotations.
 async fn mark_plans(installation: &Installation, found: &mut [Past], older: &[(Listed, bool)]) -> Result<()> {
     let mut plans: Vec<Starter> = found
         .iter()
