@@ -251,7 +251,8 @@ def mutating_calls(deployed_world):
 
 def test_a_function_killed_around_any_mutating_call_ends_the_same(world, mutating_calls):
     endings = []
-    for ((moment, function, action, nth),) in kills(mutating_calls, runs=1, first=1):
+    at = [("after", "autoscaling:TerminateInstanceInAutoScalingGroup")]
+    for ((moment, function, action, nth),) in kills(mutating_calls, at=at):
         world.reset()
         workers, node, web = build(world)
         world.faults.kill(moment, action, function=function, nth=nth)

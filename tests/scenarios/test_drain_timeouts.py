@@ -261,7 +261,8 @@ def test_a_function_killed_around_any_mutating_call_of_the_end_ends_the_same(wor
         assert {"evict-pods", "check-pods", "detach-terminate"} <= killed, name
 
     # In a further run, each execution is struck once, before or after a call about its own node.
-    for struck in kills(*points.values(), runs=1):
+    at = [("before", "kubernetes:POST pods/eviction"), ("after", "autoscaling:TerminateInstanceInAutoScalingGroup")]
+    for struck in kills(*points.values(), at=at):
         world.reset()
         nodes, executions = scene(world)
         for node, (moment, function, action) in zip(nodes.values(), struck, strict=True):

@@ -65,7 +65,7 @@ def test_invocations_that_lambda_refuses_or_whose_answer_is_lost_are_made_again(
     refusals = [("TooManyRequestsException", 429), ("ServiceException", 500)] * 3
     for function, (code, status) in zip(functions, refusals, strict=True):
         world.faults.invoke(function, code=code, status=status, times=3)
-        world.faults.invoke(function, code=code, status=status, nth=4, after=True)
+        world.faults.invoke(function, nth=4, after=True)
 
     end = world.recycle(node, label_selector="app=train").finishes()
 

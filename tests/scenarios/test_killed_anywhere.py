@@ -23,7 +23,8 @@ def test_a_function_killed_around_any_mutating_call_ends_the_same(world):
     assert len(points) > 10
 
     # In a further run, each execution is struck once, before or after a call about its own node.
-    for struck in kills(points[::2], points[1::2], runs=1):
+    at = [("after", "autoscaling:EnterStandby"), ("before", "autoscaling:TerminateInstanceInAutoScalingGroup")]
+    for struck in kills(points[::2], points[1::2], at=at):
         world.reset()
         nodes, webs = happy_path(world)
         for node, (moment, function, action, nth) in zip(nodes, struck, strict=True):

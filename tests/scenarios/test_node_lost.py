@@ -339,7 +339,8 @@ def test_the_end_of_a_lost_node_killed_around_any_mutating_call_is_the_same(worl
         assert ("recycle-eks-detach-terminate", "autoscaling:TerminateInstanceInAutoScalingGroup", 1) in calls, case
 
     # In a further run, each execution is struck once, before or after a call about its own node.
-    for struck in kills(*points.values(), runs=1):
+    gone, lease = "autoscaling:TerminateInstanceInAutoScalingGroup", "kubernetes:DELETE leases"
+    for struck in kills(*points.values(), at=[("before", gone), ("before", lease), ("after", gone), ("after", lease)]):
         world.reset()
         nodes, endings = build(world), {}
         for (case, node), (moment, function, action, nth) in zip(nodes.items(), struck, strict=True):

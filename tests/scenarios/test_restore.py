@@ -283,7 +283,7 @@ def restore_calls(deployed_world):
 
 def test_a_restore_killed_around_any_mutating_call_ends_the_same(world, restore_calls):
     endings = []
-    for ((moment, function, action, nth),) in kills(restore_calls, runs=1, first=1):
+    for ((moment, function, action, nth),) in kills(restore_calls, at=[("after", "autoscaling:ExitStandby")]):
         world.reset()
         workers, node = failing(world)
         world.faults.kill(moment, action, function=function, nth=nth)

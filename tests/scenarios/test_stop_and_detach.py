@@ -355,8 +355,9 @@ def disposal_calls(request, deployed_world):
 
 def test_a_disposal_killed_around_any_mutating_call_ends_the_same(world, disposal_calls):
     dispose, calls = disposal_calls
+    last = {"stop": "ec2:StopInstances", "detach": "autoscaling:DetachInstances"}[dispose]
     endings = []
-    for ((moment, action, nth),) in kills(calls, runs=1, first=int(dispose == "detach")):
+    for ((moment, action, nth),) in kills(calls, at=[("after", last)]):
         world.reset()
         workers, node = build(world)
         world.faults.kill(moment, action, function="detach-terminate", nth=nth)

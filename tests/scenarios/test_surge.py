@@ -320,7 +320,8 @@ def test_a_function_killed_around_any_mutating_call_ends_the_same(world):
     for call in ("SetInstanceProtection", "SetDesiredCapacity", "TerminateInstanceInAutoScalingGroup"):
         assert any(action == f"autoscaling:{call}" for _, action, _ in points), call
 
-    for struck in kills(points[::2], points[1::2], runs=1):
+    at = [("after", "autoscaling:SetDesiredCapacity"), ("after", "autoscaling:TerminateInstanceInAutoScalingGroup")]
+    for struck in kills(points[::2], points[1::2], at=at):
         world.reset()
         nodes = begin()
         for node, (moment, function, action, nth) in zip(nodes, struck, strict=True):

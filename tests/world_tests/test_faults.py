@@ -128,11 +128,13 @@ def test_a_sample_is_spread_over_all_points():
     assert sorted({*sample(range(8), 4), *sample(range(8), 4, first=1)}) == list(range(8))
 
 
-def test_kills_are_spread_over_the_moments_before_and_after_each_call(monkeypatch):
-    ten = [(number,) for number in range(10)]
-    assert kills(ten, runs=2) == [(("before", 2),), (("after", 7),)]
-    assert kills(ten, ten, runs=2) == [(("before", 2), ("before", 5)), (("after", 7), ("after", 0))]
-    assert kills([("only",)], ten, runs=4)[:2] == [(("before", "only"), ("before", 2)), (("after", "only"), ("before", 7))]
+def test_kills_strike_the_named_calls_or_every_call_before_and_after(monkeypatch):
+    ten = [("function", f"action-{number}", 1) for number in range(10)]
+    at = [("before", "action-3"), ("after", "action-8")]
+    assert kills(ten, ten, at=at) == [(("before", *ten[3]), ("after", *ten[8]))]
+    assert kills(ten[::2], ten[1::2], at=at) == [(("before", *ten[3]), ("after", *ten[8]))]
+    with pytest.raises(StopIteration):
+        kills(ten, at=[("before", "no such action")])
     monkeypatch.setenv("WHOLE", "1")
-    whole = [kill for kill, _ in kills(ten, [("only",)], runs=2)]
-    assert sorted(whole) == sorted((moment, number) for number in range(10) for moment in ("before", "after"))
+    whole = [kill for kill, _ in kills(ten, ten[:1], at=at)]
+    assert sorted(whole) == sorted((moment, *call) for call in ten for moment in ("before", "after"))

@@ -242,13 +242,13 @@ def sample(points: Sequence[Point], count: int, first: int = 0) -> list[Point]:
     return [points[(first + number * len(points) // many) % len(points)] for number in range(many)]
 
 
-def kills(*lists: Sequence[tuple[Any, ...]], runs: int, first: int = 0) -> list[tuple[tuple[Any, ...], ...]]:
-    """Returns for each run a kill for each list of calls: "before" or "after", then the call. The kills are evenly spread, and
-    those of each list begin elsewhere, as do those of another `first`. Under `WHOLE=1 make scenario` there are as many runs as
-    kills of the longest list."""
-    struck = []
-    for number, calls in enumerate(lists):
-        half = len(calls) // 2
-        points = [("before", *call) for call in calls] + [("after", *call) for call in [*calls[half:], *calls[:half]]]
-        struck.append(sample(points, runs, first=len(calls) * (len(lists) + 2 * (number + first)) // (2 * runs * len(lists))))
-    return [tuple(each[run % len(each)] for each in struck) for run in range(max(map(len, struck)))]
+def kills(*lists: Sequence[tuple[Any, ...]], at: Sequence[tuple[str, str]]) -> list[tuple[tuple[Any, ...], ...]]:
+    """Returns for each run a kill for each list of calls: "before" or "after", then the call. `at` has for each list the moment
+    and the action of its kill, in the one run that there usually is. Under `WHOLE=1 make scenario` each list is struck before and
+    after each of its calls."""
+    if os.environ.get("WHOLE"):
+        struck = [[(moment, *call) for moment in ("before", "after") for call in calls] for calls in lists]
+        return [tuple(each[run % len(each)] for each in struck) for run in range(max(map(len, struck)))]
+    every = [call for calls in lists for call in calls]
+    found = [next(call for call in [*calls, *every] if action in call) for calls, (_, action) in zip(lists, at, strict=True)]
+    return [tuple((moment, *call) for (moment, _), call in zip(at, found, strict=True))]

@@ -130,7 +130,7 @@ impl Installation {
         format!("{}execution:{}-{machine}:{name}", self.arn_prefix, self.name)
     }
 
-    /// Finds an execution of `recycle-node` or `rotate-nodes` by its name. The names of most Nodes have dots, which takes no call, and
+    /// Finds an execution of `recycle-node` or `rotate-nodes` by its name. If both have one, a running one comes first. The names of most Nodes have dots, which takes no call, and
     /// neither does an instance id.
     pub(crate) async fn find_execution(
         &self,
@@ -142,12 +142,16 @@ impl Installation {
         if name.len() > 80 || !name.chars().all(may_be_part) || name.parse::<InstanceId>().is_ok() {
             return Ok(None);
         }
+        let mut ended = None;
         for machine in RECYCLING {
             if let Some(execution) = states.find(&self.execution(machine, name)).await? {
-                return Ok(Some(execution));
+                if execution.end.is_none() {
+                    return Ok(Some(execution));
+                }
+                ended = ended.or(Some(execution));
             }
         }
-        Ok(None)
+        Ok(ended)
     }
 
     pub(crate) fn has_execution(&self, machine: &str, arn: &str) -> bool {

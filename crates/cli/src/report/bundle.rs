@@ -52,6 +52,9 @@ pub(super) async fn write_bundle(
     for group in list_log_groups(&installation.name) {
         let lines = read_lines(&installation.aws, &group, from, to).await;
         let mut lines = parts.keep(&format!("the log lines of {group}"), lines);
+        if let Some(cut) = lines["cut"].as_str() {
+            parts.missing.push(format!("older lines of {group}: {cut}"));
+        }
         lines["log_group"] = group.into();
         logs.push(lines);
     }

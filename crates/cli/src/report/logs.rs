@@ -1,5 +1,7 @@
 //! Reads the log lines of an installation from CloudWatch Logs, for a support bundle.
 
+use std::collections::VecDeque;
+
 use aws_config::SdkConfig;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -21,8 +23,8 @@ pub(super) fn list_log_groups(name: &str) -> Vec<String> {
     functions.chain(machines).collect()
 }
 
-/// Reads the lines of a log group between two times, the oldest first. If there are too many, the rest is left out, which the field `cut`
-/// says.
+/// Reads the lines of a log group between two times, the oldest first. If there are too many, the oldest are left out, which the field
+/// `cut` says.
 pub(super) async fn read_lines(
     aws: &SdkConfig,
     group: &str,
@@ -39,11 +41,11 @@ pub(super) async fn read_lines(
         let asked = filter.clone().set_next_token(token).send();
         let page = asked.await.map_err(Error::of("logs:FilterLogEvents"))?;
         let events = page.events.into_iter().flatten();
-        let mut found = events.filter_map(|event| Some((event.timestamp?, event.message?)));
-        let has_room = found.all(|(at, line)| lines.add(at, line));
+        let found = events.filter_map(|event| Some((event.timestamp?, event.message?)));
+        found.for_each(|(at, line)| lines.add(at, line));
         (token, pages) = (page.next_token, pages + 1);
-        if !has_room || token.is_none() || pages == MOST_PAGES {
-            lines.is_cut = !has_room || token.is_some();
+        if token.is_none() || pages == MOST_PAGES {
+            lines.is_cut |= token.is_some();
             return Ok(lines.document());
         }
     }
@@ -51,31 +53,37 @@ pub(super) async fn read_lines(
 
 #[derive(Debug, Default)]
 struct Lines {
-    lines: Vec<Value>,
+    /// Each with its bytes.
+    lines: VecDeque<(usize, Value)>,
     bytes: usize,
     is_cut: bool,
 }
 
 impl Lines {
-    /// Adds a line, with its time in milliseconds since 1970. False if there is no room for it.
-    fn add(&mut self, at: i64, line: String) -> bool {
+    /// Adds a line, with its time in milliseconds since 1970. The oldest lines make room for it, because the end of an execution says most.
+    fn add(&mut self, at: i64, line: String) {
+        let at = Timestamp::from_millisecond(at).unwrap_or_default();
         self.bytes += line.len();
-        let has_room = self.lines.len() < MOST_LINES && self.bytes <= MOST_BYTES;
-        if has_room {
-            let at = Timestamp::from_millisecond(at).unwrap_or_default();
-            self.lines.push(json!({"at": at, "line": line}));
+        self.lines
+            .push_back((line.len(), json!({"at": at, "line": line})));
+        while self.lines.len() > MOST_LINES || self.bytes > MOST_BYTES {
+            let Some((bytes, _)) = self.lines.pop_front() else {
+                break;
+            };
+            self.bytes -= bytes;
+            self.is_cut = true;
         }
-        has_room
     }
 
     fn document(self) -> Value {
         let cut = self.is_cut.then(|| {
             format!(
-                "the bundle has the first {} lines of this log group: at most {MOST_LINES} lines, {MOST_BYTES} bytes and {MOST_PAGES} pages",
+                "the bundle has {} lines of this log group, the newest that were read: at most {MOST_LINES} lines, {MOST_BYTES} bytes and {MOST_PAGES} pages",
                 self.lines.len()
             )
         });
-        json!({"lines": self.lines, "cut": cut})
+        let lines: Vec<Value> = self.lines.into_iter().map(|(_, line)| line).collect();
+        json!({"lines": lines, "cut": cut})
     }
 }
 
@@ -122,31 +130,30 @@ mod tests {
         }
         let cut = read(&aws).await.unwrap();
         assert!(
-            cut["cut"].as_str().unwrap().contains("the first 0 lines"),
+            cut["cut"].as_str().unwrap().contains("the bundle has 0 lines"),
             "{cut}"
         );
     }
 
     #[test]
-    fn lines_are_cut_by_their_number_and_by_their_bytes() {
+    fn the_newest_lines_are_kept_up_to_their_number_and_their_bytes() {
         for (line, count) in [("a", MOST_LINES), ("b".repeat(1_000).as_str(), 1_000)] {
             let mut lines = Lines::default();
-            let added = (0..).take_while(|at| lines.add(*at, line.to_owned())).count();
-            assert_eq!((added, lines.lines.len()), (count, count));
-            assert_eq!(lines.document()["cut"], Value::Null);
+            for at in 0..count {
+                lines.add(i64::try_from(at).unwrap(), line.to_owned());
+            }
+            assert!(!lines.is_cut);
+            lines.add(1_798_761_600_000, line.to_owned());
+            let document = lines.document();
+            let kept = document["lines"].as_array().unwrap();
+            assert_eq!(kept.len(), count);
+            assert_eq!(kept.last().unwrap()["at"], "2027-01-01T00:00:00Z");
+            let cut = document["cut"].as_str().unwrap();
+            assert!(
+                cut.contains(&format!("{count} lines of this log group, the newest")),
+                "{cut}"
+            );
         }
-        let mut cut = Lines::default();
-        assert!(cut.add(1_798_761_600_000, "a".to_owned()));
-        cut.is_cut = true;
-        let document = cut.document();
-        assert_eq!(
-            document["lines"],
-            json!([{"at": "2027-01-01T00:00:00Z", "line": "a"}])
-        );
-        assert!(
-            document["cut"].as_str().unwrap().contains("the first 1 lines"),
-            "{document}"
-        );
     }
 
     #[test]

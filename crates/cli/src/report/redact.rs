@@ -1,28 +1,47 @@
 //! Removes secrets and account ids from a support bundle.
 
+use std::sync::LazyLock;
+
 use recycle::base::printable::change_texts;
+use regex_lite::{Captures, Regex};
 use serde_json::Value;
 
 /// The account id that stands for all others.
 const EXAMPLE: &str = "111122223333";
-const DIGITS_OF_ACCOUNT: usize = 12;
 /// The word that stands for a secret.
 const REMOVED: &str = "[removed]";
 
-/// The beginnings of secrets: a token of EKS, a token in a header, the parts of a signed URL, and a token of a service account.
-const SECRETS: [&str; 6] = [
-    "k8s-aws-v1.",
-    "Bearer ",
-    "X-Amz-Credential=",
-    "X-Amz-Security-Token=",
-    "X-Amz-Signature=",
-    "eyJhbGciOi",
-];
+/// Secrets: a token of EKS, a token in a header, the parts of a signed URL or request, and a JSON Web Token. The id of an access key or a
+/// role shows the account.
+#[expect(
+    clippy::unwrap_used,
+    reason = "the expression is a constant, and the tests use it"
+)]
+static SECRET: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"(?x)
+        (?i: k8s-aws-v1\. | bearer\s+ | credential= | signature= | x-amz-security-token(?: = | %3d | :\s* ) | eyJ ) [A-Za-z0-9\-._~+/=%]*
+        | (?: AKIA | ASIA | AROA | AIDA ) [A-Z0-9]{16,}",
+    )
+    .unwrap()
+});
+/// Numbers, and before them the words in which a number of 12 digits is no account id: UUIDs and ids of EC2.
+#[expect(
+    clippy::unwrap_used,
+    reason = "the expression is a constant, and the tests use it"
+)]
+static NUMBER: LazyLock<Regex> = LazyLock::new(|| {
+    let uuid = "[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}";
+    Regex::new(&format!(r"{uuid}|\b[a-z]+-[0-9a-f]{{17}}\b|[0-9]+")).unwrap()
+});
 
 /// Renders a document without secrets, and with an example in place of each account id. `account` is the id of the installation's account,
 /// which is replaced even within a longer number.
 pub(super) fn redact(document: Value, account: &str) -> String {
-    let clean = change_texts(document, &|text| replace_accounts(&remove_secrets(text)));
+    let clean = change_texts(document, &|text| {
+        let text = SECRET.replace_all(text, REMOVED);
+        NUMBER.replace_all(&text, replace_account).into_owned()
+    });
     let text = clean.to_string();
     if account.is_empty() {
         text
@@ -31,46 +50,11 @@ pub(super) fn redact(document: Value, account: &str) -> String {
     }
 }
 
-fn remove_secrets(text: &str) -> String {
-    let remove = |text: String, beginning: &&str| {
-        let mut parts = text.split(beginning);
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |clean, part| {
-            clean + REMOVED + part.trim_start_matches(is_of_secret)
-        })
-    };
-    SECRETS.iter().fold(text.to_owned(), remove)
-}
-
-fn is_of_secret(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || "-._~+/=%".contains(letter)
-}
-
-/// Replaces every number of 12 digits. The end of a UUID is none.
-fn replace_accounts(text: &str) -> String {
-    let (mut clean, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some(begin) = rest.find(|letter: char| letter.is_ascii_digit()) {
-        let (before, from) = rest.split_at(begin);
-        let end = from.find(|letter: char| !letter.is_ascii_digit());
-        let (number, after) = from.split_at(end.unwrap_or(from.len()));
-        let place = text.len() - rest.len() + begin;
-        let is_account = number.len() == DIGITS_OF_ACCOUNT && !is_in_uuid(text.split_at(place).0);
-        clean += before;
-        clean += if is_account { EXAMPLE } else { number };
-        rest = after;
-    }
-    clean + rest
-}
-
-/// Whether a UUID begins here and lacks only its last group, of 12 digits.
-fn is_in_uuid(before: &str) -> bool {
-    let is_hex = |group: &[u8]| group.iter().all(u8::is_ascii_hexdigit);
-    let mut groups = before.rsplit('-').map(str::as_bytes);
-    let is_separated = groups.next().is_some_and(<[u8]>::is_empty);
-    let mut middle = groups.by_ref().take(3);
-    let has_middle = middle.all(|group| group.len() == 4 && is_hex(group));
-    let first = groups.next().and_then(<[u8]>::last_chunk::<8>);
-    is_separated && has_middle && first.is_some_and(|group| is_hex(group))
+fn replace_account(found: &Captures<'_>) -> String {
+    let text = found.get(0).map_or("", |found| found.as_str());
+    let is_account = text.len() == EXAMPLE.len() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let kept = if is_account { EXAMPLE } else { text };
+    kept.to_owned()
 }
 
 #[cfg(test)]
@@ -122,9 +106,18 @@ mod tests {
                 json!(
                     "https://sts/?X-Amz-Credential=AKIA%2F1&X-Amz-Signature=0a1b&X-Amz-Security-Token=IQo%3D&x=1"
                 ),
-                json!("https://sts/?[removed]&[removed]&[removed]&x=1"),
+                json!("https://sts/?X-Amz-[removed]&X-Amz-[removed]&[removed]&x=1"),
             ),
             (json!("a eyJhbGciOiJSUzI1NiJ9.e30.c2ln b"), json!("a [removed] b")),
+            (json!("a eyJ0eXAiOiJKV1QifQ.e30.c2ln b"), json!("a [removed] b")),
+            (
+                json!("authorization: bearer abc"),
+                json!("authorization: [removed]"),
+            ),
+            (json!("x-amz-security-token: IQo"), json!("[removed]")),
+            (json!("X-Amz-Security-Token%3DIQo"), json!("[removed]")),
+            (json!("AROAABCDEFGHIJKLMNOPQ:session"), json!("[removed]:session")),
+            (json!("i-0a123456789012bcd"), json!("i-0a123456789012bcd")),
         ] {
             let clean = redact(given.clone(), "123456789012");
             assert_eq!(

@@ -198,8 +198,12 @@ impl FetchedFacts {
 
     /// Whether the record says that an execution has raised the desired capacity of the group for this node.
     pub(crate) fn was_raised(&self) -> bool {
-        let record = self.lease.as_ref().and_then(|lease| lease.record().ok());
-        record.is_some_and(|record| record.was_raised())
+        self.record().is_some_and(|record| record.was_raised())
+    }
+
+    /// Returns the record of the node, if there is one that can be read.
+    pub(crate) fn record(&self) -> Option<Record> {
+        self.lease.as_ref()?.record().ok()
     }
 
     /// Checks whether the holder of a claim in `phase` has touched the node, so that this execution resumes its work.

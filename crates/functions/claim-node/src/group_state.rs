@@ -74,7 +74,10 @@ impl ClaimNode {
         )
         .await?;
         others.retain(|other| !has_cluster_tag(&other.tags, &input.cluster_name));
+        let own_size = group.desired.saturating_sub(added_places);
+        let raised_from = found.record().and_then(|record| record.raised_from);
         Ok(GroupState {
+            has_place: raised_from.is_some_and(|from| own_size > from),
             protected_for,
             added_places,
             restored,

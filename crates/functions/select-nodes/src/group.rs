@@ -124,7 +124,7 @@ impl SelectNodes {
         };
         let recycle = group_request.rotation.fields();
         let at_once = terms.count_at_once(fleet.members.len(), self.most_at_once)?;
-        let most_surging = fleet.surge_at_once(recycle.get("replacement").and_then(|given| given.as_str()));
+        let most_surging = fleet.surge_at_once(&recycle);
         let group = GroupBody {
             nodes: chosen.nodes,
             criteria: terms.dry_run.then_some(chosen.criteria),

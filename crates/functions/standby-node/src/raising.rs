@@ -31,9 +31,7 @@ impl StandbyNode {
         let size = find_size_without_place(&facts, &record, &group).await?;
         if size.is_some_and(|size| group.desired > size) {
             self.resume(&facts, &group, &record).await?;
-        } else if group.desired < group.max
-            && let Some(restored) = find_restore_ahead(&facts, &group).await?
-        {
+        } else if let Some(restored) = find_restore_ahead(&facts, &group).await? {
             let text = format!("waits: {restored} of the group is being restored");
             let reason = facts.describe_state(&text);
             return Ok(facts.wait(SHORTEST_WAIT, reason));
@@ -71,13 +69,7 @@ impl StandbyNode {
     }
 
     async fn raise(&self, facts: &FetchedFacts, group: &Group, text: &str) -> Result<(), Error> {
-        if group.desired >= group.max {
-            let state = format!(
-                "cannot be replaced: the desired capacity is the maximum of {}",
-                group.max
-            );
-            return Err(refuse(facts, state));
-        }
+        check_room(facts, group)?;
         let id = &facts.run.input.instance_id;
         let claim = Claim {
             phase: Phase::Standby,
@@ -99,6 +91,7 @@ impl StandbyNode {
             let Some(changed) = found.filter(|found| found.desired != desired) else {
                 break;
             };
+            check_room(facts, &changed)?;
             desired = changed.desired;
             record_size(facts, &changed, &claim, own).await?;
         }
@@ -109,6 +102,15 @@ impl StandbyNode {
         .await;
         Ok(called?)
     }
+}
+
+fn check_room(facts: &FetchedFacts, group: &Group) -> Result<(), Error> {
+    if group.desired < group.max {
+        return Ok(());
+    }
+    let max = group.max;
+    let state = format!("cannot be replaced: the desired capacity is the maximum of {max}");
+    Err(refuse(facts, state))
 }
 
 /// Returns a node whose restore has begun since this one was admitted, and goes first. A restore that has lasted for longer than restores
@@ -176,7 +178,7 @@ mod tests {
     use recycle::input::path::RecyclePath;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::fixtures::{NODE, described_group, facts, no_nodes, step, stored_node};
@@ -268,21 +270,27 @@ mod tests {
 
     #[tokio::test]
     async fn no_capacity_is_raised_while_another_node_is_restored() {
-        let other = "i-0fedcba9876543210";
-        for (begun, waits) in [("2027-01-01T00:00:30Z", true), ("2026-12-31T00:00:30Z", false)] {
-            let lease = json!({"metadata": {"name": other, "resourceVersion": "1", "annotations": {"recycle-eks/restoring": begun}}});
-            let kube = kube().on("GET", "/leases?", 200, json!({"metadata": {}, "items": [lease]}));
+        let others = ["i-0fedcba9876543210", "i-0fedcba9876543211"];
+        let (early, now) = ("2026-12-31T00:00:30Z", "2027-01-01T00:00:30Z");
+        for (begun, waits) in [([now, now], true), ([early, now], true), ([early, early], false)] {
+            let lease = |(name, at)| json!({"metadata": {"name": name, "resourceVersion": "1", "annotations": {"recycle-eks/restoring": at}}});
+            let leases: Vec<Value> = others.into_iter().zip(begun).map(lease).collect();
+            let kube = kube().on("GET", "/leases?", 200, json!({"metadata": {}, "items": leases}));
             let (aws, mut facts) = (raised(), surging(&kube));
-            let member = Member {
-                instance: other.parse().unwrap(),
-                lifecycle_state: "InService".to_owned(),
-                protected_from_scale_in: false,
-            };
-            facts.group.as_mut().unwrap().members.push(member);
+            facts
+                .group
+                .as_mut()
+                .unwrap()
+                .members
+                .extend(others.map(|other| Member {
+                    instance: other.parse().unwrap(),
+                    lifecycle_state: "InService".to_owned(),
+                    protected_from_scale_in: false,
+                }));
             let answer = step(&aws).raise_capacity(facts).await.unwrap();
             let since = answer.run.unwrap().replacement_since;
             assert_eq!((answer.verdict, since.is_none()), (StandbyVerdict::Wait, waits));
-            assert_eq!(aws.calls().is_empty(), waits, "{begun}");
+            assert_eq!(aws.calls().is_empty(), waits, "{begun:?}");
         }
     }
 

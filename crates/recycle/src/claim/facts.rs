@@ -26,6 +26,8 @@ pub struct GroupState {
     pub protected_for: Option<InstanceId>,
     /// The places that other executions with replacement `surge` have added to the group, or are about to add.
     pub added_places: u32,
+    /// Whether the group still has the place that an earlier execution has added for this node.
+    pub has_place: bool,
     /// Another node of the group that is being restored, which may change the desired capacity.
     pub restored: Option<InstanceId>,
     /// Other members in service that lack the cluster's tag.

@@ -60,12 +60,10 @@ pub(crate) fn check_weights(input: &Input, state: &GroupState, group: &Group) ->
 pub(crate) fn check_surge(facts: &PreflightFacts<'_>, group: &Group) -> Option<Refusal> {
     let name = &group.name;
     // The place that an execution has added needs no other one.
-    let record = facts.node.and_then(|node| node.record().ok()).unwrap_or_default();
-    let own_size = group.desired.saturating_sub(facts.group_state.added_places);
-    let has_place = record.raised_from.is_some_and(|from| own_size > from);
-    if facts.input.replacement != Replacement::Surge || has_place {
+    if facts.input.replacement != Replacement::Surge || facts.group_state.has_place {
         return None;
     }
+    let own_size = group.desired.saturating_sub(facts.group_state.added_places);
     // Places that others have added become free, and the queue waits for that.
     if own_size >= group.max {
         let node_group = facts.group_state.node_group.as_ref();

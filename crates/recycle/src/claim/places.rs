@@ -35,10 +35,14 @@ pub fn find_added_places<'a>(
 }
 
 /// Returns another member of the group that is being restored. Its restore may change the desired capacity and the protection of members.
+/// If there are several, returns the one whose restore has begun last: an old mark may be that of a restore that ended early.
 pub fn find_restored<'a>(leases: &'a [Lease], me: &InstanceId, group: &Group) -> Option<&'a Lease> {
-    leases.iter().find(|lease| {
-        lease.instance != *me && lease.restoring_since().is_some() && group.member(&lease.instance).is_some()
-    })
+    let others = leases
+        .iter()
+        .filter(|lease| lease.instance != *me && group.member(&lease.instance).is_some());
+    others
+        .filter(|lease| lease.restoring_since().is_some())
+        .max_by_key(|lease| lease.restoring_since())
 }
 
 /// Returns the desired capacity of the group without the places that other executions have added.

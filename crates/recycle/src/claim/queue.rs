@@ -195,7 +195,7 @@ fn find_disturbance(me: &InstanceId, group: &Group, state: &GroupState) -> Optio
                 .to_owned(),
         );
     }
-    (group.desired >= group.max && state.added_places > 0).then(|| {
+    (group.desired >= group.max && state.added_places > 0 && !state.has_place).then(|| {
         format!(
             "the group has its maximum of {} members, {} of them for nodes that are underway; the next node is admitted when one of those \
              is gone",

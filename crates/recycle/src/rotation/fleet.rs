@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde_json::{Map, Value};
 
 use crate::base::ids::{GroupName, InstanceId};
 use crate::base::names::PAUSED_TAG;
@@ -78,10 +79,18 @@ impl Fleet {
     }
 
     /// Returns how many nodes may be raised at once. None if the nodes are not recycled with replacement `surge`.
-    /// `replacement` is that of the input. EKS is not asked: a wrong tag only makes the rotation slower.
-    pub fn surge_at_once(&self, replacement: Option<&str>) -> Option<u32> {
-        let by_default = self.rebalances_capacity || self.tags.contains_key(NODE_GROUP_TAG);
-        let surges = replacement.map_or(by_default, |given| given == "surge");
+    /// `fields` are those of the executions' input. EKS is not asked: a wrong tag only makes the rotation slower.
+    pub fn surge_at_once(&self, fields: &Map<String, Value>) -> Option<u32> {
+        let is_given = |name: &str, value: &str| fields.get(name).is_some_and(|given| given == value);
+        let surges = match fields.get("replacement").and_then(Value::as_str) {
+            Some(replacement) => replacement == "surge",
+            // Stopping and detaching need Standby, and warnings of EC2 do not wait for room.
+            None => {
+                let keeps = is_given("dispose", "stop") || is_given("dispose", "detach");
+                let is_by_default = self.rebalances_capacity || self.tags.contains_key(NODE_GROUP_TAG);
+                is_by_default && !keeps && !is_given("urgency", "spot")
+            }
+        };
         surges.then(|| self.room.max(1))
     }
 
@@ -106,4 +115,60 @@ impl Fleet {
 
 pub fn fleet_of<'a>(instance: &InstanceId, fleets: &'a [Fleet]) -> Option<&'a Fleet> {
     fleets.iter().find(|fleet| fleet.state_of(instance).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::strings;
+
+    #[test]
+    fn only_nodes_that_are_replaced_by_surge_are_limited_to_the_room_of_their_group() {
+        let managed = Fleet {
+            name: "workers".parse().unwrap(),
+            tags: strings([(NODE_GROUP_TAG, "blue")]),
+            template: None,
+            overrides: BTreeMap::new(),
+            rebalances_capacity: false,
+            room: 2,
+            members: Vec::new(),
+        };
+        let plain = Fleet {
+            tags: BTreeMap::new(),
+            ..managed.clone()
+        };
+        let rebalancing = Fleet {
+            rebalances_capacity: true,
+            ..plain.clone()
+        };
+        let full = Fleet {
+            room: 0,
+            ..managed.clone()
+        };
+        for (name, fleet, fields, expected) in [
+            ("a managed node group", &managed, json!({}), Some(2)),
+            ("Capacity Rebalancing", &rebalancing, json!({}), Some(2)),
+            ("no room yet", &full, json!({}), Some(1)),
+            (
+                "the input asks for it",
+                &plain,
+                json!({"replacement": "surge"}),
+                Some(2),
+            ),
+            ("another group", &plain, json!({}), None),
+            (
+                "another replacement",
+                &managed,
+                json!({"replacement": "after"}),
+                None,
+            ),
+            ("stopped", &managed, json!({"dispose": "stop"}), None),
+            ("a warning of EC2", &managed, json!({"urgency": "spot"}), None),
+        ] {
+            let fields = fields.as_object().unwrap();
+            assert_eq!(fleet.surge_at_once(fields), expected, "{name}");
+        }
+    }
 }

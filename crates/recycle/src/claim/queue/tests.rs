@@ -758,6 +758,15 @@ fn with_surge_a_node_waits_for_a_restore_for_a_protection_and_for_room() {
             places(1),
             Some("the group has its maximum of 4 members, 1 of them"),
         ),
+        (
+            "full, and one place is its own",
+            &full,
+            GroupState {
+                has_place: true,
+                ..places(1)
+            },
+            None,
+        ),
         ("full, which pre-flight refuses", &full, places(0), None),
         ("places, and room for more", &free, places(2), None),
     ] {
