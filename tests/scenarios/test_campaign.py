@@ -24,7 +24,7 @@ SLICE = {
     "neighbour": ("cut",),
     "after": ("409",),
     "surge": ("killed after",),
-    "surge-managed": (),
+    "surge-managed": ("answer lost",),
     "hook": ("answer lost", "lost event"),
     "hook-retain": ("refused",),
     "spot": ("throttled",),
