@@ -18,6 +18,7 @@ use recycle::input::model::{Input, Replacement, TO_EC2};
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::{ClaimDecision, ClaimLost, Phase, StoredClaim};
 use recycle::records::lease::Lease;
+use recycle::records::node_record::Record;
 use recycle::restore::manual_commands::is_untouched;
 
 use crate::{ClaimNode, Error};

@@ -236,7 +236,7 @@ mod tests {
     async fn places_that_others_give_up_meanwhile_are_not_added_again() {
         let read = "DescribeAutoScalingGroups";
         let described = |desired: u32| {
-            let group = described_group("InService");
+            let group = described_group("InService").replace("<MaxSize>2<", "<MaxSize>4<");
             group.replace("<DesiredCapacity>1<", &format!("<DesiredCapacity>{desired}<"))
         };
         let aws = ScriptedAws::new()
