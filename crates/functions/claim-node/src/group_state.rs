@@ -107,7 +107,8 @@ async fn find_other_surges(
 }
 
 /// Finds the node for which recycle-eks has protected the instance from scale-in: one that is restored or detached, or with replacement
-/// `surge` the instance itself. Its tag names that node. The tag is not enough, because other principals can write it: the record of that node must name the instance.
+/// `surge` the instance itself. Its tag names that node. The tag is not enough, because other principals can write it: the record of that
+/// node must name the instance.
 async fn find_cause_of_protection(
     found: &FetchedFacts,
     instance: &Instance,
