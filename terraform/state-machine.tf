@@ -53,8 +53,9 @@ locals {
   function_versions = { for function, resource in aws_lambda_function.this : replace(function, "-", "_") => resource.qualified_arn }
 
   # Each file is valid JSON before rendering: "Retry": "${retry}" is a string there and becomes a list here.
+  # It has no secret. But any change of a function changes its version, which a plan does not know yet, and would print as a thousand lines.
   definition = {
-    for machine in keys(local.machines) : machine => replace(
+    for machine in keys(local.machines) : machine => sensitive(replace(
       replace(
         replace(
           templatefile("${local.definitions}/${machine}.asl.json", merge(local.function_versions, {
@@ -75,7 +76,7 @@ locals {
       ),
       "\"@event_retry\"",
       jsonencode(local.event_retry),
-    )
+    ))
   }
 }
 

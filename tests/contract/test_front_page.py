@@ -36,6 +36,12 @@ def test_the_page_is_read_in_five_minutes():
     assert len(PAGE.read_text().splitlines()) <= 200
 
 
+def test_the_page_for_contributors_has_three_loops_and_the_file_that_tests_permissions():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    assert all(f"`{loop}" in page for loop in ("cargo test -p recycle", "make scenario FILE=", "make test"))
+    assert "`tests/scenarios/test_*permissions.py`" in page and list((ROOT / "tests/scenarios").glob("test_*permissions.py"))
+
+
 def test_the_tables_of_permissions_are_those_of_the_policies():
     page = PAGE.read_text()
     assert page == with_permissions(page), "stale: run `make generate`"

@@ -31,7 +31,7 @@ def make_shell(world: World, cli: Cli, folder: Path) -> Path:
     """Writes the command `shell`: a shell with the world's settings, or one command in it."""
     settings = {
         **world.environment(),
-        **{name: value for name, value in cli.environment().items() if name.startswith("RECYCLE_EKS_")},
+        **cli.settings(),
         "RECYCLE_EKS_CHECK_AGAIN_SECONDS": str(LOOK),
         # The world has no file of profiles.
         "AWS_CONFIG_FILE": os.devnull,

@@ -11,7 +11,7 @@ from prepare import LAMBDAS, ROOT, STEPS
 from terraform_rights import unlisted
 from world.aws.identity import REGION
 from world.deployment import ALARM_TOPIC, HOOKED, ZIPS, variables
-from world.process.terraform import Terraform, TerraformFailed
+from world.process.terraform import AS_KNOWN, Terraform, TerraformFailed
 from world.scenario.executions import Execution
 from world.scenario.groups import TEMPLATE
 from world.world import World
@@ -34,6 +34,14 @@ def test_the_page_lists_the_permissions_for_every_call_of_an_apply(applied):
 
 def test_a_second_plan_is_empty(applied):
     assert applied.plan_is_empty(**variables())
+
+
+def test_the_plan_of_a_small_change_is_read_in_a_minute(applied):
+    """The definitions of the state machines have a thousand lines, and change with the version of any function."""
+    plan = applied.plan(AS_KNOWN, **{**variables(), "max_parallel_per_group": 2})
+    assert re.search(r'"MAX_PARALLEL_PER_GROUP" += "1" -> "2"', plan)
+    assert plan.count("# (sensitive value)") + plan.count("(sensitive value)") > 0
+    assert len(plan.splitlines()) <= 120
 
 
 def test_a_first_apply_starts_nothing(empty_world, applied):

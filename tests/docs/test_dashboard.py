@@ -1,5 +1,6 @@
 """docs/dashboard.svg and docs/messages.md show a run on the local world."""
 
+import json
 import re
 
 import pytest
@@ -46,6 +47,17 @@ def test_every_widget_of_the_module_shows_something_that_the_run_has_counted(sho
     body = (ROOT / "terraform" / "dashboard.json").read_text()
     names = {each.name for each in world.metrics}
     assert {name for name in re.findall(r'"recycle-eks", "(\w+)"|MetricName=\\"(\w+)', body) for name in name if name} <= names
+
+
+def test_drains_are_shown_in_hours_and_executions_as_bars_and_by_name():
+    widgets = json.loads((ROOT / "terraform" / "dashboard.json").read_text())["widgets"]
+    shown = {each["properties"].get("title"): each["properties"] for each in widgets}
+    drains = shown["Duration of drains in hours"]
+    assert drains["yAxis"]["left"]["label"] == "hours" and drains["metrics"][0][0]["expression"] == "longest / 3600"
+    assert shown["Executions that ended in each hour, by outcome"]["view"] == "bar"
+    labels = {metric[-1]["label"] for title in ("Now", "In the chosen time") for metric in shown[title]["metrics"]}
+    assert {"nodes in progress", "restored after a failure", "need an operator"} <= labels
+    assert "fields @timestamp, verdict, instance, reason, execution" in shown["Last ends of executions, with the reason"]["query"]
 
 
 def test_every_kind_of_message_is_shown(shown):

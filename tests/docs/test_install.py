@@ -9,13 +9,16 @@ import re
 import shutil
 import zipfile
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
-from docs.pages import Shell, blocks, follow_page
+from cli_page import BINARY
+from docs.pages import blocks, follow_page
+from docs.watched import Watched
 from prepare import ROOT, host_architecture
+from world.cli import Cli, command_line
 from world.deployment import CLUSTER, ZIPS
 from world.process.terraform import copy_of_project, find_mirror, start_provider
 
@@ -40,6 +43,7 @@ def lay_out(folder: Path) -> Path:
     """The clone after `make package`; returns the packages of the page's processor."""
     copy_of_project(folder)
     shutil.copytree(ZIPS / host_architecture(), folder / "dist" / "arm64")
+    (folder / "dist" / "arm64" / BINARY.name).symlink_to(BINARY)
     return folder / "dist" / "arm64"
 
 
@@ -52,11 +56,11 @@ def terraform_settings(folder: Path) -> dict[str, str]:
     return {"TF_CLI_CONFIG_FILE": str(file), "GOGC": "400"}
 
 
-class ShellWithProvider(Shell):
-    """A shell whose provider runs from `terraform init` to `stop`. Starting it in each phase of a command is slow."""
+class ShellWithProvider(Watched):
+    """A shell whose provider runs from `terraform init` to `close`. Starting it in each phase of a command is slow."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        super().__init__(folder, environment)
+    def __init__(self, cli: Cli, folder: Path, environment: Mapping[str, str]) -> None:
+        super().__init__(cli, folder, environment)
         self._folder = folder
         self._running = ExitStack()
 
@@ -68,7 +72,7 @@ class ShellWithProvider(Shell):
             self.set("TF_REATTACH_PROVIDERS", provider.address)
         return printed
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Ends the provider."""
         self._running.close()
 
@@ -82,7 +86,7 @@ def test_every_command_of_the_page_prints_what_it_says(empty_world, page, tmp_pa
     empty_world.budget(web, min_available=2)
     node.daemon_set("log-shipper")
     empty_world.at("2h", job.finishes)
-    shell = ShellWithProvider(tmp_path / "recycling", {**empty_world.environment(), **terraform_settings(tmp_path)})
+    environment = {**empty_world.environment(), **terraform_settings(tmp_path)}
     (tmp_path / "recycling" / "main.tf").write_text(configuration(page))
 
     def package_another(function: str) -> None:
@@ -94,10 +98,8 @@ def test_every_command_of_the_page_prints_what_it_says(empty_world, page, tmp_pa
         "notification": lambda _: empty_world.events.notifications[-1].message,
         "repackage": package_another,
     }
-    try:
+    with command_line(empty_world) as cli, closing(ShellWithProvider(cli, tmp_path / "recycling", environment)) as shell:
         follow_page(page, shell, actions)
-    finally:
-        shell.stop()
 
     assert len(web.running_pods()) == 3
     assert empty_world.aws.client("lambda").list_functions()["Functions"] == []

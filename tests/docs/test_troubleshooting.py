@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from docs.pages import Block, Shell, assert_says, blocks, follow_page, path_with_tools
+from docs.pages import Block, Shell, assert_says, blocks, follow_page
 from docs.watched import Watched
 from prepare import ROOT
 
@@ -33,6 +33,10 @@ def ends(end, name: str, quote: Block) -> None:
     """The execution has failed under this name, with what the page quotes."""
     assert (end.status, end.error) == ("FAILED", name), end.cause
     assert_says(quote, end.cause)
+
+
+def test_the_page_begins_with_the_status():
+    assert blocks(PAGE)[0].text == "recycle-eks status\n"
 
 
 def test_a_field_is_misspelt_the_cluster_cannot_be_reached_and_a_member_is_protected(world, node):
@@ -172,7 +176,7 @@ def test_every_command_of_the_page_prints_what_it_says(world, cli, node, tmp_pat
     execution = world.recycle(node, label_selector="app=training")
     world.run("5m")
     variables = {"NODE": node.name, "INSTANCE": node.instance_id, "GROUP": "workers", "EXECUTION": execution.arn}
-    shell = Watched(cli, tmp_path / "here", {**world.environment(), "PATH": path_with_tools(), **variables})
+    shell = Watched(cli, tmp_path / "here", {**world.environment(), **variables})
 
     follow_page(PAGE, shell, {"until": world.run, "stop": lambda _: execution.stop()})
 

@@ -10,9 +10,9 @@ class Watched(Shell):
     """A shell in which command lines watch the world: `pace` virtual seconds between two of their updates, for one block."""
 
     def __init__(self, cli, folder, environment):
-        super().__init__(folder, {**cli.environment(), **environment})
+        super().__init__(folder, {**cli.settings(), **environment})
         self._cli, self._pace = cli, 0.0
-        self.run(f'PATH="{BINARY.parent}:$PATH"')
+        self.set("PATH", f"{BINARY.parent}:{self.environment()['PATH']}")
 
     def goes_at(self, seconds):
         self._pace = seconds

@@ -200,7 +200,7 @@ def test_a_bundle_has_histories_logs_records_and_findings_without_account_ids_an
     assert printed.code == 2 and f"--bundle must be a new file, but {file} exists" in printed.errors
     assert file.read_text() == before
     printed = cli("report", "--last", "--bundle", str(tmp_path / "nowhere" / "bundle.json"), pace=0)
-    assert printed.code == 2 and "cannot be written" in printed.errors
+    assert printed.code == 2 and "--bundle must be a file in a folder that exists" in printed.errors
 
     # Afterwards there are no records.
     job.finishes()

@@ -83,8 +83,12 @@ class Cli:
 
     def environment(self) -> dict[str, str]:
         """Returns the whole environment, without the AWS configuration of this machine."""
-        settings = {"RECYCLE_EKS_CLOCK": str(self._clock), "RECYCLE_EKS_CHECK_AGAIN_SECONDS": str(self._look_again)}
-        return {"PATH": os.environ["PATH"], "HOME": str(self._folder), **self._world.operators_environment(), **settings}
+        own = {"PATH": os.environ["PATH"], "HOME": str(self._folder)}
+        return {**own, **self._world.operators_environment(), **self.settings()}
+
+    def settings(self) -> dict[str, str]:
+        """Returns what makes a command line follow virtual time."""
+        return {"RECYCLE_EKS_CLOCK": str(self._clock), "RECYCLE_EKS_CHECK_AGAIN_SECONDS": str(self._look_again)}
 
     def __call__(self, *arguments: str, **options: Any) -> Printed:
         return self.start(*arguments, **options).ends()

@@ -138,7 +138,7 @@ class Deployment:
         terraform.init()
         self._make_hooked_groups()
         self._aws.client("sns").create_topic(Name=ALARM_TOPIC.rpartition(":")[2])
-        terraform.apply(**variables())
+        terraform.apply_in_steps(self._say, **variables())
         self.outputs = terraform.outputs()
         return terraform
 

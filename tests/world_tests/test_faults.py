@@ -64,6 +64,14 @@ def test_a_fault_does_to_a_call_what_its_name_says(plant, events, answer):
     assert process.events == events
 
 
+def test_a_refusal_has_the_headers_that_the_scenario_names():
+    plan = Plan()
+    plan.refuse("kubernetes:GET pods", code="TooManyRequests", status=429, headers={"Retry-After": "5"})
+    fault = plan.consult("kubernetes:GET pods", Process.function, {})
+    answer = carry_out(fault, Process(), lambda: "answer", lambda refused: dict(refused.headers))
+    assert answer == {"Retry-After": "5"}
+
+
 def test_a_fault_strikes_the_nth_matching_call_and_as_many_as_asked_for():
     plan, process = Plan(), Process()
     plan.refuse("ec2:CreateTags", code="Throttling", nth=2, times=2)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -36,6 +36,8 @@ MIRROR_PLACES = [
 
 #: The option of a command that follows another one, if nothing has changed since: it reads no resource again.
 AS_KNOWN = "-refresh=false"
+#: The resources between two lines about a slow apply.
+STEP = 25
 #: Real seconds for the start of a provider. Usually it takes two.
 LONGEST_START = 120.0
 
@@ -80,9 +82,8 @@ class Terraform:
         }
 
     def run(self, *arguments: str, accept: Iterable[int] = (0,)) -> subprocess.CompletedProcess:
-        done = subprocess.run(
-            ["terraform", *arguments], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
-        )
+        command = ["terraform", *arguments]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False)
         if done.returncode not in tuple(accept):
             raise TerraformFailed(f"terraform {' '.join(arguments)} failed:\n{done.stdout}\n{done.stderr}")
         return done
@@ -98,6 +99,27 @@ class Terraform:
 
     def apply(self, *options: str, **variables: object) -> None:
         self.run("apply", "-input=false", "-no-color", "-auto-approve", *options, *as_arguments(variables))
+
+    def apply_in_steps(self, say: Callable[[str], None], **variables: object) -> None:
+        """Applies, and says how far it is: a slow machine needs minutes."""
+        command = ["terraform", "apply", "-input=false", "-no-color", "-auto-approve", *as_arguments(variables)]
+        printed, created = [], 0
+        with subprocess.Popen(
+            command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            for line in process.stdout or ():
+                printed.append(line)
+                created += "Creation complete" in line
+                if line.startswith("Plan: "):
+                    say(line.strip())
+                elif "Creation complete" in line and created % STEP == 0:
+                    say(f"{created} resources created")
+        if process.returncode != 0:
+            raise TerraformFailed(f"terraform apply failed:\n{''.join(printed)}")
+
+    def plan(self, *options: str, **variables: object) -> str:
+        """Returns what a plan prints."""
+        return self.run("plan", "-input=false", "-no-color", *options, *as_arguments(variables)).stdout
 
     def plan_is_empty(self, *options: str, **variables: object) -> bool:
         """Checks whether a plan would change nothing. Exit code 2 means that it would change something."""

@@ -234,6 +234,8 @@ mod tests {
             assert_eq!(refusal.is_some(), words.is_some(), "{phase} {urgency}");
             let text = refusal.map(|refusal| refusal.to_string()).unwrap_or_default();
             assert!(text.contains(words.unwrap_or_default()), "{text}");
+            // It would end the pods that the drain waits for.
+            assert!(!text.contains("finish"), "{text}");
         }
     }
 

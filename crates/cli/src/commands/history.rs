@@ -74,44 +74,15 @@ pub(super) async fn run(installation: &Installation, output: &Output, of: Option
     found.retain(|(listed, is_rotation)| wanted.may_be(listed, *is_rotation));
     found.sort_by_key(|(listed, _)| std::cmp::Reverse(listed.started_at));
     let older = wanted.cut(&mut found);
-    let found = stream::iter(found).map(async |(listed, is_rotation)| {
-        if wanted.needs_description(&listed, is_rotation) {
-            describe(installation, listed, is_rotation).await
-        } else {
-            Ok(Past::of_list(listed))
-        }
-    });
+    let found = stream::iter(found).map(|(listed, is_rotation)| describe(installation, listed, is_rotation));
     let mut found: Vec<Past> = found.buffered(AT_ONCE).try_collect().await?;
     if let Wanted::Node(instance) = &wanted {
         found.retain(|past| past.instance.as_deref() == Some(instance.as_str()));
     }
-    if let Wanted::All = wanted {
-        mark_plans(installation, &mut found, &older).await?;
-    }
     let documents: Vec<Value> = found.iter().map(Past::document).collect();
-    output.document(&json!({"executions": documents, "older_executions": older.len()}))?;
-    show(output, &found, older.len(), now)?;
+    output.document(&json!({"executions": documents, "older_executions": older}))?;
+    show(output, &found, older, now)?;
     Ok(Exit::Done)
-}
-
-/// Marks the executions that a plan of a selection has started. Their names say so, because not all of them were described.
-/// The plan itself may be the newest of the older rotations.
-async fn mark_plans(installation: &Installation, found: &mut [Past], older: &[(Listed, bool)]) -> Result<()> {
-    let mut plans: Vec<Starter> = found
-        .iter()
-        .filter(|past| past.is_plan)
-        .filter_map(|past| past.rotation.clone())
-        .collect();
-    if let Some((listed, _)) = older.iter().find(|(_, is_rotation)| *is_rotation) {
-        let past = describe(installation, listed.clone(), true).await?;
-        plans.extend(past.rotation.filter(|_| past.is_plan));
-    }
-    for past in found.iter_mut().filter(|past| past.rotation.is_none()) {
-        past.is_plan |= plans
-            .iter()
-            .any(|plan| instance_of(&past.listed.name, plan).is_some());
-    }
-    Ok(())
 }
 
 /// Finds out what the name means: an execution by its ARN or name, an instance, or a Node.
@@ -161,8 +132,8 @@ impl Wanted {
         }
     }
 
-    /// Keeps the newest executions and the wanted rotation itself, which began before all of its nodes. Returns the others.
-    fn cut(&self, found: &mut Vec<(Listed, bool)>) -> Vec<(Listed, bool)> {
+    /// Keeps the newest executions and the wanted rotation itself, which began before all of its nodes. Returns how many others there are.
+    fn cut(&self, found: &mut Vec<(Listed, bool)>) -> usize {
         let most = match self {
             Self::All => MOST,
             Self::Node(_) | Self::Rotation(_) => MOST_OF_ONE,
@@ -173,7 +144,7 @@ impl Wanted {
         {
             found.push(older.remove(own));
         }
-        older
+        older.len()
     }
 
     /// Checks the name of an execution. Names that the command line gives have no instance: their inputs decide later.
@@ -188,41 +159,23 @@ impl Wanted {
             }
         }
     }
-
-    /// Whether an execution takes a call of its own. In the list of all, an execution of a node that did not fail takes none, because its
-    /// name says the instance, and its status is enough.
-    fn needs_description(&self, listed: &Listed, is_rotation: bool) -> bool {
-        let is_known = !is_rotation && !listed.has_failed() && find_instance(&listed.name).is_some();
-        !is_known || !matches!(self, Self::All)
-    }
 }
 
 async fn describe(installation: &Installation, listed: Listed, is_rotation: bool) -> Result<Past> {
     let execution = installation.states.find(&listed.arn).await?;
-    let input = execution
-        .as_ref()
-        .map_or(&Value::Null, |execution| &execution.input);
-    Ok(Past {
-        rotation: is_rotation.then(|| Starter::new(listed.arn.clone(), input)),
-        is_plan: execution.as_ref().is_some_and(Execution::is_dry_run),
-        instance: input["instance_id"].as_str().map(str::to_owned),
-        end: execution.and_then(|execution| execution.end),
-        listed,
-    })
+    Ok(Past::new(listed, is_rotation, execution))
 }
 
 impl Past {
-    /// Returns what the list says about an execution of a node. Its outcome is its status.
-    fn of_list(listed: Listed) -> Self {
-        let end = listed.ended_at.map(|_| End {
-            status: listed.status.clone(),
-            ..End::default()
-        });
+    fn new(listed: Listed, is_rotation: bool, execution: Option<Execution>) -> Self {
+        let input = execution
+            .as_ref()
+            .map_or(&Value::Null, |execution| &execution.input);
         Self {
-            instance: find_instance(&listed.name).map(|id| id.to_string()),
-            rotation: None,
-            is_plan: false,
-            end,
+            rotation: is_rotation.then(|| Starter::new(listed.arn.clone(), input)),
+            is_plan: execution.as_ref().is_some_and(Execution::is_dry_run),
+            instance: input["instance_id"].as_str().map(str::to_owned),
+            end: execution.and_then(|execution| execution.end),
             listed,
         }
     }
@@ -322,30 +275,18 @@ fn show(output: &Output, found: &[Past], more: usize, now: Timestamp) -> Result<
 /// Draws a failure, a rotation that runs, and a plan, for the pictures of the screens.
 #[cfg(test)]
 pub(crate) fn draw_sample(now: Timestamp, width: Option<u16>) -> Vec<String> {
-    let listed = |name: &str, status: &str| Listed {
-        arn: name.to_owned(),
-        name: name.to_owned(),
-        status: status.to_owned(),
-        started_at: now,
-        ended_at: (status != "RUNNING").then_some(now),
-    };
-    let mut failed = Past::of_list(listed("schedule-i-0123456789abcdef0-1a2b3c4d5e", "FAILED"));
-    failed.end = Some(End {
-        status: "FAILED".to_owned(),
-        error: "DrainTimedOut".to_owned(),
-        cause: "it waits for 1 pod (data-platform-production/training-2fz8x)".to_owned(),
-        ..End::default()
-    });
-    let mut planned = Past::of_list(listed("manual-i-0123456789abcdef0-0f1e2d3c4b", "SUCCEEDED"));
-    planned.is_plan = true;
-    let running = listed("recycle-eks-1795361458684454786-28476", "RUNNING");
-    let running = Past {
-        rotation: Some(Starter::new(running.arn.clone(), &json!({}))),
-        ..Past::of_list(running)
-    };
-    let rows: Vec<Vec<String>> = [failed, running, planned]
-        .iter()
-        .map(|past| past.row(now))
+    let rows = [
+        tests::failed(),
+        tests::past("recycle-eks-1795361458684454786-28476", true, json!({}), None),
+        tests::planned_node(),
+    ];
+    let rows: Vec<Vec<String>> = rows
+        .into_iter()
+        .map(|mut past| {
+            past.listed.started_at = now;
+            past.listed.ended_at = past.listed.ended_at.map(|_| now);
+            past.row(now)
+        })
         .collect();
     FORM.draw(&rows, width)
 }
@@ -354,47 +295,57 @@ pub(crate) fn draw_sample(now: Timestamp, width: Option<u16>) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn listed(name: &str, status: &str) -> Listed {
-        let running = status == "RUNNING";
+    fn listed(name: &str) -> Listed {
         Listed {
             arn: format!("arn:aws:states:eu-west-1:123456789012:execution:r-recycle-node:{name}"),
             name: name.to_owned(),
-            status: status.to_owned(),
+            status: "RUNNING".to_owned(),
             started_at: Timestamp::UNIX_EPOCH,
-            ended_at: (!running).then_some(Timestamp::UNIX_EPOCH),
+            ended_at: None,
         }
     }
 
-    #[test]
-    fn the_list_of_all_describes_failures_rotations_and_executions_whose_names_have_no_instance() {
-        let (named, nameless) = ("schedule-i-0123456789abcdef0-1a2b3c", "recycle-eks-1-1");
-        let instance = Wanted::Node("i-0123456789abcdef0".parse().unwrap());
-        for (wanted, name, status, is_rotation, expected) in [
-            (&Wanted::All, named, "SUCCEEDED", false, false),
-            (&Wanted::All, named, "RUNNING", false, false),
-            (&Wanted::All, named, "FAILED", false, true),
-            (&Wanted::All, named, "ABORTED", false, true),
-            (&Wanted::All, nameless, "SUCCEEDED", false, true),
-            (&Wanted::All, "weekly", "SUCCEEDED", true, true),
-            (&instance, named, "SUCCEEDED", false, true),
-        ] {
-            let found = wanted.needs_description(&listed(name, status), is_rotation);
-            assert_eq!(found, expected, "{name} {status}");
-        }
+    pub(super) fn past(name: &str, is_rotation: bool, input: Value, end: Option<End>) -> Past {
+        let listed = Listed {
+            ended_at: end.as_ref().map(|_| Timestamp::UNIX_EPOCH),
+            ..listed(name)
+        };
+        let execution = Execution {
+            arn: listed.arn.clone(),
+            input,
+            started_at: listed.started_at,
+            ended_at: listed.ended_at,
+            end,
+        };
+        Past::new(listed, is_rotation, Some(execution))
     }
 
-    #[test]
-    fn an_execution_that_is_not_described_has_its_status_and_no_reason() {
-        for (status, outcome) in [("SUCCEEDED", "SUCCEEDED"), ("RUNNING", "running")] {
-            let past = Past::of_list(listed("schedule-i-0123456789abcdef0-1a2b3c", status));
-            assert_eq!((past.outcome(), past.reason().as_str()), (outcome, ""));
-            assert_eq!(past.document()["instance_id"], "i-0123456789abcdef0");
-        }
+    pub(super) fn failed() -> Past {
+        let end = End {
+            status: "FAILED".to_owned(),
+            error: "DrainTimedOut".to_owned(),
+            cause:
+                "it waits for 1 pod (data-platform-production/training-2fz8x)\nThen a line that no list shows"
+                    .to_owned(),
+            ..End::default()
+        };
+        let input = json!({"instance_id": "i-0123456789abcdef0"});
+        past("schedule-i-0123456789abcdef0-1a2b3c4d5e", false, input, Some(end))
+    }
+
+    pub(super) fn planned_node() -> Past {
+        let end = End {
+            status: "SUCCEEDED".to_owned(),
+            output: json!({"outcome": "planned"}),
+            ..End::default()
+        };
+        let input = json!({"instance_id": "i-0123456789abcdef0", "dry_run": true});
+        past("manual-i-0123456789abcdef0-0f1e2d3c4b", false, input, Some(end))
     }
 
     #[test]
     fn the_list_of_a_rotation_has_its_own_row_and_far_more_nodes_than_the_list_of_all() {
-        let own = listed("weekly", "FAILED");
+        let own = listed("weekly");
         let rotation = Wanted::Rotation(Starter::new(own.arn.clone(), &json!({})));
         for (wanted, nodes, kept, has_own) in [
             (&rotation, 60, 61, true),
@@ -403,11 +354,11 @@ mod tests {
         ] {
             // The newest execution comes first, so the rotation comes last.
             let mut found: Vec<(Listed, bool)> = (0..nodes)
-                .map(|number| (listed(&format!("manual-{number}"), "SUCCEEDED"), false))
+                .map(|number| (listed(&format!("manual-{number}")), false))
                 .collect();
             found.push((own.clone(), true));
             let older = wanted.cut(&mut found);
-            assert_eq!((found.len(), older.len()), (kept, nodes + 1 - kept));
+            assert_eq!((found.len(), older), (kept, nodes + 1 - kept));
             assert_eq!(found.contains(&(own.clone(), true)), has_own, "{nodes}");
         }
     }
@@ -416,50 +367,35 @@ mod tests {
     fn a_plan_is_planned_and_recycles_nothing() {
         let planned = json!({"outcome": "rotated", "reason": "2 nodes to recycle, in 1 of 1 groups",
             "groups": [{"group": "workers", "recycled": 0, "left": 2, "why": ["planned"], "error": [], "reason": "2 nodes"}]});
-        let rotation = listed("recycle-eks-1-1", "SUCCEEDED");
-        let past = Past {
-            rotation: Some(Starter::new(rotation.arn.clone(), &json!({}))),
-            is_plan: true,
-            instance: None,
-            end: Some(End {
-                status: "SUCCEEDED".to_owned(),
-                output: planned,
-                ..End::default()
-            }),
-            listed: rotation,
+        let end = End {
+            status: "SUCCEEDED".to_owned(),
+            output: planned,
+            ..End::default()
         };
-        let row = past.row(Timestamp::UNIX_EPOCH);
+        let plan = past("recycle-eks-1-1", true, json!({"dry_run": true}), Some(end));
+        let row = plan.row(Timestamp::UNIX_EPOCH);
         assert_eq!(
             [&row[2], &row[3], &row[5]],
             ["planned", "a plan", "group workers: 2 nodes"]
         );
-        let document = past.document();
+        let document = plan.document();
         assert_eq!(
             (&document["is_plan"], &document["is_rotation"]),
             (&json!(true), &json!(false))
         );
-        let mut node = Past::of_list(listed("manual-i-0123456789abcdef0-1a2b3c", "SUCCEEDED"));
-        node.is_plan = true;
-        let row = node.row(Timestamp::UNIX_EPOCH);
+        let row = planned_node().row(Timestamp::UNIX_EPOCH);
         assert_eq!([&row[2], &row[3]], ["planned", "plan of i-0123456789abcdef0"]);
     }
 
     #[test]
     fn a_narrow_terminal_shows_the_reason_and_leaves_out_the_names_of_the_executions() {
-        let mut past = Past::of_list(listed("schedule-i-0123456789abcdef0-1a2b3c4d5e", "FAILED"));
-        past.end = Some(End {
-            status: "FAILED".to_owned(),
-            error: "DrainTimedOut".to_owned(),
-            cause: "it waits for 1 pod (default/training-2fz8x), and one more line follows".to_owned(),
-            ..End::default()
-        });
-        let rows = vec![past.row(Timestamp::UNIX_EPOCH)];
+        let rows = vec![failed().row(Timestamp::UNIX_EPOCH)];
         let lines = FORM.draw(&rows, Some(80));
         assert_eq!(
             lines,
             [
                 "STARTED            OUTCOME        OF                   REASON",
-                "1970-01-01 00:00Z  DrainTimedOut  i-0123456789abcdef0  it waits for 1 pod (defa…",
+                "1970-01-01 00:00Z  DrainTimedOut  i-0123456789abcdef0  it waits for 1 pod (data…",
             ]
         );
         assert!(!FORM.shows(EXECUTION, &rows, Some(80)) && FORM.shows(EXECUTION, &rows, None));

@@ -27,12 +27,19 @@ const MARGIN: SignedDuration = SignedDuration::from_mins(10);
 /// Bytes of histories from which no other history is added.
 const MOST_BYTES: usize = 50_000_000;
 
-/// Refuses a file that exists, before anything is read.
+/// Refuses a file that exists or has no folder, before anything is read.
 pub(super) fn check_new(file: &Path) -> Result<()> {
     if file.exists() {
         misuse!("--bundle must be a new file, but {} exists", file.display());
     }
-    Ok(())
+    let folder = file.parent().unwrap_or(file);
+    if folder.as_os_str().is_empty() || folder.is_dir() {
+        return Ok(());
+    }
+    misuse!(
+        "--bundle must be a file in a folder that exists, but {} is none",
+        folder.display()
+    );
 }
 
 pub(super) async fn write_bundle(

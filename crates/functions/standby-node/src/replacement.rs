@@ -7,12 +7,14 @@ use recycle::base::ids::InstanceId;
 use recycle::base::names::{EVICTED_ANNOTATION, KEPT_FOR_LABEL, REPLACEMENT_FOR_ANNOTATION, REPLACES_LABEL};
 use recycle::base::poll::SHORTEST_WAIT;
 use recycle::claim::obstacle::{Obstacle, Refusal};
+use recycle::claim::places::count_wanted;
 use recycle::cluster::autoscaler::describe_removal;
 use recycle::cluster::group::{Group, Member};
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::verdicts::{StandbyBody, StandbyVerdict};
 use recycle::input::path::RecyclePath;
 use recycle::records::node_record::Record;
+use recycle::replacement::defect::reserved_for;
 use recycle::replacement::shortage::{Shortage, find_shortage};
 use recycle::replacement::usable::{Candidate, Patience, ReplacementVerdict, judge_replacement, new_members};
 
@@ -122,16 +124,6 @@ async fn find_shortage_by(
     Ok(find_shortage(id, &facts.node, before, &group, &nodes))
 }
 
-/// Returns how many members the group wants besides the nodes whose places executions with replacement `surge` have added, and besides
-/// this one. `size` is the desired capacity without its own place. With the other replacements a node that is being replaced is in no
-/// desired capacity.
-fn count_wanted(group: &Group, raised_from: Option<u32>, size: Option<u32>) -> u32 {
-    let Some((from, size)) = raised_from.zip(size) else {
-        return group.desired;
-    };
-    group.desired.saturating_sub(1 + size.saturating_sub(from))
-}
-
 /// Whether the new member is in service and has a Node.
 fn is_registered(candidate: &Candidate) -> bool {
     candidate.member.is_in_service() && candidate.node.is_some()
@@ -238,11 +230,6 @@ pub(crate) async fn reserve(
     Ok(reserved_for(&reserved) == Some(old))
 }
 
-fn reserved_for(node: &NodeFacts) -> Option<&str> {
-    let old = node.annotations.get(REPLACEMENT_FOR_ANNOTATION)?;
-    Some(old)
-}
-
 /// Records the replacement on the old Node. After that the old node may be drained.
 async fn accept(facts: FetchedFacts, replacement: InstanceId) -> Answered {
     kubernetes::amend_node(&facts.client, facts.node.clone(), |node| {
@@ -266,27 +253,4 @@ async fn accept(facts: FetchedFacts, replacement: InstanceId) -> Answered {
     Ok(Answer::new(StandbyVerdict::Taint, reason)
         .with(body)
         .carrying(facts.run))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixtures::facts;
-
-    #[tokio::test]
-    async fn a_group_wants_its_desired_capacity_without_the_places_of_surging_nodes() {
-        let group = facts(&scripted_kube::ScriptedKube::new()).group.unwrap();
-        for (name, desired, raised_from, size, wanted) in [
-            ("not with surge", 3, None, None, 3),
-            ("raised from 3", 4, Some(3), Some(3), 3),
-            ("a scale-in has taken one place", 3, Some(3), Some(3), 2),
-            ("another node is also underway", 5, Some(3), Some(4), 3),
-        ] {
-            let group = Group {
-                desired,
-                ..group.clone()
-            };
-            assert_eq!(count_wanted(&group, raised_from, size), wanted, "{name}");
-        }
-    }
 }

@@ -63,6 +63,15 @@ pub fn size_without_place(raised_from: u32, leases: &[Lease], me: &InstanceId, g
     raised_from.saturating_add(u32::try_from(kept.count()).unwrap_or(u32::MAX))
 }
 
+/// Returns how many members the group wants besides the nodes whose executions have added places, and besides the node of this execution.
+/// `size` is the desired capacity without its own place. With the other replacements a node that is being replaced is in no desired capacity.
+pub fn count_wanted(group: &Group, raised_from: Option<u32>, size: Option<u32>) -> u32 {
+    let Some((from, size)) = raised_from.zip(size) else {
+        return group.desired;
+    };
+    group.desired.saturating_sub(1 + size.saturating_sub(from))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +104,19 @@ mod tests {
             ("another client has made the group larger", 6, &[3], 5),
         ] {
             assert_eq!(size(desired, raised_from), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_group_wants_its_desired_capacity_without_the_places_of_surging_nodes() {
+        for (name, desired, raised_from, size, wanted) in [
+            ("not with surge", 3, None, None, 3),
+            ("raised from 3", 4, Some(3), Some(3), 3),
+            ("a scale-in has taken one place", 3, Some(3), Some(3), 2),
+            ("another node is also underway", 5, Some(3), Some(4), 3),
+        ] {
+            let group = Group { desired, ..group() };
+            assert_eq!(count_wanted(&group, raised_from, size), wanted, "{name}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Sorts the pods of a node by class.
+//! Sorts the pods of a node by class, with remarks such as `half_completed`.
 
 use std::collections::BTreeMap;
 

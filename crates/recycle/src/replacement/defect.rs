@@ -5,7 +5,7 @@ use crate::cluster::group::Member;
 use crate::cluster::node::{NodeFacts, Taint};
 
 /// Returns the instance for which a Node is reserved as the replacement.
-pub(crate) fn reserved_for(node: &NodeFacts) -> Option<&str> {
+pub fn reserved_for(node: &NodeFacts) -> Option<&str> {
     let old = node.annotations.get(REPLACEMENT_FOR_ANNOTATION)?;
     Some(old)
 }

@@ -1,4 +1,4 @@
-//! Judges the nodes that a rotation has begun. Some have failed, perhaps more than `failure_budget` allows, and some are awaited.
+//! Judges the nodes that a rotation has begun, and stops a group after more failures than `failure_budget`. Others are awaited.
 
 use crate::base::ids::{ExecutionArn, InstanceId};
 use crate::base::names::REPLACES_LABEL;

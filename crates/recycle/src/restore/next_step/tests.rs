@@ -372,6 +372,7 @@ fn every_cell_of_the_table_reaches_its_end() {
         ("m=d<M, empty", empty(AT_MINIMUM), vec!["exit", "drop"], done(), 2),
         ("m=d<M, has pods", used(AT_MINIMUM), vec!["exit"], larger(), 3),
         ("m=d=M, not launched", none(FIXED), vec![], stuck(), 2),
+        ("m=d=M, pending", pending(FIXED), vec![], stuck(), 2),
         ("m=d=M, empty", empty(FIXED), vec![], stuck(), 2),
         ("m=d=M, has pods", used(FIXED), vec![], stuck(), 2),
         (
