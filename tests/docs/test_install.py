@@ -87,7 +87,6 @@ def test_every_command_of_the_page_prints_what_it_says(empty_world, page, tmp_pa
     node.daemon_set("log-shipper")
     empty_world.at("2h", job.finishes)
     environment = {**empty_world.environment(), **terraform_settings(tmp_path)}
-    (tmp_path / "recycling" / "main.tf").write_text(configuration(page))
 
     def package_another(function: str) -> None:
         with zipfile.ZipFile(packages / f"{function}.zip", "a") as package:
@@ -99,6 +98,7 @@ def test_every_command_of_the_page_prints_what_it_says(empty_world, page, tmp_pa
         "repackage": package_another,
     }
     with command_line(empty_world) as cli, closing(ShellWithProvider(cli, tmp_path / "recycling", environment)) as shell:
+        (tmp_path / "recycling" / "main.tf").write_text(configuration(page))
         follow_page(page, shell, actions)
 
     assert len(web.running_pods()) == 3
