@@ -37,7 +37,7 @@ MIRROR_PLACES = [
 #: The option of a command that follows another one, if nothing has changed since: it reads no resource again.
 AS_KNOWN = "-refresh=false"
 #: The resources between two lines about a slow apply.
-STEP = 25
+STEP = 10
 #: Real seconds for the start of a provider. Usually it takes two.
 LONGEST_START = 120.0
 
