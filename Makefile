@@ -26,15 +26,16 @@ help:
 	sed -n 's/^# //p' Makefile
 
 python = python=$$(python3 tests/prepare.py) && exec "$$python"
+with_linters = python=$$(python3 tests/prepare.py linters) && exec "$$python"
 
 demo:
 	export PYTHONPATH=tests; $(python) -m demo $(ARGS)
 
 test:
-	$(python) tests/run.py test $(ARGS)
+	$(with_linters) tests/run.py test $(ARGS)
 
 check:
-	$(python) tests/run.py check
+	$(with_linters) tests/run.py check
 
 scenario:
 	test -n "$(FILE)" || { echo "usage: make scenario FILE='path/to/a_test.py path/to/another'" >&2; exit 2; }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Installs what the local world needs and builds what it runs; prints the Python to go on with.
 
-    python3 tests/prepare.py            everything
+    python3 tests/prepare.py            what the demo and scenarios need
+    python3 tests/prepare.py linters    what all tests need
     python3 tests/prepare.py tools      only say what is missing on this machine
 
 Everything goes into a cache folder outside the clone (RECYCLE_EKS_CACHE, else ~/.cache/recycle-eks), named by a hash of its
@@ -367,30 +368,47 @@ def main() -> None:
         fail("Something is missing on this machine:\n" + "\n".join(f"  - {problem}" for problem in problems))
     if sys.argv[1:] == ["tools"]:
         return
-    steps = Steps(4)
-    with steps.step("Python packages of the local world", "half a minute the first time"):
-        python = install_python()
-    with steps.step("Linters of the state machine, simulator of IAM policies", "25 seconds the first time"):
+    with_linters = sys.argv[1:] == ["linters"]
+    steps = Steps(5 if with_linters else 3)
+    with control_plane() as built:
+        with steps.step("Python packages of the local world", "half a minute the first time"):
+            python = install_python()
+        with steps.step("Simulator of IAM policies", "15 seconds the first time"):
+            install_iam()
+        if with_linters:
+            install_linters(steps, python)
+        with steps.step("Kubernetes control plane and Lambda functions", "about 10 minutes on 2 cores the first time"):
+            build_lambdas()
+            built()
+    print(python)
+
+
+@contextlib.contextmanager
+def control_plane() -> Iterator[Callable[[], None]]:
+    """Builds the control plane beside all other steps, which wait for the network, or keep one core busy only. `built` waits."""
+    command = [sys.executable, "-m", "world.kubernetes.kube_binaries"]
+    process = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+
+    def built() -> None:
+        if process.wait() != 0:
+            fail("failed: building the Kubernetes control plane (see above)")
+
+    try:
+        yield built
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def install_linters(steps: Steps, python: Path) -> None:
+    """The linters of the tests; the demo and single scenarios need none."""
+    with steps.step("Linters of the state machine", "25 seconds the first time"):
         install_linter()
         install_cfn_lint()
-        install_iam()
     with steps.step("Linters of prose and of workflows", "two minutes on 2 cores the first time"):
         command = [str(python), "-m", "linters"]
         if subprocess.run(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False).returncode:
             fail("failed: building the linters (see above)")
-    with steps.step("Kubernetes control plane and Lambda functions", "about 15 minutes on 2 cores the first time"):
-        # At once: some crates keep one core busy only.
-        command = [str(python), "-m", "world.kubernetes.kube_binaries"]
-        control_plane = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-        try:
-            build_lambdas()
-        except BaseException:
-            control_plane.terminate()
-            control_plane.wait()
-            raise
-        if control_plane.wait() != 0:
-            fail("failed: building the Kubernetes control plane (see above)")
-    print(python)
 
 
 def stoppable(work: Callable[[], None]) -> None:

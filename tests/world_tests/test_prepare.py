@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -83,6 +84,19 @@ def test_a_build_that_fails_keeps_nothing_for_others(build, tmp_path):
     with pytest.raises(RuntimeError), prepare.dependencies_of_another_clone(tmp_path / "first" / "debug"):
         raise RuntimeError
     assert build("second") == set()
+
+
+def test_the_demo_waits_for_no_linter(monkeypatch, capsys):
+    done = []
+    for name in ("install_python", "install_iam", "install_linters", "build_lambdas"):
+        monkeypatch.setattr(prepare, name, lambda *_, name=name: done.append(name) or Path("python"))
+    monkeypatch.setattr(prepare, "control_plane", lambda: contextlib.nullcontext(lambda: done.append("control plane")))
+    for arguments, linters in ((), []), (("linters",), ["install_linters"]):
+        done.clear()
+        monkeypatch.setattr(prepare.sys, "argv", ["prepare.py", *arguments])
+        prepare.main()
+        assert done == ["install_python", "install_iam", *linters, "build_lambdas", "control plane"]
+        assert capsys.readouterr().out == "python\n"
 
 
 def test_a_new_clone_is_built_as_a_whole_until_cargo_has_built_incrementally(tmp_path, monkeypatch):
