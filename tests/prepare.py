@@ -267,12 +267,12 @@ def cargo_environment() -> dict[str, str]:
     build and the lints are part of it. (`cargo clippy` would check all dependencies once more.)
 
     Builds are not incremental in a new clone, which takes a quarter less time. After the first command of Cargo that a person
-    gives, they are: it makes the folder `incremental`.
+    gives, they are: it fills the folder `incremental`, which Cargo makes in any case.
     """
     environment = dict(os.environ)
     if not missing_tools("clippy-driver"):
         environment["RUSTC_WORKSPACE_WRAPPER"] = "clippy-driver"
-    if not (cargo_target() / "debug" / "incremental").exists():
+    if not any((cargo_target() / "debug" / "incremental").glob("*")):
         environment.setdefault("CARGO_INCREMENTAL", "0")
     return environment
 

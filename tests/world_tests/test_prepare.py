@@ -103,7 +103,10 @@ def test_a_new_clone_is_built_as_a_whole_until_cargo_has_built_incrementally(tmp
     monkeypatch.setenv("CARGO_TARGET_DIR", str(tmp_path))
     monkeypatch.delenv("CARGO_INCREMENTAL", raising=False)
     assert prepare.cargo_environment()["CARGO_INCREMENTAL"] == "0"
+    # Cargo makes the folder in each build.
     (tmp_path / "debug" / "incremental").mkdir(parents=True)
+    assert prepare.cargo_environment()["CARGO_INCREMENTAL"] == "0"
+    (tmp_path / "debug" / "incremental" / "recycle-0123456789abc").mkdir()
     assert "CARGO_INCREMENTAL" not in prepare.cargo_environment()
     monkeypatch.setenv("CARGO_INCREMENTAL", "1")
     assert prepare.cargo_environment()["CARGO_INCREMENTAL"] == "1"
