@@ -44,7 +44,7 @@ def test_the_termination_handler_ends_awaited_pods_and_completes_the_hook_unless
     phases: list[str] = []
     world.at("55m", lambda: phases.append(job.phase))
     world.at("1h", lambda: job.exists and job.finishes())
-    assert "detail.LifecycleHookName" in remedy("aws-node-termination-handler")
+    assert "detail.LifecycleHookName" in remedy("aws-node-termination-handler in queue mode")
     world.termination_handler(hooks=["its-own"] if limited else None)
     workers.terminate(node)
 
