@@ -13,7 +13,9 @@ const address = pathToFileURL(page).href;
 // On a busy machine each step may take longer than the 30 seconds of Playwright. The caller ends a browser that hangs.
 const forever = { timeout: 0 };
 const executablePath = `${folder}/unpacked/chromium`;
-const browser = await chromium.launch({ executablePath, args: packed.args, headless: true, ...forever });
+// The package is made for Lambda. Chromium does not support its `--single-process`, and hung once on a busy machine.
+const args = packed.args.filter((each) => each !== "--single-process");
+const browser = await chromium.launch({ executablePath, args, headless: true, ...forever });
 const context = await browser.newContext({ viewport: { width: Number(width), height: 900 }, colorScheme: scheme });
 context.setDefaultTimeout(forever.timeout);
 const opened = await context.newPage();

@@ -70,7 +70,7 @@ def main() -> int:
     world = World(say=stage)
     code = None
     try:
-        terraform = deploy(world, by_terraform=arguments.terraform or arguments.keep)
+        terraform = deploy(world, arguments)
         with command_line(world, look_again=LOOK) as cli:
             code = show(world, cli, arguments)
             if arguments.keep:
@@ -129,15 +129,18 @@ def field(text: str) -> tuple[str, Any]:
     return name, value
 
 
-def deploy(world: World, by_terraform: bool) -> Terraform | None:
-    """Repeats Terraform's recorded calls if that is enough. Otherwise runs Terraform, and returns it."""
+def deploy(world: World, arguments: argparse.Namespace) -> Terraform | None:
+    """Repeats Terraform's recorded calls if that is enough. Returns Terraform for who applies, plans or destroys."""
     stage("An AWS account and a Kubernetes cluster on this machine, and recycle-eks deployed into them")
-    if not by_terraform:
+    if not arguments.terraform and not arguments.keep:
         world.start()
         return None
     world.start_empty()
-    stage("terraform apply of terraform/examples/complete (about a minute)")
-    terraform = world.deployment.apply()
+    if arguments.terraform:
+        stage("terraform apply of terraform/examples/complete (about a minute)")
+        terraform = world.deployment.apply()
+    else:
+        terraform = world.deployment.deploy_for_terraform()
     world.finish_deployment()
     return terraform
 

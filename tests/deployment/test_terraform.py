@@ -1,4 +1,4 @@
-"""The real module, applied by real Terraform to the world's account: second plan empty, destroyed without a trace."""
+"""The real module in the world's account, changed and destroyed by real Terraform. test_first_apply.py has the beginning."""
 
 import re
 import shutil
@@ -16,24 +16,10 @@ from world.scenario.executions import Execution
 from world.scenario.groups import TEMPLATE
 from world.world import World
 
-#: The calls of the first apply, and those of the world, which makes the groups that get a hook.
-CALLED: set[str] = set()
-OF_THE_WORLD = {"autoscaling:CreateAutoScalingGroup", "ec2:CreateLaunchTemplate"}
-
 
 @pytest.fixture(scope="module")
 def applied(empty_world: World) -> Terraform:
-    applied = empty_world.deployment.apply()
-    CALLED.update(call.action for call in empty_world.aws.calls)
-    return applied
-
-
-def test_the_page_lists_the_permissions_for_every_call_of_an_apply(applied):
-    assert unlisted(CALLED) == OF_THE_WORLD
-
-
-def test_a_second_plan_is_empty(applied):
-    assert applied.plan_is_empty(**variables())
+    return empty_world.deployment.deploy_for_terraform()
 
 
 def test_the_plan_of_a_small_change_is_read_in_a_minute(applied):
@@ -42,10 +28,6 @@ def test_the_plan_of_a_small_change_is_read_in_a_minute(applied):
     assert re.search(r'"CANCEL_INSTANCE_REFRESH" += "true" -> "false"', plan), plan
     assert re.search(r"definition += \(sensitive value\)", plan), plan
     assert len(plan.splitlines()) <= 120, plan
-
-
-def test_a_first_apply_starts_nothing(empty_world, applied):
-    assert not empty_world.executions("rotate-nodes")
 
 
 def test_every_function_is_published_and_called_by_version(empty_world, applied):

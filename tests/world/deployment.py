@@ -1,8 +1,8 @@
 """recycle-eks in the local world, deployed by real Terraform from `terraform/examples/complete`.
 
 A deployment is a function of the module, the state machine and the functions' zips. As long as none of them changes, later
-sessions repeat the recorded calls of Terraform instead of running it: a second instead of a minute. Tests that need a real run of
-Terraform use `apply`, `plan` and `destroy`.
+sessions repeat the recorded calls of Terraform instead of running it: a second instead of a minute. Terraform can go on from
+there, because its state is recorded, too.
 """
 
 from __future__ import annotations
@@ -106,40 +106,54 @@ class Deployment:
                 if not self._repeat():
                     self._deploy_and_record()
 
+    def deploy_for_terraform(self) -> Terraform:
+        """Deploys, and returns Terraform with the state of that. Its copy of the example remains until `forget`."""
+        self.deploy()
+        _, state = _record()
+        if not state.exists():
+            raise RuntimeError("a file of the deployment was edited meanwhile: begin again")
+        terraform = self._terraform()
+        shutil.copy(state, terraform.state)
+        return terraform
+
     def _repeat(self) -> bool:
         """Makes the recorded calls again, if there is a record of exactly this."""
-        recorded, outputs = _record()
-        if not (recorded.exists() and outputs.exists()):
+        calls, state = _record()
+        if not (calls.exists() and state.exists()):
             return False
-        self._aws.replay(load_requests(recorded))
-        self.outputs = json.loads(outputs.read_text())
+        self._aws.replay(load_requests(calls))
+        self.outputs = outputs_of(state)
         return True
 
     def _deploy_and_record(self) -> None:
-        recorded, outputs = _record()
+        calls, state = _record()
         self._say("deploying by Terraform (about a minute; later sessions repeat its calls while nothing changes)")
         self._aws.start_recording()
-        self.apply()
+        made = self.apply().state.read_bytes()
         requests = self._aws.stop_recording()
         self.forget()
-        if _record() != (recorded, outputs):
+        if _record() != (calls, state):
             return  # a file was built or edited during the deployment, so the deployed content is unknown
         for stale in ZIPS.glob("deployment-*"):
-            if stale not in (recorded, outputs):
+            if stale not in (calls, state):
                 stale.unlink(missing_ok=True)
-        _write_whole(outputs, lambda file: file.write_text(json.dumps(self.outputs)))
-        _write_whole(recorded, lambda file: save_requests(requests, file))
+        _write_whole(state, lambda file: file.write_bytes(made))
+        _write_whole(calls, lambda file: save_requests(requests, file))
 
     def apply(self) -> Terraform:
         """Runs Terraform in a copy of the example, with this account as all of AWS. The copy remains until `forget`."""
+        terraform = self._terraform()
+        self._make_hooked_groups()
+        self._aws.client("sns").create_topic(Name=ALARM_TOPIC.rpartition(":")[2])
+        terraform.apply_in_steps(self._say, **variables())
+        self.outputs = outputs_of(terraform.state)
+        return terraform
+
+    def _terraform(self) -> Terraform:
         self._folder = temporary_folder("terraform")
         module = copy_of_project(self._folder)
         terraform = Terraform(module / "examples" / "complete", environment(self._aws.endpoint))
         terraform.init()
-        self._make_hooked_groups()
-        self._aws.client("sns").create_topic(Name=ALARM_TOPIC.rpartition(":")[2])
-        terraform.apply_in_steps(self._say, **variables())
-        self.outputs = terraform.outputs()
         return terraform
 
     def _make_hooked_groups(self) -> None:
@@ -195,9 +209,14 @@ def fingerprint() -> str:
 
 
 def _record() -> tuple[Path, Path]:
-    """The files with Terraform's calls and outputs for what is deployed now."""
-    recorded = ZIPS / f"deployment-{fingerprint()}.calls"
-    return recorded, recorded.with_suffix(".outputs")
+    """The files with Terraform's calls and its state for what is deployed now."""
+    calls = ZIPS / f"deployment-{fingerprint()}.calls"
+    return calls, calls.with_suffix(".tfstate")
+
+
+def outputs_of(state: Path) -> dict[str, Any]:
+    """Returns the outputs in a state file."""
+    return {name: output["value"] for name, output in json.loads(state.read_text())["outputs"].items()}
 
 
 def _write_whole(file: Path, write: Callable[[Path], Any]) -> None:

@@ -1,11 +1,14 @@
 """The record of Terraform's calls: of several processes that begin at once, one deploys."""
 
+import json
 import threading
 
 import pytest
 
 from world import deployment
 from world.deployment import Deployment
+from world.process.folders import temporary_folder
+from world.process.terraform import Terraform
 
 
 class NoAccount:
@@ -27,12 +30,15 @@ class Counted(Deployment):
     applied: list[Deployment]
     another = threading.Event()
 
-    def apply(self) -> None:
+    def apply(self) -> Terraform:
         self.applied.append(self)
         if len(self.applied) > 1:
             self.another.set()
         self.another.wait(1)
         self.outputs = {"alias": "live"}
+        made = Terraform(temporary_folder("terraform"))
+        made.state.write_text(json.dumps({"outputs": {"alias": {"value": "live"}}}))
+        return made
 
 
 @pytest.fixture(autouse=True)

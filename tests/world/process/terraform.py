@@ -130,8 +130,9 @@ class Terraform:
         """Destroys everything and returns the output of Terraform."""
         return self.run("destroy", "-input=false", "-no-color", "-auto-approve", *options, *as_arguments(variables)).stdout
 
-    def outputs(self) -> dict[str, object]:
-        return {name: output["value"] for name, output in json.loads(self.run("output", "-json").stdout).items()}
+    @property
+    def state(self) -> Path:
+        return self.folder / "terraform.tfstate"
 
 
 class RunningProvider:
