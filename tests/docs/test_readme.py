@@ -8,13 +8,15 @@ from prepare import ROOT
 
 
 def test_the_commands_after_the_installation_recycle_a_node_and_then_the_outdated_nodes_of_the_group(world, cli, tmp_path):
-    shown = re.findall(r"^(recycle-eks \w+ .+?) +# ", (ROOT / "README.md").read_text(), re.MULTILINE)
+    page = (ROOT / "README.md").read_text()
+    shown = re.findall(r"^(recycle-eks \w+ .+?) +# ", page, re.MULTILINE)
     plan, recycle, rotate = (command.replace("ip-10-0-1-23.eu-west-1.compute.internal", "$NODE") for command in shown)
     workers = world.group("workers", size=3, minimum=2, maximum=4)
     node, *others = workers.nodes
     job = node.job("train", labels={"app": "training"})
-    # The module of the README gives this input.
-    defaults = {"label_selector": "app=training", "drain_timeout": "30h"}
+    (given,) = re.findall(r"^ *input_defaults = \{(.+?)\}", page, re.MULTILINE)
+    defaults = dict(re.findall(r'(\w+) = "([^"]+)"', given))
+    assert defaults.keys() == {"label_selector", "drain_timeout"}
     world.host.variables["recycle-eks-claim-node"] = {"INPUT_DEFAULTS": json.dumps(defaults)}
     shell = Watched(cli, tmp_path / "here", {**world.environment(), "NODE": node.name})
 

@@ -36,7 +36,9 @@ class Counted(Deployment):
             self.another.set()
         self.another.wait(1)
         self.outputs = {"alias": "live"}
-        made = Terraform(temporary_folder("terraform"))
+        # `forget` removes it.
+        self._folder = temporary_folder("terraform")
+        made = Terraform(self._folder)
         made.state.write_text(json.dumps({"outputs": {"alias": {"value": "live"}}}))
         return made
 
