@@ -74,7 +74,7 @@ output "security_group_id" {
 }
 
 output "rbac_manifest" {
-  description = "The permissions of the functions in the cluster. Apply them with `terraform output -raw rbac_manifest | kubectl apply -f -`."
+  description = "The permissions of the functions in the cluster. Write them with `terraform output -raw rbac_manifest`, and apply them with `kubectl apply -f -`."
   value       = file("${path.module}/rbac/recycle-eks.yaml")
 }
 

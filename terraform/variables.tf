@@ -433,7 +433,7 @@ variable "notification_topic" {
 }
 
 variable "notification_format" {
-  description = "Format of the notifications on the topic: `json` for queues, functions and HTTP endpoints ([fields](notifications.md#fields)), or `chat` for Amazon Q Developer in chat applications, which shows them in Slack, Microsoft Teams or Amazon Chime ([chat](notifications.md#chat)). An email is text in both."
+  description = "Format of the notifications on the topic: `json` for queues, functions and HTTP endpoints, or `chat` for Amazon Q Developer in chat applications, which shows them in Slack, Microsoft Teams or Amazon Chime (docs/notifications.md). An email is text in both."
   type        = string
   default     = "json"
   nullable    = false

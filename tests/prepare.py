@@ -405,8 +405,8 @@ def install_linters(steps: Steps, python: Path) -> None:
     with steps.step("Linters of the state machine", "25 seconds the first time"):
         install_linter()
         install_cfn_lint()
-    with steps.step("Linters of prose and of workflows", "two minutes on 2 cores the first time"):
-        command = [str(python), "-m", "linters"]
+    with steps.step("Linters of prose and of workflows, terraform-docs", "three minutes on 2 cores the first time"):
+        command = [str(python), "-m", "go_programs"]
         if subprocess.run(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False).returncode:
             fail("failed: building the linters (see above)")
 

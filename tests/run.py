@@ -29,8 +29,7 @@ import front_page
 import progress
 from cli_page import PAGE as CLI_PAGE
 from cli_page import with_reference
-from module_page import PAGE, README, render_page
-from module_page import with_reference as with_module_reference
+from go_programs import TERRAFORM_DOCS
 from picture import with_pictures
 from prepare import TEST_TOOLS, cargo_environment, cargo_target, missing_tools, version
 from world.kubernetes import kube_binaries
@@ -310,9 +309,8 @@ def generate() -> int:
         (ROOT / file).write_text(f"{version()}\n")
         print(f"wrote {file}")
     generate_chart()
-    PAGE.write_text(render_page())
-    README.write_text(with_module_reference(README.read_text()))
-    print(f"wrote {PAGE.relative_to(ROOT)} and the reference in {README.relative_to(ROOT)}")
+    # It says that it updated the README.
+    subprocess.run([TERRAFORM_DOCS.find(), ROOT / "terraform"], check=True)
     CLI_PAGE.write_text(with_reference(CLI_PAGE.read_text()))
     print(f"wrote the reference in {CLI_PAGE.relative_to(ROOT)}")
     architecture = architecture_page.PAGE

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import release
-from linters import ACTIONLINT
+from go_programs import ACTIONLINT
 from prepare import ROOT, install_shellcheck
 
 FOLDER = ROOT / ".github" / "workflows"

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from go_build import CannotBuild
-from linters import VALE
+from go_programs import VALE
 from prepare import ROOT
 from prose.texts import as_markdown, texts_of
 
@@ -48,7 +48,7 @@ SOURCES = [
     "terraform/**/README.md",
 ]
 #: Pages that are written from texts that are checked in their sources.
-GENERATED = {"docs/inputs-and-outcomes.md", "docs/messages.md", "docs/module.md", "docs/notifications.md"}
+GENERATED = {"docs/inputs-and-outcomes.md", "docs/messages.md", "docs/notifications.md"}
 
 
 @dataclass(frozen=True, order=True)

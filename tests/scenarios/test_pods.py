@@ -119,7 +119,7 @@ def test_a_job_that_finishes_within_an_hour_of_termination_grace_is_a_normal_dra
     execution = world.recycle(node)
     world.run("20m")
     assert work.is_terminating
-    assert node.progress["summary"] == "pods: 1 leaving"
+    assert node.progress["summary"] == "pods: 1 terminating"
 
     end = execution.finishes()
 

@@ -58,7 +58,7 @@ def test_describe_node_shows_awaited_pods_and_blockers_with_their_times(world, n
     command = [str(kube_binaries.find() / "kubectl"), "describe", "node", node.name]
     shown = subprocess.run(command, env={**os.environ, **world.environment()}, check=True, capture_output=True, text=True).stdout
 
-    assert '{"summary":"pods: 1 to wait for, 2 to evict, 2 blocked",' in shown
+    assert '{"summary":"pods: 1 awaited, 2 evictable, 2 blocked",' in shown
     assert '"since":"2027-01-01T00:01:00Z","until":"2027-01-03T00:01:00Z"' in shown
     for reason in ("RecycleClaimed", "RecycleStandby", "RecycleDraining", "RecyclePods", "RecycleBlocked"):
         assert reason in shown, shown

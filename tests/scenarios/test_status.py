@@ -3,6 +3,7 @@
 import json
 import re
 
+import jq
 import jsonschema
 import referencing
 
@@ -10,6 +11,10 @@ from prepare import ROOT
 
 SCHEMA = json.loads((ROOT / "docs" / "status.schema.json").read_text())
 WATCH = json.loads((ROOT / "docs" / "watch.schema.json").read_text())
+#: The programs of the page that show what `jq` makes of the document.
+OF_THE_PAGE = re.findall(
+    r"^recycle-eks status --output json \| jq (?:-r )?'(.+)'$", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE
+)
 REGISTRY = referencing.Registry().with_resource("status.schema.json", referencing.Resource.from_contents(SCHEMA))
 
 
@@ -71,7 +76,8 @@ def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each_and_the_
     execution = world.recycle(node, label_selector="app=train")
     world.wait("10m")
 
-    (row,) = document(cli)["nodes"]
+    whole = document(cli)
+    (row,) = whole["nodes"]
     pods = [(pod["name"].split("-")[0], pod["state"], pod.get("blocked_by")) for pod in row["pods"]]
     blocked = ("default/web", "blocked", "budget default/web")
     assert pods == [blocked, blocked, ("default/train", "awaited", None)]
@@ -80,6 +86,10 @@ def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each_and_the_
     assert (row["instance_id"], row["node"], row["group"], row["step"]) == (node.instance_id, node.name, "workers", "draining")
     assert row["execution_arn"] == execution.arn and row["until"].startswith("2027-01-03T00:")
     assert row["then"] == "the node is restored"
+    answers, names_blocked = (jq.compile(program).input_value(whole).all() for program in OF_THE_PAGE)
+    pods = [{field: pod.get(field) for field in ("name", "state", "why")} for pod in row["pods"]]
+    assert answers == [{**{field: row[field] for field in ("node", "step", "until", "end")}, "pods": pods}]
+    assert names_blocked == [node.name]
     table = cli("status").text
     assert table.splitlines()[0].split() == ["GROUP", "NODE", "STEP", "SINCE", "UNTIL", "THEN", "WHAT"]
     assert node.name in table and "░" in table and re.search(r"2027-01-03 00:\d\dZ  restore  pods: ", table)

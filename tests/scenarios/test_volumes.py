@@ -53,7 +53,7 @@ def test_a_volume_in_the_old_zone_holds_its_pod_until_a_node_comes_there(world):
     sentence = f"default/db-0 is not evicted: its volume default-data needs a node with topology.kubernetes.io/zone in ({HERE})"
     assert sentence in answer["reason"]
     progress = setup.node.progress
-    assert progress["summary"] == "pods: 1 held back by zone_mismatch"
+    assert progress["summary"] == "pods: 1 zone_mismatch"
     assert progress["names"]["zone_mismatch"] == ["default/db-0"] and progress["held"][0].startswith(sentence)
 
     events = {event["reason"]: event["message"] for event in world.kubernetes.events(setup.node.name)}

@@ -373,7 +373,7 @@ mod tests {
             let claim = json!({"schema": 1, "fence": format!("arn:aws:states:eu-west-1:123456789012:execution:recycle-node:{name}#0"),
                 "group": "workers", "phase": "standby", "urgency": "planned", "claimed_at": "2027-01-01T00:00:00Z"});
             // The progress is that of the execution that was stopped.
-            let progress = json!({"summary": "pods: 1 to wait for", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z"});
+            let progress = json!({"summary": "pods: 1 awaited", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z"});
             node(json!({"claim": claim, "progress": progress}))
         };
         let before = claimed("one").claim;

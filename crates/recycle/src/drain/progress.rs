@@ -101,13 +101,13 @@ fn summarize(survey: &PodSurvey, blocked: &[Blocker]) -> String {
     let blocked = usize::try_from(count_all(blocked)).unwrap_or(usize::MAX);
     let parts: Vec<String> = [
         ("unreadable", survey.unreadable.len()),
-        ("to wait for", survey.awaited.len()),
-        ("to evict", survey.evictable.len()),
+        ("awaited", survey.awaited.len()),
+        ("evictable", survey.evictable.len()),
         ("blocked", blocked),
-        ("to evict last", survey.leaves_last.len()),
-        ("leaving", survey.leaving().len()),
+        ("leaves_last", survey.leaves_last.len()),
+        ("terminating", survey.leaving().len()),
         ("stuck", survey.stuck.len()),
-        ("held back by zone_mismatch", survey.zone_mismatch.len()),
+        ("zone_mismatch", survey.zone_mismatch.len()),
     ]
     .into_iter()
     .filter(|(_, count)| *count > 0)

@@ -477,7 +477,7 @@ mod tests {
         );
         let progress = build_progress(&held, Vec::new(), &after(0));
         assert_eq!(progress.held, ["default/db-0 is not evicted: why"]);
-        assert_eq!(progress.summary, "pods: 1 held back by zone_mismatch");
+        assert_eq!(progress.summary, "pods: 1 zone_mismatch");
         let others_leave = PodSurvey {
             evictable: vec![pod("web")],
             ..held
@@ -786,7 +786,7 @@ mod tests {
         );
         assert_eq!(
             progress.summary,
-            "pods: 1 to wait for, 1 to evict, 1 blocked, 1 leaving, 1 stuck"
+            "pods: 1 awaited, 1 evictable, 1 blocked, 1 terminating, 1 stuck"
         );
         assert_eq!((progress.since, progress.until), (at(0), at(86_400)));
         assert_eq!(progress.then, "the node is restored");
@@ -798,7 +798,7 @@ mod tests {
         let unblocked = add_blockers(progress, &survey, Vec::new());
         assert_eq!(
             unblocked.summary,
-            "pods: 1 to wait for, 1 to evict, 1 leaving, 1 stuck"
+            "pods: 1 awaited, 1 evictable, 1 terminating, 1 stuck"
         );
         assert!(unblocked.blocked.is_empty() && unblocked.held.is_empty());
         let held = PodSurvey {
@@ -872,7 +872,7 @@ mod tests {
         let first: String = text.chars().take(140).collect();
         assert_eq!(
             first,
-            r#"{"summary":"pods: 58 to wait for, 20 to evict, 1 blocked, 1 stuck","since":"2027-01-01T00:00:00Z","until":"2027-01-02T00:00:00Z","then":"the"#
+            r#"{"summary":"pods: 58 awaited, 20 evictable, 1 blocked, 1 stuck","since":"2027-01-01T00:00:00Z","until":"2027-01-02T00:00:00Z","then":"the no"#
         );
     }
 

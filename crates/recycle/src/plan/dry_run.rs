@@ -314,7 +314,7 @@ fn plan_drain(input: &Input, survey: &PodSurvey) -> String {
         OnDrainTimeout::Terminate => "; after that the instance is disposed of, even if pods still run on it",
     };
     format!(
-        "wait up to {} for the pods that end by themselves (now {}), {rest} (now {} to evict, {} leaving; {} ignored){end}",
+        "wait up to {} for the awaited pods (now {}), {rest} (now {} evictable, {} terminating; {} ignored){end}",
         describe_seconds(input.drain_timeout),
         survey.awaited.len(),
         survey.evictable.len(),
@@ -452,7 +452,7 @@ mod tests {
                 "put i-0aaaaaaaaaaaaaaaa into Standby: group workers (min 1, desired 2, max 4, 2 members) launches a replacement",
                 "wait up to 14 minutes until the replacement is in service and its Node is usable",
                 "taint node old and cordon it",
-                "wait up to 2 days for the pods that end by themselves (now 1), evict the others (now 2 to evict, 0 leaving; 3 ignored)",
+                "wait up to 2 days for the awaited pods (now 1), evict the others (now 2 evictable, 0 terminating; 3 ignored)",
                 "take the node out of load balancers, wait 5 minutes, then wait up to 5 minutes for volumes to detach",
                 "terminate i-0aaaaaaaaaaaaaaaa: group workers keeps its desired capacity of 2",
             ]
@@ -700,7 +700,7 @@ mod tests {
         ] {
             let plan = plan_of(more, &group(), &[], &slow);
             assert!(plan.steps[3].ends_with(expected), "{}", plan.steps[3]);
-            assert!(plan.steps[3].contains("1 leaving"), "{}", plan.steps[3]);
+            assert!(plan.steps[3].contains("1 terminating"), "{}", plan.steps[3]);
             assert_eq!(
                 plan.notes[0],
                 "some pods have a grace period that is longer than the drain may take; if they need it, the drain times out before \
@@ -721,7 +721,7 @@ mod tests {
             .join("\n");
         for expected in [
             "its Node is usable (with nvidia.com/gpu)",
-            "leave the others alone (now 0 to evict, 0 leaving; 0 ignored)",
+            "leave the others alone (now 0 evictable, 0 terminating; 0 ignored)",
             "wait 0 seconds",
             "stop i-0aaaaaaaaaaaaaaaa in Standby, tag it, and remove its Node",
         ] {
