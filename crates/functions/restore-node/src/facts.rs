@@ -169,6 +169,12 @@ impl FetchedFacts {
         self.owns_claim() || (was_released && self.me.redrive_count == 0)
     }
 
+    /// Checks whether the instance is gone. While its Node is there, EC2's answer that it does not know the instance proves nothing.
+    pub(crate) fn is_gone(&self) -> bool {
+        let is_unknown = || self.node().is_none();
+        self.instance.as_ref().map_or_else(is_unknown, Instance::is_gone)
+    }
+
     /// Checks whether the instance is gone or leaving its group.
     pub(crate) fn is_going(&self) -> bool {
         let is_gone = self.instance.as_ref().is_none_or(Instance::is_gone);

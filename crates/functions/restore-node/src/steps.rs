@@ -202,8 +202,11 @@ impl RestoreNode {
         }
         if facts.cluster.is_ok() {
             // The claim would hold the node, and a place in the queue of its group. A record is of use only as long as the instance exists.
-            let is_gone = facts.instance.as_ref().is_none_or(Instance::is_gone);
-            let record: &[&str] = if is_gone { &[RECORD_ANNOTATION] } else { &[] };
+            let record: &[&str] = if facts.is_gone() {
+                &[RECORD_ANNOTATION]
+            } else {
+                &[]
+            };
             let node = self.release(facts, record, &[]).await?;
             facts.forget_claim(node);
         }
@@ -392,13 +395,12 @@ impl FetchedFacts {
 
     /// Ends the Lease of an instance that is gone.
     async fn forget_gone(&self) -> Result<(), Error> {
-        let is_gone = self.instance.as_ref().is_none_or(Instance::is_gone);
         match &self.cluster {
             Ok(Cluster {
                 client,
                 lease: Some(lease),
                 ..
-            }) if is_gone => Ok(kubernetes::end_lease(client, lease).await?),
+            }) if self.is_gone() => Ok(kubernetes::end_lease(client, lease).await?),
             Ok(_) | Err(_) => Ok(()),
         }
     }
@@ -565,6 +567,27 @@ mod tests {
                 .await
                 .unwrap();
             assert!(facts.find_protected().is_empty(), "{has_node}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_lease_of_an_instance_that_ec2_does_not_know_stays_while_its_node_is_there() {
+        for has_node in [true, false] {
+            let kube = ScriptedKube::new();
+            let mut facts = facts_in(&kube, Some(claim("two")), None);
+            (facts.instance, facts.group) = (None, None);
+            facts.request.leftover =
+                serde_json::from_value(json!({"instance_id": OLD, "cluster_name": "world"})).unwrap();
+            take(&ScriptedAws::new(), &mut facts, RestoreStep::Protect(vec![id()]))
+                .await
+                .unwrap_err();
+            assert_ne!(kube.lease(OLD), json!(null));
+            let cluster = facts.cluster.as_mut().unwrap();
+            cluster.node = cluster.node.take().filter(|_| has_node);
+            take(&ScriptedAws::new(), &mut facts, RestoreStep::Report(None))
+                .await
+                .unwrap();
+            assert_eq!(kube.lease(OLD) != json!(null), has_node);
         }
     }
 
