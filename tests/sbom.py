@@ -21,7 +21,7 @@ NAME = "recycle-eks.cdx.json"
 CLI = "recycle-eks"
 #: Cargo's options for the packages that are built together. With the command line among them, the functions would also contain
 #: the features that it needs of shared crates.
-FUNCTIONS = ["--workspace", "--exclude", CLI]
+FUNCTIONS = [option for name in LAMBDAS for option in ("--package", name)]
 COMMAND_LINE = ["--package", CLI]
 
 
