@@ -2,6 +2,7 @@
 
 use recycle::base::ids::InstanceId;
 use recycle::input::start::Start;
+use recycle::input::urgency::Urgency;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -61,6 +62,16 @@ impl StartedBy {
             Some(_) | None => Self::Other {
                 name: name.to_owned(),
             },
+        }
+    }
+
+    /// EventBridge chooses the name of an execution that it starts for a lifecycle hook. The claim shows that the hook holds the node.
+    pub(crate) fn or_hook(self, urgency: Urgency) -> Self {
+        match self {
+            Self::Other { .. } if urgency == Urgency::Hook => Self::Trigger {
+                trigger: "hook".to_owned(),
+            },
+            known => known,
         }
     }
 
@@ -133,6 +144,26 @@ mod tests {
             "by-hand".to_owned(),
         ] {
             assert_eq!(instance_of(&name, &rotation("manual")), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_execution_for_a_hook_is_recognized_by_its_claim() {
+        let named = |name: &str| StartedBy::read(&format!("{ROTATION}:{name}"), &[]);
+        for (name, urgency, described) in [
+            ("0000-38", Urgency::Hook, "trigger hook"),
+            ("0000-38", Urgency::Planned, "a caller of StartExecution"),
+            (
+                "recycle-eks-1795361458684454786-28476",
+                Urgency::Hook,
+                "recycle-eks recycle",
+            ),
+        ] {
+            assert_eq!(
+                named(name).or_hook(urgency).describe(),
+                described,
+                "{name} {urgency}"
+            );
         }
     }
 

@@ -8,7 +8,7 @@ use recycle::report::event::BOXES;
 use serde_json::{Value, json};
 
 use crate::base::times::{clock_face, moment, shortly};
-use crate::history::end::{describe_end, exit_of};
+use crate::history::end::exit_of;
 use crate::history::node::{Drain, GONE, History};
 use crate::views::viewer::{Frame, Line, Style, shorten, time_bar};
 
@@ -41,9 +41,10 @@ fn draw(history: &History, now: Timestamp, width: u16) -> (Vec<Line>, Range<usiz
         ]
     }));
     let rows = first..lines.len();
-    let end = history.end.as_ref();
-    let text = end.map_or_else(|| history.reason().to_owned(), describe_end);
-    lines.push(vec![(Style::Plain, text)]);
+    // The end is printed below the picture, where a terminal breaks no line.
+    if history.end.is_none() {
+        lines.push(vec![(Style::Plain, history.reason().to_owned())]);
+    }
     (lines, rows)
 }
 
@@ -210,6 +211,7 @@ mod tests {
     use super::*;
     use crate::base::exit::Exit;
     use crate::history::cursor::View as _;
+    use crate::history::end::describe_end;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_798_761_600 + seconds).unwrap()

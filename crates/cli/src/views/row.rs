@@ -95,7 +95,9 @@ pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&st
         disruptions: progress
             .map(|progress| progress.disruptions.clone())
             .unwrap_or_default(),
-        started_by: execution.as_deref().map(|arn| StartedBy::read(arn, rotations)),
+        started_by: node.claim.as_ref().map(|claim| {
+            StartedBy::read(&claim.fence.execution.to_string(), rotations).or_hook(claim.urgency)
+        }),
         execution,
         style,
     }

@@ -197,8 +197,20 @@ fn wrap(text: &str, columns: usize) -> Vec<String> {
             Some(_) | None => lines.push(word.to_owned()),
         }
     }
-    let cut = |line: String| line.trim_end().chars().take(columns).collect();
-    lines.into_iter().map(cut).collect()
+    lines
+        .iter()
+        .flat_map(|line| divide(line.trim_end(), columns))
+        .collect()
+}
+
+/// Divides a line that is longer than the columns, such as an ARN.
+fn divide(line: &str, columns: usize) -> Vec<String> {
+    let letters: Vec<char> = line.chars().collect();
+    if letters.is_empty() {
+        return vec![String::new()];
+    }
+    let parts = letters.chunks(columns.max(1));
+    parts.map(|part| part.iter().collect()).collect()
 }
 
 fn cut(line: &Line, columns: usize) -> Line {
@@ -271,7 +283,7 @@ mod tests {
             ("waits for one pod", vec!["waits for", "one pod"]),
             ("  a", vec!["  a"]),
             ("", vec![""]),
-            ("abcdefghijklm no", vec!["abcdefghij", "no"]),
+            ("of abcdefghijklm no", vec!["of", "abcdefghij", "klm", "no"]),
         ] {
             assert_eq!(wrap(text, 10), lines, "{text}");
         }

@@ -127,8 +127,7 @@ impl<'a> Watch<'a> {
             let again = format!("recycle-eks status --watch {}", instance.unwrap_or(arn));
             return self.leave(arn, &again);
         };
-        // The picture on a terminal already ends with this sentence.
-        if let Some(end) = history.end.filter(|_| !self.output.is_terminal) {
+        if let Some(end) = history.end {
             self.output.say(describe_end(&end))?;
         }
         Ok(exit)
