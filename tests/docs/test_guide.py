@@ -73,7 +73,7 @@ def test_something_is_stuck(world, part):
     node.job("training", labels={"app": "training"})
     world.budget(node.deployment("web", replicas=2), min_available=2)
     world.let_sweep()
-    execution = world.recycle(node, label_selector="app=training")
+    world.recycle(node, label_selector="app=training")
     world.run("10m")
 
     part("Something is stuck", NODE=node.name)
