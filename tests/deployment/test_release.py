@@ -125,7 +125,7 @@ def test_the_modules_archive_has_the_definitions_and_no_tests(tmp_path):
         names = set(archive.getnames())
     definitions = {f"state-machine/{file.name}" for file in (ROOT / "state-machine").iterdir()}
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT / "terraform", capture_output=True, text=True, check=True)
-    module = {name for name in tracked.stdout.split() if not name.startswith(("tests/", ".gitignore"))}
+    module = {name for name in tracked.stdout.split() if not name.startswith(("tests/", "."))}
     assert names == definitions | module | {"LICENSE", "CHANGELOG.md"}
 
 
