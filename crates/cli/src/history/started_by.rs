@@ -67,11 +67,11 @@ impl StartedBy {
 
     /// EventBridge chooses the name of an execution that it starts for a lifecycle hook. The claim shows that the hook holds the node.
     pub(crate) fn or_hook(self, urgency: Urgency) -> Self {
-        match self {
-            Self::Other { .. } if urgency == Urgency::Hook => Self::Trigger {
-                trigger: "hook".to_owned(),
-            },
-            known => known,
+        if urgency != Urgency::Hook || !matches!(self, Self::Other { .. }) {
+            return self;
+        }
+        Self::Trigger {
+            trigger: "hook".to_owned(),
         }
     }
 
