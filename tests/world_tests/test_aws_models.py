@@ -15,11 +15,12 @@ from urllib.parse import urlencode
 import botocore.session
 import pytest
 from botocore.awsrequest import prepare_request_dict
+from botocore.model import ServiceModel as BotocoreServiceModel
 from botocore.serialize import create_serializer
 
 from world.aws.account import Aws
 from world.aws.models import Models
-from world.aws.requests import Identified, identified, wsgi_environ
+from world.aws.requests import Identified, identified, parse, wsgi_environ
 from world.aws.server import Answer, error_answer
 from world.aws.wire_formats import parsed_xml
 from world.base.beyond_models import refusal_of
@@ -79,6 +80,25 @@ PROTECT = {
 STANDBY = {"AutoScalingGroupName": "workers", "InstanceIds.member.1": "i-1", "ShouldDecrementDesiredCapacity": "true"}
 TAGS = {"ResourceId.1": "i-1", "Tag.1.Key": "a", "Tag.1.Value": "b"}
 START = {"stateMachineArn": "arn:aws:states:eu-west-1:123456789012:stateMachine:m", "input": "{}"}
+
+
+def test_an_operation_is_known_although_another_request_is_loading_the_service(monkeypatch):
+    """Both requests of a first apply that creates two schedules were once the first to the service."""
+    seen, loads = [], BotocoreServiceModel.operation_model
+    second = threading.Thread(target=lambda: seen.append(parse("pipes", environ, b"{}")[0]))
+
+    def second_request_in_the_middle(model: BotocoreServiceModel, operation: str) -> Any:
+        monkeypatch.undo()
+        loaded = loads(model, operation)
+        second.start()
+        second.join(0.2)
+        return loaded
+
+    environ = wsgi_environ("POST", "/v1/pipes/nodes", [("Content-Type", "application/json")], b"{}")
+    monkeypatch.setattr(BotocoreServiceModel, "operation_model", second_request_in_the_middle)
+    seen.append(parse("pipes", environ, b"{}")[0])
+    second.join()
+    assert seen == ["CreatePipe", "CreatePipe"]
 
 
 def test_good_calls_of_each_protocol_pass():

@@ -25,9 +25,8 @@ from xml.etree import ElementTree
 import botocore.parsers
 import orjson
 from botocore.model import OperationModel, Shape, StructureShape
-from moto.core import utils as moto_utils
 
-from world.aws.requests import Identified
+from world.aws.requests import Identified, service_model
 from world.aws.wire_formats import Ec2Query, Query, Xml, local, parsed_xml, tree_of
 from world.base.beyond_models import VALUES
 from world.base.shapes import VIOLATIONS, Errors, Json, allowed
@@ -78,7 +77,7 @@ class Models:
         of = self._of.setdefault(service, {})
         if operation not in of:
             try:
-                of[operation] = Known(service, moto_utils.get_service_model(service).operation_model(operation))
+                of[operation] = Known(service, service_model(service).operation_model(operation))
             except Exception:  # botocore raises one of five, by what is missing
                 return None
         return of[operation]

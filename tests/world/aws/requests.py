@@ -6,6 +6,7 @@ import functools
 import io
 import json
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,6 +99,22 @@ def identified(environ: dict[str, Any], body: bytes) -> Identified:
     return Identified(service, action, protocol, access_key, "", parameters, None)
 
 
+_MODELS: dict[str, Any] = {}
+_LOADING = threading.Lock()
+
+
+def service_model(service: str) -> Any:
+    """Moto's model of a service with all its operations: while moto first loads an operation, another thread gets botocore's
+    object for it, which moto's router cannot read (`operation_model` of both classes writes to the same cache)."""
+    if service not in _MODELS:
+        with _LOADING:
+            model = moto_utils.get_service_model(service)
+            for name in model.operation_names:
+                model.operation_model(name)
+            _MODELS[service] = model
+    return _MODELS[service]
+
+
 def parse(service: str, environ: dict[str, Any], body: bytes) -> tuple[str, dict[str, Any], str]:
     """Operation, parameters and protocol. An unknown operation is named by method and path."""
     if environ["RAW_URI"] != "/" or len(body) > LONGEST_KEPT:
@@ -116,7 +133,7 @@ def _parse(service: str, environ: dict[str, Any], body: bytes) -> tuple[str, dic
     request = Request({**environ, "wsgi.input": io.BytesIO(body)})
     unknown = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
     try:
-        model = moto_utils.get_service_model(service)
+        model = service_model(service)
         protocol = determine_request_protocol(model, request.content_type)
     except Exception:  # botocore has no such service, or the request is of no known protocol: moto answers it as it likes
         return unknown, {}, "rest-json"
