@@ -101,5 +101,5 @@ def stand(world: World, cli: Cli) -> None:
                         end = each.finishes()
                         now = datetime.datetime.fromtimestamp(world.clock.now(), datetime.UTC)
                         name = each.arn.rpartition(":")[2]
-                        print(f"{now:%Y-%m-%d %H:%MZ}  {machine} {name}: {end.outcome or end.error}", flush=True)
+                        print(f"{now:%Y-%m-%d %H:%MZ}  {machine} {name}: {end.outcome or end.error or each.status}", flush=True)
             time.sleep(STRETCH)

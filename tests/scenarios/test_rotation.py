@@ -405,5 +405,5 @@ def test_the_next_node_waits_for_the_pods_that_this_rotation_evicted_for_an_hour
     assert 1800 < began[1] < 3600 and began[2] < began[1] + 1200
     # Pods that find no place for an hour stop the group.
     assert (found["batch"]["recycled"], found["batch"]["left"]) == (1, 1)
-    assert "1 pods that this rotation evicted are still Pending, such as default/web-of-batch-" in found["batch"]["why"][0]
+    assert "1 pod that this rotation evicted is still Pending: default/web-of-batch-" in found["batch"]["why"][0]
     assert only(world.rotate(wait_for_pending_pods=False).finishes())["recycled"] == 1

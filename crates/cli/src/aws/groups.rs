@@ -28,6 +28,13 @@ pub(crate) async fn list_paused(installation: &Installation) -> Result<Vec<Strin
     Ok(names)
 }
 
+/// Whether rotations start no node of any group. False if the groups cannot be read.
+pub(crate) async fn are_all_paused(installation: &Installation) -> bool {
+    let client = Client::new(&installation.aws);
+    let groups = list_groups(&client, &installation.cluster).await;
+    groups.is_ok_and(|groups| !groups.is_empty() && groups.iter().all(is_paused))
+}
+
 /// Whether rotations start no node of the group (`recycle::rotation::fleet`).
 pub(crate) fn is_paused(group: &AutoScalingGroup) -> bool {
     let tags = group.tags();

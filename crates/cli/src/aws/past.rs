@@ -3,7 +3,7 @@
 use recycle::report::event::Execution;
 
 use crate::aws::installation::Installation;
-use crate::aws::nodes::fetch_status;
+use crate::aws::nodes::fetch_one;
 use crate::aws::step_functions::StepFunctions;
 use crate::base::error::{Result, misuse};
 
@@ -17,7 +17,7 @@ pub(crate) async fn find_of_node(
     states: &StepFunctions,
     wanted: &str,
 ) -> Result<Execution> {
-    let known = fetch_status(installation, Some(wanted)).await?.nodes;
+    let known = fetch_one(installation, wanted).await?.nodes;
     let known = known.first().map(|node| node.instance_id.to_string());
     match search(installation, states, wanted, known.as_deref()).await? {
         Ok(execution) => Ok(execution),

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::args::flags::Abort;
+use crate::aws::groups::are_all_paused;
 use crate::aws::installation::Installation;
 use crate::base::error::{Error, Result};
 use crate::base::exit::Exit;
@@ -39,10 +40,14 @@ pub(crate) async fn abort_all(installation: &Installation, output: &Output, want
     }
     print(output, &stopped, &found.kept)?;
     output.say(
-        "The sweep restores their nodes in about five minutes. To watch it: recycle-eks status --watch\n\
-         Schedules, alarms and other triggers may start new executions. To keep rotations from starting more nodes: \
-         recycle-eks pause --all",
+        "The sweep restores their nodes in about five minutes. To watch it: recycle-eks status --watch",
     )?;
+    output.say(if are_all_paused(installation).await {
+        "All groups are paused, so rotations start no more nodes. Other triggers may still start executions."
+    } else {
+        "Schedules, alarms and other triggers may start new executions. To keep rotations from starting more nodes: \
+         recycle-eks pause --all"
+    })?;
     Ok(Exit::Done)
 }
 

@@ -10,7 +10,7 @@ use crate::aws::step_functions::StepFunctions;
 use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::base::times::shortly;
-use crate::history::end::{describe_end, exit_of};
+use crate::history::end::{describe_end, describe_flags, exit_of};
 use crate::views::output::Output;
 use crate::views::table::Form;
 use crate::views::watch;
@@ -85,6 +85,7 @@ pub(super) fn show(output: &Output, arn: &str, end: &End, has_details: bool) -> 
         "exit": exit_of(end).code()});
     output.document(&document)?;
     output.say(describe_end(end))?;
+    describe_flags(end).map_or(Ok(()), |flags| output.say(flags))?;
     if exit_of(end) != Exit::Done {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use aws_sdk_autoscaling::types::{Instance, LifecycleState};
 use jiff::Timestamp;
 use recycle::base::ids::InstanceId;
 use recycle::base::shell::quote;
@@ -79,7 +80,9 @@ async fn confirm_all(installation: &Installation, output: &Output, selection: &S
     let client = aws_sdk_autoscaling::Client::new(&installation.aws);
     let groups = list_groups(&client, &installation.cluster);
     let sizes = groups.await?.into_iter().filter_map(|group| {
-        let size = group.instances().len();
+        let in_service =
+            |instance: &&Instance| instance.lifecycle_state() == Some(&LifecycleState::InService);
+        let size = group.instances().iter().filter(in_service).count();
         Some((group.auto_scaling_group_name?, size))
     });
     let warning = warn_of_all(&installation.cluster, selection, &sizes.collect::<Vec<_>>());
@@ -115,10 +118,7 @@ pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &
     output.say(match planned {
         None => describe_end(&end),
         Some(_) if exit_of(&end) == Exit::Done => "planned: nothing was touched".to_owned(),
-        Some(_) => format!(
-            "{}: some nodes could not be planned; nothing was touched",
-            end.outcome()
-        ),
+        Some(_) => "not every node could be planned; nothing was touched".to_owned(),
     })?;
     for (group, why) in planned.iter().flat_map(RotationEnd::list_planned) {
         output.say(format!("{group}: {why}"))?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use recycle::base::shell::quote;
+use recycle::notify::status::NodeStatus;
 use recycle::report::event::Execution;
 use serde_json::json;
 
@@ -232,7 +233,11 @@ async fn fetch(
             rotations.push(Heading::of(rotation));
         }
     }
-    let runs = |arn: &str| running.iter().chain(&sweeps).any(|other| other == arn);
+    let others = list_running_others(installation, &status.nodes).await;
+    let runs = |arn: &str| {
+        let mut all = running.iter().chain(&sweeps).chain(&others);
+        all.any(|other| other == arn)
+    };
     let to_row = |node| row_of(node, &starters, runs);
     let mut rows: Vec<Row> = status.nodes.iter().map(to_row).collect();
     sort_rows(&mut rows);
@@ -247,6 +252,27 @@ async fn fetch(
         cluster_is_away: status.cluster_is_away,
         unreadable_nodes: status.unreadable_nodes,
     })
+}
+
+/// Lists the running executions of other installations of the cluster that have claimed a node. An execution that cannot be read counts as
+/// running, because the sweep of its own installation restores its node.
+async fn list_running_others(installation: &Installation, nodes: &[NodeStatus]) -> Vec<String> {
+    let is_ours = |arn: &str| {
+        let mut machines = ["recycle-node", "sweep"].iter();
+        machines.any(|machine| installation.has_execution(machine, arn))
+    };
+    let claims = nodes.iter().filter_map(|node| node.claim.as_ref());
+    let mut others: Vec<String> = claims.map(|claim| claim.fence.execution.to_string()).collect();
+    others.retain(|arn| !is_ours(arn));
+    let mut running = Vec::new();
+    for arn in others {
+        match installation.states.find(&arn).await {
+            Ok(None) => {}
+            Ok(Some(execution)) if execution.end.is_some() => {}
+            Ok(Some(_)) | Err(_) => running.push(arn),
+        }
+    }
+    running
 }
 
 /// Lists the executions that ended badly within the last day, the newest first. Plans do not count. None is listed for a single node.

@@ -5,9 +5,11 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use recycle::cluster::hook::HeldByHook;
 use recycle::drain::blocked::RefusalKind;
 use recycle::drain::holding::{BLOCKED, ENDS_WITH_NODE, EVICTABLE, HOLDING};
 use recycle::report::event::{End, Event, EventKind, find_box};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::history::cursor::{Cursor, View};
@@ -157,6 +159,8 @@ fn read_drain(answer: &Value) -> Option<Drain> {
     let by_operator = run["drain_until"].as_str().and_then(|time| time.parse().ok());
     let seconds = run["input"]["drain_timeout"].as_i64()?;
     let until = by_operator.or_else(|| since.checked_add(SignedDuration::from_secs(seconds)).ok())?;
+    let hook = HeldByHook::deserialize(&run["hook"]).ok();
+    let until = hook.and_then(|hook| hook.ends_before(until)).unwrap_or(until);
     Some(Drain { since, until })
 }
 
@@ -261,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_that_an_operator_has_set_overrides_the_drain_timeout() {
+    fn a_drain_ends_when_its_operator_or_its_hook_says_or_else_after_the_drain_timeout() {
         let run = |more: Value| {
             let mut run = json!({"draining_since": at(0).to_string(), "input": {"drain_timeout": 3600}});
             run.as_object_mut()
@@ -273,6 +277,8 @@ mod tests {
         };
         assert_eq!(run(json!({})).until, at(3600));
         assert_eq!(run(json!({"drain_until": at(7200).to_string()})).until, at(7200));
+        let hook = json!({"name": "recycle-eks", "heartbeat_timeout": 900, "ends_at": at(1800).to_string()});
+        assert_eq!(run(json!({"hook": hook})).until, at(1800));
     }
 
     #[test]

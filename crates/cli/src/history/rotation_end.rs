@@ -60,17 +60,26 @@ impl RotationEnd {
         self.groups.iter().any(|group| !group.error.is_empty())
     }
 
+    fn sum(&self, count: fn(&GroupEnd) -> u32) -> u32 {
+        self.groups.iter().map(count).fold(0, u32::saturating_add)
+    }
+
+    /// The number of skipped nodes. None if the execution of a group broke before it counted them.
+    pub(crate) fn count_skipped(&self) -> Option<u32> {
+        let is_known = self.groups.iter().all(|group| group.recycled.is_some());
+        is_known.then(|| self.sum(|group| group.left))
+    }
+
     /// Describes all groups in one sentence.
     pub(crate) fn summary(&self) -> String {
-        let sum = |count: fn(&GroupEnd) -> u32| self.groups.iter().map(count).fold(0, u32::saturating_add);
         let is_broken = self.groups.iter().any(|group| group.recycled.is_none());
         if is_broken && self.groups.iter().all(|group| group.recycled.is_none()) {
             return UNKNOWN.to_owned();
         }
         let has_more = self.groups.iter().any(GroupEnd::has_more_failures);
-        let recycled = sum(|group| group.recycled.unwrap_or(0));
-        let failed = sum(GroupEnd::count_failed);
-        let left = sum(|group| group.left);
+        let recycled = self.sum(|group| group.recycled.unwrap_or(0));
+        let failed = self.sum(GroupEnd::count_failed);
+        let left = self.sum(|group| group.left);
         let (others, more) = (at_least(is_broken), at_least(is_broken || has_more));
         format!("{others}{recycled} recycled, {more}{failed} failed, {others}{left} skipped")
     }

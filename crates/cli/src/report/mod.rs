@@ -42,10 +42,8 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &W
     let events = states.read_history(&execution.arn).await?;
     let report = if is_of_machine(&execution.arn, "rotate-nodes") {
         let nodes = report_started(&states, &events).await?;
-        Report::Rotation(explain_end(
-            report_rotation(&execution, &events, nodes),
-            &execution,
-        ))
+        let report = report_rotation(&execution, &events, nodes);
+        Report::Rotation(Box::new(explain_end(report, &execution)))
     } else {
         Report::Node(Box::new(report_node(&execution, &events)))
     };
@@ -78,6 +76,7 @@ fn explain_end(mut report: RotationReport, execution: &Execution) -> RotationRep
     let end = execution.end.as_ref().and_then(RotationEnd::read);
     if let Some(end) = end {
         report.summary.reason = end.summary();
+        report.skipped = end.count_skipped().filter(|_| !execution.is_dry_run());
         report.groups = end
             .list_groups()
             .map(|(group, text)| format!("{group}: {text}"))

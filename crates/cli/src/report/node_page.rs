@@ -8,6 +8,7 @@ use recycle::report::parts::{Look, NodeReport, SeenPod, Span};
 
 use crate::report::axis::axis;
 use crate::report::parts::{bars, chip, end_of, share, summary, table, time, times};
+use crate::report::words::replacement;
 
 /// The height and the width of the picture of the counts, in units of the picture.
 const HEIGHT: f64 = 100.0;
@@ -18,7 +19,7 @@ pub(super) fn node_body(node: &NodeReport, now: Timestamp) -> Markup {
     html! {
         (summary(&node.summary, now, html! {
             @if let Some(instance) = &node.instance { dt { "Instance" } dd { (instance) } }
-            @if let Some(instance) = &node.replacement { dt { "Replaced by" } dd { (instance) } }
+            @if let Some(instance) = replacement(node) { dt { "Replaced by" } dd { (instance) } }
             @if let Some(group) = &node.group { dt { "Group" } dd { (group) } }
             @if let Some(cluster) = &node.cluster { dt { "Cluster" } dd { (cluster) } }
             dt { "Checks of the pods" } dd { (node.polls) }

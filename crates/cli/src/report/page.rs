@@ -123,9 +123,13 @@ mod tests {
             summary: node(HOSTILE).summary,
             selection: json!({"groups": [HOSTILE]}),
             groups: vec![HOSTILE.to_owned()],
+            skipped: None,
             nodes: vec![node(HOSTILE)],
         };
-        for report in [Report::Node(Box::new(node(HOSTILE))), Report::Rotation(rotation)] {
+        for report in [
+            Report::Node(Box::new(node(HOSTILE))),
+            Report::Rotation(Box::new(rotation)),
+        ] {
             let page = render(&report, at(100));
             assert!(!page.contains("<script") && !page.contains("<img"), "{page}");
             assert!(
@@ -188,9 +192,10 @@ mod tests {
             summary: node("r").summary,
             selection: json!({"outdated": {"ami": true}}),
             groups: vec![],
+            skipped: None,
             nodes: vec![node("a"), node("b")],
         };
-        let page = render(&Report::Rotation(rotation), at(100));
+        let page = render(&Report::Rotation(Box::new(rotation)), at(100));
         for number in 0..2 {
             assert!(
                 page.contains(&format!("href=\"#node-{number}\""))
@@ -214,9 +219,10 @@ mod tests {
             summary: node("r").summary,
             selection: json!({"outdated": {"ami": true}}),
             groups: vec![],
+            skipped: None,
             nodes: nodes.collect(),
         };
-        let page = render(&Report::Rotation(rotation), at(100));
+        let page = render(&Report::Rotation(Box::new(rotation)), at(100));
         let place = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
         let order = [
             "class=\"headline\"",

@@ -13,7 +13,9 @@ use crate::base::times::shortly;
 use crate::report::axis::axis;
 use crate::report::node_page::node_body;
 use crate::report::parts::{bars, chip, end_of, lasted, outcome, summary, table, title_of, took};
-use crate::report::words::{Result, count, describe_result, describe_selection, last_attempts};
+use crate::report::words::{
+    Result, count, describe_next, describe_result, describe_selection, last_attempts, replacement,
+};
 
 /// The maximum number of waits that the page lists before the nodes.
 const LONGEST_WAITS: usize = 10;
@@ -23,7 +25,8 @@ pub(super) fn rotation_body(rotation: &RotationReport, now: Timestamp) -> Markup
     let began = rotation.summary.started_at;
     let end = end_of(&rotation.summary, now);
     html! {
-        p class="headline" { (describe_result(&nodes, &took(&rotation.summary, now))) }
+        p class="headline" { (describe_result(rotation, &nodes, &took(&rotation.summary, now))) }
+        @if let Some(next) = describe_next(rotation, &nodes) { p { (next) } }
         (summary(&rotation.summary, now, html! {
             dt { "Selection" } dd { (describe_selection(&rotation.selection)) }
             dt { "Nodes" } dd { (nodes.len()) }
@@ -54,7 +57,7 @@ pub(super) fn rotation_body(rotation: &RotationReport, now: Timestamp) -> Markup
                     html! { a href=(format!("#node-{number}")) { (title_of(node)) } },
                     html! { (node.group.as_deref().unwrap_or("")) },
                     outcome(&node.summary),
-                    html! { (node.replacement.as_deref().unwrap_or("")) },
+                    html! { (replacement(node).unwrap_or("")) },
                     html! { (took(&node.summary, now)) },
                     html! { (describe_wait(node, now)) },
                 ]),

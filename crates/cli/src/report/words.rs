@@ -109,20 +109,74 @@ pub(super) fn last_attempts(rotation: &RotationReport) -> Vec<&NodeReport> {
     nodes
 }
 
-/// Describes the result of a rotation in one sentence.
-pub(super) fn describe_result(nodes: &[&NodeReport], took: &str) -> String {
+/// Returns the instance that replaces a node. None if the node was restored, because its group then has its old size again.
+pub(super) fn replacement(node: &NodeReport) -> Option<&str> {
+    let replacement = node.replacement.as_deref();
+    replacement.filter(|_| Result::of(node) != Result::Restored)
+}
+
+/// Returns the number of skipped nodes without an execution. 0 before the end of the rotation.
+fn count_skipped(rotation: &RotationReport, nodes: &[&NodeReport]) -> usize {
+    // The state machine counts a duplicate as a failure, and every other execution that has succeeded without recycling as skipped.
+    let is_skipped = |node: &&&NodeReport| {
+        node.summary.is_well
+            && !matches!(
+                node.summary.outcome.as_str(),
+                "recycled" | "duplicate" | "running"
+            )
+    };
+    let skipped = rotation.skipped.unwrap_or_default() as usize;
+    skipped.saturating_sub(nodes.iter().filter(is_skipped).count())
+}
+
+/// Describes the result of a rotation in one sentence. `nodes` are the last attempts.
+pub(super) fn describe_result(rotation: &RotationReport, nodes: &[&NodeReport], took: &str) -> String {
     let mut counts: BTreeMap<Result, usize> = BTreeMap::new();
     for node in nodes {
         *counts.entry(Result::of(node)).or_default() += 1;
     }
-    if counts.is_empty() {
+    let counts = counts.iter().map(|(result, nodes)| result.describe(*nodes));
+    let mut counted: Vec<String> = counts.collect();
+    match count_skipped(rotation, nodes) {
+        0 => {}
+        1 => counted.push("1 node was skipped".to_owned()),
+        skipped => counted.push(format!("{skipped} nodes were skipped")),
+    }
+    if counted.is_empty() {
         return format!("No node was recycled. The rotation took {took}.");
     }
-    let counted: Vec<String> = counts
-        .iter()
-        .map(|(result, nodes)| result.describe(*nodes))
-        .collect();
     format!("{}. The rotation took {took}.", counted.join(", "))
+}
+
+/// Says how the nodes are recycled that a rotation has skipped or restored. None if there are none, and before the end of the rotation.
+pub(super) fn describe_next(rotation: &RotationReport, nodes: &[&NodeReport]) -> Option<String> {
+    rotation.skipped?;
+    let skipped = count_skipped(rotation, nodes);
+    let others = nodes.iter().filter(|node| {
+        matches!(
+            Result::of(node),
+            Result::Untouched | Result::Restored | Result::Stopped
+        )
+    });
+    let others: Vec<&str> = others.filter_map(|node| node.instance.as_deref()).collect();
+    if skipped == 0 && others.is_empty() {
+        return None;
+    }
+    let selection = &rotation.selection;
+    let how = if selection["outdated"]["all"] == true {
+        let began = rotation.summary.started_at;
+        format!(
+            "start a rotation with --launched-before {began} instead of --all, which also selects the new nodes"
+        )
+    } else if selection["outdated"].is_object() {
+        "start the rotation again: it selects only nodes that are still outdated".to_owned()
+    } else if skipped > 0 {
+        "start a rotation with their instances".to_owned()
+    } else {
+        let flags: Vec<String> = others.iter().map(|id| format!("--instance {id}")).collect();
+        format!("run recycle-eks rotate {}", flags.join(" "))
+    };
+    Some(format!("To recycle the other nodes, {how}."))
 }
 
 pub(super) fn count(number: usize, noun: &str) -> String {
@@ -132,7 +186,7 @@ pub(super) fn count(number: usize, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use recycle::report::parts::SentNotification;
+    use recycle::report::parts::{SentNotification, Summary};
     use serde_json::json;
 
     use super::*;
@@ -185,13 +239,123 @@ mod tests {
         ];
         let nodes: Vec<&NodeReport> = nodes.iter().collect();
         assert_eq!(
-            describe_result(&nodes, "2h"),
+            describe_result(&rotation(None), &nodes, "2h"),
             "2 nodes were replaced, 1 node is under way, 1 node was left as it is, 1 node was restored after a failure, 1 node needs an \
              operator. The rotation took 2h."
         );
-        assert_eq!(
-            describe_result(&[], "2h"),
-            "No node was recycled. The rotation took 2h."
+    }
+
+    fn rotation(skipped: Option<u32>) -> RotationReport {
+        RotationReport {
+            summary: Summary::default(),
+            selection: json!({"outdated": {"ami": true}}),
+            groups: vec![],
+            skipped,
+            nodes: vec![],
+        }
+    }
+
+    #[test]
+    fn a_skipped_node_is_counted_once_whether_it_has_an_execution_or_not() {
+        let succeeded = |outcome: &&str| {
+            let mut node = node(outcome, None);
+            node.summary.is_well = true;
+            node
+        };
+        for (outcomes, skipped, text) in [
+            (&[][..], None, "No node was recycled"),
+            (&[], Some(0), "No node was recycled"),
+            (
+                &["recycled"],
+                Some(3),
+                "1 node was replaced, 3 nodes were skipped",
+            ),
+            (&["already_gone"], Some(1), "1 node was replaced"),
+            (
+                &["superseded"],
+                Some(2),
+                "1 node was left as it is, 1 node was skipped",
+            ),
+            (&["duplicate"], Some(0), "1 node was left as it is"),
+        ] {
+            let nodes: Vec<NodeReport> = outcomes.iter().map(succeeded).collect();
+            let nodes: Vec<&NodeReport> = nodes.iter().collect();
+            let result = describe_result(&rotation(skipped), &nodes, "2h");
+            assert_eq!(
+                result,
+                format!("{text}. The rotation took 2h."),
+                "{outcomes:?} {skipped:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_ended_rotation_says_how_the_other_nodes_are_recycled() {
+        let of = |name: &str, outcome: &str, sent| NodeReport {
+            instance: Some(name.to_owned()),
+            ..node(outcome, sent)
+        };
+        let nodes = [
+            of("i-1", "recycled", None),
+            of("i-2", "running", None),
+            of("i-3", "LeftInStandby", None),
+            of("i-4", "DrainTimedOut", Some(("restored", "warning"))),
+            of("i-5", "QueueTimedOut", None),
+        ];
+        let (all, ami) = (
+            json!({"outdated": {"all": true}}),
+            json!({"outdated": {"ami": true}}),
         );
+        for (selection, skipped, nodes, words) in [
+            (
+                all,
+                0,
+                &nodes[..],
+                Some("--launched-before 1970-01-01T00:00:00Z instead"),
+            ),
+            (ami.clone(), 0, &nodes, Some("start the rotation again: it")),
+            (
+                json!({"instance_ids": []}),
+                0,
+                &nodes,
+                Some("rotate --instance i-4 --instance i-5."),
+            ),
+            (
+                json!({"instance_ids": []}),
+                1,
+                &nodes,
+                Some("with their instances"),
+            ),
+            (ami, 0, &nodes[..3], None),
+        ] {
+            let nodes: Vec<&NodeReport> = nodes.iter().collect();
+            let ended = RotationReport {
+                selection,
+                ..rotation(Some(skipped))
+            };
+            let running = RotationReport {
+                skipped: None,
+                ..ended.clone()
+            };
+            assert_eq!(describe_next(&running, &nodes), None);
+            let text = describe_next(&ended, &nodes);
+            assert_eq!(text.is_some(), words.is_some(), "{words:?} {text:?}");
+            assert!(
+                text.unwrap_or_default().contains(words.unwrap_or_default()),
+                "{words:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_restored_node_has_no_replacement() {
+        for (outcome, sent, expected) in [
+            ("recycled", None, Some("i-2")),
+            ("DrainTimedOut", Some(("restored", "warning")), None),
+        ] {
+            let mut node = node(outcome, sent);
+            node.replacement = Some("i-2".to_owned());
+            assert_eq!(replacement(&node), expected, "{outcome}");
+        }
     }
 }

@@ -73,7 +73,9 @@ pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&st
     let progress = node.progress.as_ref();
     let phase = node.claim.as_ref().map(|claim| claim.phase);
     let name = node.node.as_ref().map(ToString::to_string);
-    let drains = is_alive && matches!(phase, Some(Phase::Draining | Phase::Waiting));
+    let restoring_since = node.restoring_since.filter(|_| is_alive);
+    let waits = is_alive && restoring_since.is_none();
+    let drains = waits && matches!(phase, Some(Phase::Draining | Phase::Waiting));
     let then = progress.map(|progress| progress.then.clone());
     let then = then.filter(|then| drains && !then.is_empty());
     let held = progress.filter(|_| drains);
@@ -82,11 +84,13 @@ pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&st
         instance: node.instance_id.to_string(),
         node: name.unwrap_or_else(|| node.instance_id.to_string()),
         step: step.to_owned(),
-        since: progress
-            .map(|progress| progress.since)
+        since: restoring_since
+            .or(progress.map(|progress| progress.since))
             .or(node.claim.as_ref().map(|claim| claim.claimed_at))
             .or(node.gave_up_at),
-        until: progress.map(|progress| progress.until).filter(|_| is_alive),
+        until: progress
+            .map(|progress| progress.hook_until.unwrap_or(progress.until))
+            .filter(|_| waits),
         end: then.as_deref().map(name_end),
         then,
         what: describe_node(node, is_alive),
@@ -110,6 +114,7 @@ fn judge(node: &NodeStatus, is_alive: bool) -> (&'static str, Style) {
         .is_some_and(|progress| !progress.blocked.is_empty());
     match (&node.claim, is_alive) {
         _ if node.gave_up_at.is_some() => ("manual", Style::Bad),
+        (Some(_), true) if node.restoring_since.is_some() => ("restoring", Style::Bad),
         (Some(claim), true) => judge_phase(claim.phase, is_blocked),
         (Some(_), false) => ("to restore", Style::Bad),
         (None, _) if node.strange_claim.is_some() => ("claimed", Style::Bad),
@@ -135,7 +140,9 @@ fn describe_node(node: &NodeStatus, is_alive: bool) -> String {
     if let Some(strange) = &node.strange_claim {
         parts.push(format!("the claim is {strange}"));
     }
-    if let Some(progress) = &node.progress {
+    if node.restoring_since.is_some() && is_alive {
+        parts.push("its execution restores the node".to_owned());
+    } else if let Some(progress) = &node.progress {
         parts.push(describe_progress(progress));
         parts.extend(progress.disruptions.iter().cloned());
     }
@@ -238,6 +245,20 @@ mod tests {
                 "no longer runs",
             ),
             (
+                "restoring",
+                json!({"claim": claim("waiting"), "progress": progress, "restoring_since": "2027-01-02T00:00:00Z"}),
+                true,
+                "restoring",
+                "restores the node",
+            ),
+            (
+                "dead while it restored",
+                json!({"claim": claim("waiting"), "restoring_since": "2027-01-02T00:00:00Z"}),
+                false,
+                "to restore",
+                "no longer runs",
+            ),
+            (
                 "asked",
                 json!({"is_requested": true}),
                 false,
@@ -264,6 +285,27 @@ mod tests {
             let row = row_of(&status(node), &[], |_| runs);
             assert_eq!(row.step, step, "{name}");
             assert!(row.what.contains(words), "{name}: {}", row.what);
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_being_restored_waits_for_nothing() {
+        let progress = progress(&json!({"then": "the node is restored", "counts": {"awaited": 3}}));
+        let node = json!({"claim": claim("waiting"), "progress": progress, "restoring_since": "2027-01-02T00:00:00Z"});
+        let row = row_of(&status(node), &[], |_| true);
+        assert_eq!(row.since, "2027-01-02T00:00:00Z".parse().ok());
+        assert_eq!((row.until, row.end, row.unnamed_pods.len()), (None, None, 0));
+    }
+
+    #[test]
+    fn a_hook_that_ends_before_the_drain_ends_the_wait() {
+        let hook_until = "2027-01-02T00:00:00Z";
+        for (more, until) in [
+            (json!({"hook_until": hook_until}), hook_until),
+            (json!({}), "2027-01-03T00:00:00Z"),
+        ] {
+            let node = json!({"claim": claim("waiting"), "progress": progress(&more)});
+            assert_eq!(row_of(&status(node), &[], |_| true).until, until.parse().ok());
         }
     }
 

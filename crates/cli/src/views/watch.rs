@@ -10,7 +10,7 @@ use crate::aws::installation::Installation;
 use crate::base::clock;
 use crate::base::error::Result;
 use crate::base::exit::Exit;
-use crate::history::end::{describe_end, exit_of};
+use crate::history::end::{describe_end, describe_flags, exit_of};
 use crate::history::node::History;
 use crate::views::node::frame;
 use crate::views::output::Output;
@@ -129,6 +129,7 @@ impl<'a> Watch<'a> {
         };
         if let Some(end) = history.end {
             self.output.say(describe_end(&end))?;
+            describe_flags(&end).map_or(Ok(()), |flags| self.output.say(flags))?;
         }
         Ok(exit)
     }

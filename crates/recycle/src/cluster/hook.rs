@@ -123,6 +123,11 @@ impl HeldByHook {
         }
     }
 
+    /// Returns the end of the hook if it is before `until`. None if the group retains the instance.
+    pub fn ends_before(&self, until: Timestamp) -> Option<Timestamp> {
+        self.ends_at.filter(|at| !self.retain && *at < until)
+    }
+
     /// Warns an operator that the hook ends more than a heartbeat before the drain may end. None if the group retains the instance.
     /// The heartbeat is allowed for because a drain begins a little after its hook.
     pub fn warn(&self, until: Timestamp) -> Option<String> {
@@ -243,6 +248,23 @@ mod tests {
             hook.see(state == Some(WAITING));
             assert_eq!(hook.heartbeat_timeout(), expected, "{state:?}");
             assert_eq!(hook.try_heartbeat(at(0), at(9_999), 172_800), expected.is_some());
+        }
+    }
+
+    #[test]
+    fn a_hook_ends_before_the_drain_unless_its_end_is_unknown_or_the_group_retains_the_instance() {
+        for (fired_at, retain, until, expected) in [
+            (Some(at(0)), false, 864_000, Some(at(172_800))),
+            (Some(at(0)), false, 3_600, None),
+            (Some(at(0)), true, 864_000, None),
+            (None, false, 864_000, None),
+        ] {
+            let hook = HeldByHook::new(3_600, fired_at, retain);
+            assert_eq!(
+                hook.ends_before(at(until)),
+                expected,
+                "{fired_at:?} {retain} {until}"
+            );
         }
     }
 

@@ -67,13 +67,15 @@ pub fn describe_waiting(survey: &PodSurvey) -> String {
 /// Builds the progress of the drain. The text changes only if something changes. Readers see from `since` how long it has taken.
 pub fn build_progress(survey: &PodSurvey, blocked: Vec<Blocker>, terms: &Terms<'_>) -> Progress {
     let summary = summarize(survey, &blocked);
+    let until = terms.deadline.at;
     Progress {
+        hook_until: terms.hook.and_then(|hook| hook.ends_before(until)),
         then: describe_end(survey, terms),
         blocked,
         held: describe_held(survey),
         counts: survey.counts(),
         names: survey.names(),
-        ..Progress::new(summary, terms.since, terms.deadline.at)
+        ..Progress::new(summary, terms.since, until)
     }
 }
 

@@ -49,6 +49,9 @@ pub struct NodeStatus {
     /// End of the drain, if an operator has moved it to a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_until: Option<Timestamp>,
+    /// Time since which the node is being restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restoring_since: Option<Timestamp>,
     /// Time since which the node needs an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_up_at: Option<Timestamp>,
@@ -126,6 +129,7 @@ fn describe(
         progress: node.and_then(NodeFacts::progress),
         // None also if the annotation holds no time.
         drain_until: node.and_then(|node| node.drain_until()?.trim().parse().ok()),
+        restoring_since: lease.and_then(Lease::restoring_since),
         gave_up_at: instance.and_then(Instance::gave_up).map(|gave_up| gave_up.at),
         is_requested: node.is_some_and(NodeFacts::is_requested),
         is_gone: instance.is_some_and(Instance::is_gone),
@@ -138,7 +142,7 @@ mod tests {
     use super::*;
     use crate::base::names::{
         CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, GAVE_UP_TAG, PROGRESS_ANNOTATION, REQUEST_TAINT,
-        STANDBY_TAG,
+        RESTORING_ANNOTATION, STANDBY_TAG,
     };
     use crate::cluster::node::Taint;
     use crate::fixtures::{NEW, OLD, claim, id, instance, leased, leases, node, strings};
@@ -237,6 +241,18 @@ mod tests {
                 "{state}"
             );
         }
+    }
+
+    #[test]
+    fn a_node_that_is_being_restored_says_since_when() {
+        let since = "2027-01-01T00:00:00Z";
+        let claim = serde_json::to_string(&claim(Phase::Draining)).unwrap();
+        let restored = leased(
+            claimed(),
+            [(CLAIM_ANNOTATION, claim.as_str()), (RESTORING_ANNOTATION, since)],
+        );
+        let listed = build_status(&[restored], &[], None).nodes;
+        assert_eq!(listed[0].restoring_since, since.parse().ok());
     }
 
     #[test]

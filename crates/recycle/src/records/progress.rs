@@ -17,6 +17,9 @@ pub struct Progress {
     pub since: Timestamp,
     /// The time at which it ends at the latest.
     pub until: Timestamp,
+    /// The end of the lifecycle hook, if it is earlier and the group does not retain the instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook_until: Option<Timestamp>,
     /// The action that follows at that time.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub then: String,

@@ -17,6 +17,9 @@ pub struct RotationReport {
     pub selection: Value,
     /// A sentence for each group that has ended, as the rotation's output or error names it.
     pub groups: Vec<String>,
+    /// Number of skipped nodes. A skipped node that was started has an execution, which succeeded without recycling it.
+    /// None before the end of the rotation, for a dry run, and if the execution of a group broke.
+    pub skipped: Option<u32>,
     /// One report for each execution that the rotation has started, in the order in which they began.
     pub nodes: Vec<NodeReport>,
 }
@@ -25,7 +28,7 @@ pub struct RotationReport {
 #[serde(rename_all = "snake_case")]
 pub enum Report {
     Node(Box<NodeReport>),
-    Rotation(RotationReport),
+    Rotation(Box<RotationReport>),
 }
 
 /// Returns the report of an execution of `recycle-node`, from the events of its history, beginning with the first.
@@ -44,6 +47,7 @@ pub fn report_rotation(rotation: &Execution, events: &[Event], mut nodes: Vec<No
         summary: summarize(rotation, events),
         selection: rotation.input["selection"].clone(),
         groups: Vec::new(),
+        skipped: None,
         nodes,
     }
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::drain::blocked::RefusalKind;
 use crate::report::event::{Event, EventKind, Execution, find_box, name_execution};
 use crate::report::parts::{
     FailedAttempt, Look, MOST_FAILED_ATTEMPTS, MOST_PODS, NodeReport, SeenPod, SentNotification, Span,
@@ -140,7 +141,7 @@ impl<'a> Reader<'a> {
             .or_else(|| self.report.replacement.take());
         match self.state {
             "CheckPods" => self.note_check(answer, at),
-            "EvictPods" => self.note_refusals(answer.reason),
+            "EvictPods" => self.note_refusals(answer),
             _ => {}
         }
     }
@@ -185,15 +186,28 @@ impl<'a> Reader<'a> {
 
     fn note_blockage(&mut self, since: Option<Timestamp>, blocks: Vec<String>, at: Timestamp) {
         match (since, self.find_blockage()) {
-            (None, _) => end_last(&mut self.report.blocked, at),
-            (Some(since), None) => self.report.blocked.push(Span::begin(blocks, since)),
+            (None, _) => {
+                end_last(&mut self.report.blocked, at);
+                self.refusals.clear();
+            }
+            (Some(since), None) => {
+                let refusals =
+                    Some(self.refusals.clone()).filter(|text| !text.is_empty() && blocks.is_empty());
+                let blocks = refusals.map_or(blocks, |text| vec![text]);
+                self.report.blocked.push(Span::begin(blocks, since));
+            }
             (Some(_), Some(last)) if !blocks.is_empty() => last.what = blocks,
             (Some(_), Some(_)) => {}
         }
     }
 
-    /// Records the reason of `evict-pods` as the blockage, until a notification lists the causes.
-    fn note_refusals(&mut self, reason: String) {
+    /// Records the reason of an `evict-pods` that was refused as the blockage, until a notification lists the causes.
+    fn note_refusals(&mut self, answer: Answer) {
+        let is_refusal = |kind: &RefusalKind| answer.counts.contains_key(kind.name());
+        if !RefusalKind::BLOCKING.iter().any(is_refusal) {
+            return;
+        }
+        let reason = answer.reason;
         if let Some(last) = self.find_blockage().filter(|last| last.what.is_empty()) {
             last.what = vec![reason.clone()];
         }

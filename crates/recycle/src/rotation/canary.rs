@@ -94,7 +94,10 @@ pub fn has_evicted(replacements: &[NodeFacts]) -> bool {
 pub fn check_displaced(displaced: &[String], waiting_node: &WaitingNode) -> Option<Admission> {
     let first = displaced.first()?;
     let count = displaced.len();
-    let text = format!("{count} pods that this rotation evicted are still Pending, such as {first}");
+    let text = match count {
+        1 => format!("1 pod that this rotation evicted is still Pending: {first}"),
+        _ => format!("{count} pods that this rotation evicted are still Pending, such as {first}"),
+    };
     Some(
         if waiting_node.waited_for(WaitReason::Pending) >= LONGEST_PENDING {
             Admission::stop(text)

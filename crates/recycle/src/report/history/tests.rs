@@ -241,7 +241,10 @@ fn blocks_come_from_the_notification_or_from_the_evictions_before_it() {
         }
         answered(payload)
     };
-    let refused = || answered(json!({"verdict": "wait", "reason": "the budget a/web allows none"}));
+    let refused = || {
+        let counts = json!({"blocked": 1, "evicted": 2});
+        answered(json!({"verdict": "wait", "counts": counts, "reason": "the budget a/web allows none"}))
+    };
     let notification = json!({"event": "blocked", "severity": "warning", "subject": "blocked", "blocks": ["budget a/web keeps 2 pods"]});
     let report = report(
         &[
@@ -396,6 +399,30 @@ fn the_plan_of_a_dry_run_is_part_of_its_report() {
     );
 }
 
+#[test]
+fn evictions_that_were_allowed_are_no_blockers() {
+    let checked = |since: Option<Timestamp>| answered(json!({"run": {"blockage": {"since": since}}}));
+    let evicted = |counts: Value| answered(json!({"counts": counts, "reason": "2 pods"}));
+    let report = report(
+        &[
+            (0, entered("EvictPods")),
+            (1, evicted(json!({"blocked": 2}))),
+            (2, entered("CheckPods")),
+            (3, checked(Some(at(1)))),
+            (4, entered("EvictPods")),
+            (5, evicted(json!({"evicted": 2}))),
+            (6, entered("CheckPods")),
+            (7, checked(None)),
+            (8, checked(Some(at(8)))),
+            (9, entered("EvictPods")),
+            (10, evicted(json!({"evicted": 2, "gone": 1}))),
+        ],
+        None,
+    );
+    let what: Vec<&[String]> = report.blocked.iter().map(|span| span.what.as_slice()).collect();
+    assert_eq!(what, [&["2 pods".to_owned()][..], &[]]);
+}
+
 /// A notification has room for 120 characters of a blocker.
 #[test]
 fn a_blocker_that_a_notification_cut_is_reported_in_full() {
@@ -409,7 +436,8 @@ fn a_blocker_that_a_notification_cut_is_reported_in_full() {
             "reason": reason, "run": {"blockage": {"since": at(10)}}, "notification": {"event": "blocked", "blocks": [cut]},
         }))
     };
-    let refused = answered(json!({"verdict": "wait", "reason": format!("it waits; {budget}; and more")}));
+    let reason = format!("it waits; {budget}; and more");
+    let refused = answered(json!({"verdict": "wait", "counts": {"blocked": 2}, "reason": reason}));
     let plain = counts(json!({}), json!({}));
     for (check, refusal, expected) in [
         (format!("2 to evict; {budget}"), plain.clone(), &budget),

@@ -781,9 +781,9 @@ fn a_node_waits_for_an_hour_for_pods_that_this_rotation_evicted() {
     let displaced = find_displaced(&replacements, &pending, at(100));
     assert_eq!(displaced, ["default/ours"]);
     for (waited, expected) in [
-        (0, "wait: 1 pods"),
-        (3_599, "wait: 1 pods"),
-        (3_600, "stop, left: 1 pods"),
+        (0, "wait: 1 pod that"),
+        (3_599, "wait: 1 pod that"),
+        (3_600, "stop, left: 1 pod that"),
     ] {
         let asking = WaitingNode {
             waits_for: Some(WaitReason::Pending),
