@@ -269,7 +269,7 @@ def keep(world: World, cli: Cli, terraform: Terraform, groups: list[Group]) -> N
         shell = playground.make_shell(world, cli, folder)
         stage("The world stands, and its clock goes on")
         print(playground.instructions(world, terraform, shell, playground.fill(world, groups)), flush=True)
-        playground.stand(world, cli)
+        playground.stand(world, cli, folder)
     finally:
         shutil.rmtree(folder)
 

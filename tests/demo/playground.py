@@ -23,6 +23,8 @@ from world.world import World
 SPEED, STRETCH = 60, 0.2
 #: Real seconds between two updates of the command line.
 LOOK = 2
+#: Virtual seconds between two updates of the command line's clock while time is skipped.
+STEP = 600
 #: The time that the Jobs of a new start need.
 JOB = "12h"
 
@@ -37,7 +39,7 @@ def make_shell(world: World, cli: Cli, folder: Path) -> Path:
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "NO_PROXY": "localhost,127.0.0.1",
-        "PATH": f"{BINARY.parent}:{kube_binaries.find()}:{os.environ['PATH']}",
+        "PATH": f"{make_skip(cli, folder)}:{BINARY.parent}:{kube_binaries.find()}:{os.environ['PATH']}",
         "PS1": "demo$ ",
     }
     lines = ["#!/bin/bash", "# The settings are those of this shell alone.", "unset ${!AWS_*}"]
@@ -47,6 +49,25 @@ def make_shell(world: World, cli: Cli, folder: Path) -> Path:
     shell.write_text("\n".join(lines))
     shell.chmod(0o700)
     return shell
+
+
+def make_skip(cli: Cli, folder: Path) -> Path:
+    """Writes the command `skip`, by which a user asks `stand` to let time pass at once. Returns its folder."""
+    asked, clock = (shlex.quote(str(path)) for path in (folder / "skip", cli.settings()["RECYCLE_EKS_CLOCK"]))
+    skip = folder / "bin" / "skip"
+    skip.parent.mkdir()
+    skip.write_text(f"""\
+#!/bin/bash
+if [[ $# -ne 1 || ! $1 =~ ^([0-9]+[dhms])+$ ]]; then
+  echo "skip: TIME must be a time such as 6h or 1d12h, but is '$*'" >&2
+  exit 2
+fi
+echo "$1" > {asked}.new && mv {asked}.new {asked} || exit 1
+while [ -e {asked} ]; do sleep 0.1; done
+echo "it is $(cut -c1-16 {clock})Z"
+""")
+    skip.chmod(0o700)
+    return skip.parent
 
 
 def fill(world: World, groups: list[Group]) -> list[str]:
@@ -68,7 +89,8 @@ In another terminal, this shell has the command line and the settings. `exit` le
 
 {shell}
 
-Each second is a minute there. On two nodes of each group runs a Job of {JOB}. To begin:
+Each second is a minute there, and `skip 6h` lets six hours pass at once. On two nodes of each group runs a Job of {JOB}.
+To begin:
 
 recycle-eks recycle {first} --label-selector app=training --no-wait
 recycle-eks recycle {second} --label-selector app=training --no-wait
@@ -86,14 +108,18 @@ TF_CLI_CONFIG_FILE={shlex.quote(config)} terraform -chdir={terraform.folder} pla
 Ctrl-C here ends it all."""
 
 
-def stand(world: World, cli: Cli) -> None:
+def stand(world: World, cli: Cli, folder: Path) -> None:
     """Lets time pass until Ctrl-C, and prints the end of each execution."""
+    skip = folder / "skip"
     world.let_sweep()
     ended = {each.arn for machine in ("recycle-node", "rotate-nodes") for each in world.executions(machine)}
     with contextlib.suppress(KeyboardInterrupt):
         while True:
-            world.clock.run(limit=world.clock.elapsed() + SPEED * STRETCH)
-            cli.writes_time()
+            end = world.clock.elapsed() + (world.seconds(skip.read_text().strip()) if skip.exists() else SPEED * STRETCH)
+            while world.clock.elapsed() < end:
+                world.clock.run(limit=min(world.clock.elapsed() + STEP, end))
+                cli.writes_time()
+            skip.unlink(missing_ok=True)
             for machine in ("recycle-node", "rotate-nodes"):
                 for each in world.executions(machine):
                     if each.status != "RUNNING" and each.arn not in ended:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -126,6 +127,10 @@ def test_a_kept_world_is_a_playground_in_a_shell_of_its_own(terminal):
         return [node["node"] for node in nodes if node["step"] in ("draining", "waiting")]
 
     assert any({first, second} <= set(drained()) for _ in range(200))
+    before = json.loads(run("recycle-eks status --output json"))["nodes"][0]["since"]
+    now = run("skip 6h", printed="it is 20")
+    assert datetime.fromisoformat(now.split()[2]) > datetime.fromisoformat(before) + timedelta(hours=6)
+    run("skip soon", code=2)
     run(f"recycle-eks extend {first} --by 1d")
     run(f"recycle-eks finish {second} --yes")
     run(f"recycle-eks abort {first} --yes --no-wait")

@@ -89,10 +89,16 @@ def test_a_report_of_a_rotation_by_groups_has_the_nodes_of_every_group(world, cl
     """Their executions are found in the histories of the Distributed Map's children."""
     groups = [world.group(name, size=size, minimum=1, maximum=4) for name, size in (("api", 1), ("batch", 2))]
     instances = {instance for group in groups for instance in group.instances}
+    assert cli("pause", "batch", pace=0).code == 0
     rotation = world.rotate({"outdated": {"all": True}})
+    world.run("1h")
+    assert cli("resume", "batch", pace=0).code == 0
     assert rotation.finishes().outcome == "rotated"
 
     report = cli("report", rotation.arn, "--output", "json", pace=0).document["rotation"]
+    paused = report["waits"][0]
+    assert (paused["group"], paused["nodes"]) == ("batch", 2) and "paused" in paused["why"]
+    assert 3500 < paused["seconds"] < 5000 and paused["until"]
     assert report["summary"]["outcome"] == "rotated" and report["selection"] == {"outdated": {"all": True}}
     nodes = report["nodes"]
     assert {node["instance"] for node in nodes} == instances
@@ -110,7 +116,7 @@ def test_a_report_of_a_rotation_by_groups_has_the_nodes_of_every_group(world, cl
         assert not seen["wider_than_the_screen"]
         assert all(node["node"] in seen["text"] for node in nodes) and "rotated" in seen["text"]
         assert "3 nodes were replaced. The rotation took" in seen["text"] and "all nodes" in seen["text"]
-        assert seen["headings"][:4] == ["Rotation", "Groups", "Timeline", "Nodes"]
+        assert seen["headings"][:5] == ["Rotation", "Groups", "Waits before the start of a node", "Timeline", "Nodes"]
 
     # A node is found by its instance, and by the name of its Node, which is gone.
     for name in (nodes[1]["instance"], nodes[1]["node"]):

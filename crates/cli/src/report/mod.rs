@@ -11,12 +11,14 @@ mod redact;
 mod rotation_page;
 mod words;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use recycle::report::event::{Event, Execution};
 use recycle::report::history::{Report, RotationReport, report_node, report_rotation};
 use recycle::report::parts::NodeReport;
 use recycle::report::reader::find_started;
+use recycle::report::waits::{GroupWait, list_waits};
 use serde_json::json;
 
 use crate::args::flags::Report as Wanted;
@@ -41,8 +43,9 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &W
     }
     let events = states.read_history(&execution.arn).await?;
     let report = if is_of_machine(&execution.arn, "rotate-nodes") {
-        let nodes = report_started(&states, &events).await?;
-        let report = report_rotation(&execution, &events, nodes);
+        let (nodes, waits) = report_started(&states, &events).await?;
+        let mut report = report_rotation(&execution, &events, nodes);
+        report.waits = waits;
         Report::Rotation(Box::new(explain_end(report, &execution)))
     } else {
         Report::Node(Box::new(report_node(&execution, &events)))
@@ -87,14 +90,18 @@ fn explain_end(mut report: RotationReport, execution: &Execution) -> RotationRep
 
 /// Builds the reports of the executions that a rotation has started.
 /// The rotation's own history names them, or the histories of the children of its Distributed Map.
-/// Only one of the other histories is in memory at a time.
-async fn report_started(states: &StepFunctions, rotation: &[Event]) -> Result<Vec<NodeReport>> {
+/// Only one of the other histories is in memory at a time. Also returns the waits of the groups, the longest first.
+async fn report_started(
+    states: &StepFunctions,
+    rotation: &[Event],
+) -> Result<(Vec<NodeReport>, Vec<GroupWait>)> {
     let (started, map_runs) = find_started(rotation);
-    let mut started = BTreeSet::from_iter(started);
+    let (mut started, mut waits) = (BTreeSet::from_iter(started), Vec::new());
     for map_run in map_runs {
         for child in states.list_children(&map_run).await? {
-            let (more, _) = find_started(&states.read_history(&child.arn).await?);
-            started.extend(more);
+            let history = states.read_history(&child.arn).await?;
+            started.extend(find_started(&history).0);
+            waits.extend(list_waits(&history, clock::now()));
         }
     }
     let mut reports = Vec::new();
@@ -104,5 +111,6 @@ async fn report_started(states: &StepFunctions, rotation: &[Event]) -> Result<Ve
             reports.push(report_node(&execution, &states.read_history(arn).await?));
         }
     }
-    Ok(reports)
+    waits.sort_by_key(|wait| Reverse(wait.seconds));
+    Ok((reports, waits))
 }

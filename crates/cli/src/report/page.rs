@@ -43,6 +43,7 @@ mod tests {
     use recycle::report::event::Stage;
     use recycle::report::history::RotationReport;
     use recycle::report::parts::{FailedAttempt, Look, NodeReport, SeenPod, SentNotification, Span, Summary};
+    use recycle::report::waits::GroupWait;
     use serde_json::json;
 
     use super::*;
@@ -124,6 +125,14 @@ mod tests {
             selection: json!({"groups": [HOSTILE]}),
             groups: vec![HOSTILE.to_owned()],
             skipped: None,
+            waits: vec![GroupWait {
+                group: HOSTILE.to_owned(),
+                why: HOSTILE.to_owned(),
+                since: at(0),
+                until: None,
+                seconds: 7_200,
+                nodes: 2,
+            }],
             nodes: vec![node(HOSTILE)],
         };
         for report in [
@@ -193,6 +202,7 @@ mod tests {
             selection: json!({"outdated": {"ami": true}}),
             groups: vec![],
             skipped: None,
+            waits: vec![],
             nodes: vec![node("a"), node("b")],
         };
         let page = render(&Report::Rotation(Box::new(rotation)), at(100));
@@ -220,6 +230,7 @@ mod tests {
             selection: json!({"outdated": {"ami": true}}),
             groups: vec![],
             skipped: None,
+            waits: vec![],
             nodes: nodes.collect(),
         };
         let page = render(&Report::Rotation(Box::new(rotation)), at(100));

@@ -2,17 +2,18 @@
 
 use std::cmp::Reverse;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use recycle::drain::holding::{EVICTABLE, HOLDING, names_pod};
 use recycle::report::event::Stage;
 use recycle::report::history::RotationReport;
 use recycle::report::parts::{NodeReport, SeenPod, Span};
+use recycle::report::waits::GroupWait;
 
 use crate::base::times::shortly;
 use crate::report::axis::axis;
 use crate::report::node_page::node_body;
-use crate::report::parts::{bars, chip, end_of, lasted, outcome, summary, table, title_of, took};
+use crate::report::parts::{bars, chip, end_of, lasted, outcome, summary, table, time, title_of, took};
 use crate::report::words::{
     Result, count, describe_next, describe_result, describe_selection, last_attempts, replacement,
 };
@@ -35,6 +36,7 @@ pub(super) fn rotation_body(rotation: &RotationReport, now: Timestamp) -> Markup
         @if !rotation.groups.is_empty() { section { h2 { "Groups" } ul { @for group in &rotation.groups { li { (group) } } } } }
         (failures(rotation, now))
         (waits(rotation, now))
+        (group_waits(&rotation.waits))
         section aria-labelledby="time" {
             h2 id="time" { "Timeline" }
             ul class="legend" aria-label="Colours of the stages" { @for stage in Stage::ALL { li { (chip(stage)) } } }
@@ -129,6 +131,26 @@ fn waits(rotation: &RotationReport, now: Timestamp) -> Markup {
                     html! { (explain_wait(node, wait)) },
                     html! { a href=(format!("#node-{number}")) { (title_of(node)) } },
                 ])))
+            }
+        }
+    }
+}
+
+/// Renders the reasons for which nodes waited the longest before they started.
+fn group_waits(waits: &[GroupWait]) -> Markup {
+    html! {
+        @if !waits.is_empty() {
+            section {
+                h2 { "Waits before the start of a node" }
+                (table("Reasons for which at least one node of a group waited, the longest first", &["Group", "Waited", "Why", "Since", "Until", "Nodes"],
+                    waits.iter().take(LONGEST_WAITS).map(|wait| vec![
+                        html! { (wait.group) },
+                        html! { (shortly(SignedDuration::from_secs(wait.seconds))) },
+                        html! { (wait.why) },
+                        time(wait.since),
+                        html! { @if let Some(at) = wait.until { (time(at)) } @else { em { "ongoing" } } },
+                        html! { (wait.nodes) },
+                    ])))
             }
         }
     }

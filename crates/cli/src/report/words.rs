@@ -251,6 +251,7 @@ mod tests {
             selection: json!({"outdated": {"ami": true}}),
             groups: vec![],
             skipped,
+            waits: vec![],
             nodes: vec![],
         }
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::report::event::{Event, Execution};
 use crate::report::parts::{NodeReport, Summary, summarize};
 use crate::report::reader::Reader;
+use crate::report::waits::GroupWait;
 
 /// The report of an execution of `rotate-nodes`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,6 +21,8 @@ pub struct RotationReport {
     /// Number of skipped nodes. A skipped node that was started has an execution, which succeeded without recycling it.
     /// None before the end of the rotation, for a dry run, and if the execution of a group broke.
     pub skipped: Option<u32>,
+    /// Reasons for which nodes waited until they might start. The longest wait comes first.
+    pub waits: Vec<GroupWait>,
     /// One report for each execution that the rotation has started, in the order in which they began.
     pub nodes: Vec<NodeReport>,
 }
@@ -48,6 +51,7 @@ pub fn report_rotation(rotation: &Execution, events: &[Event], mut nodes: Vec<No
         selection: rotation.input["selection"].clone(),
         groups: Vec::new(),
         skipped: None,
+        waits: Vec::new(),
         nodes,
     }
 }

@@ -4,3 +4,4 @@ pub mod event;
 pub mod history;
 pub mod parts;
 pub mod reader;
+pub mod waits;
