@@ -14,6 +14,8 @@ from botocore.loaders import JSONFileLoader
 from moto.core.model import Shape
 from moto.core.serialize import AttributePickerContext, QuerySerializer, XFormedAttributePicker
 from moto.core.utils import get_service_model
+from moto.ec2.models.core import TaggedEC2Resource
+from moto.ec2.models.tags import TagBackend
 
 from world.aws import model_files, moto_speed
 
@@ -75,6 +77,21 @@ def test_a_value_is_the_one_that_moto_finds(value):
             for _ in range(2):
                 found = serializer.get_value(value, key, shape)
                 assert found == moto_speed._moto_get_value(serializer, value, key, shape)
+
+
+def test_the_tags_of_a_resource_are_those_that_moto_finds():
+    moto_speed.install()
+    backend = TagBackend()
+    backend.create_tags(["i-1", "vol-1"], {"Name": "one", "empty": ""})
+    backend.create_tags(["i-11"], {"Name": "eleven"})
+    backend.create_tags(["i-2"], {"Name": "two"})
+    backend.delete_tag_keys(["i-2"], ["Name"])
+    for name in ("i-1", "i-11", "i-2", "vol-1", "i-3", None):
+        resource = TaggedEC2Resource()
+        resource.id, resource.ec2_backend = name, backend
+        found = resource.get_tags()
+        assert found == moto_speed._moto_get_tags(resource) and len(found) == {"i-1": 2, "vol-1": 2, "i-11": 1}.get(name, 0)
+    assert "i-3" not in backend.tags
 
 
 def test_a_model_is_read_once_and_stays_as_botocore_reads_it():

@@ -18,10 +18,12 @@ import moto.core.serialize
 import xmltodict
 from moto.core.serialize import AttributePicker, AttributePickerContext, ResponseSerializer, XFormedAttributePicker
 from moto.core.utils import MISSING
+from moto.ec2.models.core import TaggedEC2Resource
+from moto.ec2.models.tags import TagBackend
 
 
 def install() -> None:
-    """Replaces five functions of moto; more than once is the same as once."""
+    """Replaces six functions of moto; more than once is the same as once."""
     moto.core.responses.parse_qsl = _parse_qsl
     moto.core.responses.method_names_from_class = _Methods
     moto.core.serialize.xmltodict = types.SimpleNamespace(unparse=unparse, parse=xmltodict.parse)
@@ -29,12 +31,14 @@ def install() -> None:
         original = _ORIGINAL_KEYS.setdefault(picker, picker.get_possible_keys)
         picker.get_possible_keys = _remembering(original)
     ResponseSerializer.get_value = _get_value
+    TaggedEC2Resource.get_tags = _get_tags
 
 
 _ORIGINAL_KEYS: dict[type, Callable[..., Any]] = {}
 
 
 _moto_get_value = ResponseSerializer.get_value
+_moto_get_tags = TaggedEC2Resource.get_tags
 _names: dict[Any, tuple[str, ...]] = {}
 
 #: The size of a body in bytes from which it is no form.
@@ -64,6 +68,14 @@ def _get_value(self: ResponseSerializer, value: Any, key: str, shape: Any) -> An
         if found is not MISSING:
             return found
     return None
+
+
+def _get_tags(self: TaggedEC2Resource) -> list[dict[str, str]]:
+    """The tags of one resource. moto searches them among the tags of all resources."""
+    tags, one = self.ec2_backend.tags, TagBackend()
+    if self.id in tags:
+        one.tags[self.id] = tags[self.id]
+    return _moto_get_tags(types.SimpleNamespace(id=self.id, ec2_backend=one))
 
 
 def _parse_qsl(body: str, **how: Any) -> list[tuple[str, str]]:

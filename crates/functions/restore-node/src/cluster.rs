@@ -12,6 +12,7 @@ use recycle::drain::lost::{LOST_AFTER, find_patience};
 use recycle::records::lease::Lease;
 use recycle::replacement::usable::new_members;
 use recycle::restore::facts::NewMember;
+use recycle::restore::group_half::find_ahead;
 
 use crate::Error;
 
@@ -59,19 +60,6 @@ impl Cluster {
         };
         Ok(find_patience(record.lost_after.unwrap_or(LOST_AFTER), &pods))
     }
-}
-
-/// Finds the Node of the group whose restore began first; None if no other Node is ahead of this one.
-pub(crate) fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeName> {
-    let queued = |node: &NodeFacts| node.restoring_since().map(|since| (since, node.name.clone()));
-    let group_of = |node: &NodeFacts| Some(node.claim()?.known()?.group);
-    let group = group_of(node)?;
-    let first = nodes
-        .iter()
-        .filter(|other| group_of(other).as_ref() == Some(&group))
-        .filter_map(queued)
-        .min()?;
-    (first < queued(node)?).then_some(first.1)
 }
 
 /// Finds the Nodes that recycle-eks has cordoned, or protects from Cluster Autoscaler, because of this instance.

@@ -447,10 +447,7 @@ impl FetchedFacts {
 #[cfg(test)]
 mod tests {
     use crate::cluster::fetch_new_members;
-    use crate::cluster::find_ahead;
-    use recycle::base::names::{
-        EXCLUDE_FROM_BALANCERS_LABEL, RECORD_ANNOTATION, RESTORING_ANNOTATION, STANDBY_TAG, STOPPED_TAG,
-    };
+    use recycle::base::names::{EXCLUDE_FROM_BALANCERS_LABEL, RECORD_ANNOTATION, STANDBY_TAG, STOPPED_TAG};
     use recycle::records::claim::Claim;
     use scripted_kube::ScriptedKube;
     use serde_json::{Value, json};
@@ -524,38 +521,6 @@ mod tests {
             let error = before.check_claim(&node(Some(theirs))).unwrap_err();
             assert_eq!(error.failure(), Failure::ClaimLost, "{urgency}: {error}");
         }
-    }
-
-    #[test]
-    fn the_nodes_of_a_group_are_restored_in_order() {
-        let queued = |name: &str, group: &str, since: Option<&str>| {
-            let since = since.map(|since| (RESTORING_ANNOTATION.to_owned(), format!("2027-01-01T{since}Z")));
-            let claim = Claim {
-                group: group.parse().unwrap(),
-                ..claim("one")
-            };
-            let mut node = node(Some(claim));
-            node.name = name.parse().unwrap();
-            node.lease.as_mut().unwrap().annotations.extend(since);
-            node
-        };
-        let me = queued("b", "workers", Some("01:00:00"));
-        let ahead = |others: &[NodeFacts]| {
-            let nodes: Vec<NodeFacts> = others.iter().cloned().chain([me.clone()]).collect();
-            find_ahead(&me, &nodes).map(|name| name.to_string())
-        };
-        assert_eq!(ahead(&[]), None);
-        assert_eq!(
-            ahead(&[queued("c", "workers", Some("00:59:59"))]).as_deref(),
-            Some("c")
-        );
-        assert_eq!(
-            ahead(&[queued("a", "workers", Some("01:00:00"))]).as_deref(),
-            Some("a")
-        );
-        assert_eq!(ahead(&[queued("c", "workers", Some("01:00:00"))]), None);
-        assert_eq!(ahead(&[queued("a", "others", Some("00:00:00"))]), None);
-        assert_eq!(ahead(&[queued("a", "workers", None)]), None);
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! The poll rule: how long to wait until the next check. Its callers set the limits.
+//! The poll rule: how long to wait until the next check, and when a heartbeat of the hook is due. Its callers set the limits.
 //!
 //! As long as the end of a drain is not moved, the rule alone limits its history. If an operator moves the end, [`POLL_BUDGET`] limits it.
 

@@ -6,7 +6,6 @@ use jiff::Timestamp;
 
 use crate::base::names::{CONFIG_SOURCE_ANNOTATION, DAEMON_SET_POD_ANNOTATION, MIRROR_ANNOTATION};
 use crate::base::text::cut_given;
-use crate::base::time::later;
 use crate::cluster::node::Taint;
 
 /// The controller of a pod (the entry with `controller: true` in `metadata.ownerReferences`).
@@ -173,11 +172,6 @@ impl PodFacts {
     /// Its images are pulled, its volumes attached, or its init containers run.
     pub(crate) fn is_pending(&self) -> bool {
         self.phase == "Pending" && self.deletion_at.is_none()
-    }
-
-    /// Returns the time at which the pod is gone at the latest, if it is evicted now or was evicted before.
-    pub(crate) fn ends_at(&self, now: Timestamp) -> Timestamp {
-        self.deletion_at.unwrap_or_else(|| later(now, self.grace_seconds))
     }
 
     /// Whether no controller would start the pod again elsewhere.

@@ -1038,6 +1038,23 @@ mod tests {
     }
 
     #[test]
+    fn the_grace_period_of_the_input_counts_and_not_the_pods_own() {
+        let pods = [0, 3_600].map(|grace_seconds| PodFacts {
+            grace_seconds,
+            ..pod("web")
+        });
+        for (grace, noted) in [(None, 1), (Some(60), 0), (Some(3_600), 2)] {
+            let terms = Terms {
+                now: at(86_000),
+                grace,
+                ..terms()
+            };
+            let survey = survey_pods(&pods, &terms);
+            assert_eq!(survey.remarks.grace_too_long.len(), noted, "{grace:?}");
+        }
+    }
+
+    #[test]
     fn an_awaited_pod_is_evicted_in_time_for_its_grace_period_if_the_input_asks_for_it() {
         use OnDrainTimeout::{Evict as Early, Restore, Terminate};
         let waits = |name: &str, grace_seconds| PodFacts {

@@ -182,7 +182,7 @@ impl PodSurvey {
 
     /// Notes a pod that may end only after the deadline. Once the time is over this is true of every pod, so none is noted.
     fn compare_grace(&mut self, pod: &PodFacts, terms: &Terms<'_>) {
-        if !terms.is_time_over() && pod.ends_at(terms.now) > terms.deadline.at {
+        if !terms.is_time_over() && terms.ends_at(pod) > terms.deadline.at {
             self.remarks.grace_too_long.push(pod.clone());
         }
     }

@@ -1,4 +1,4 @@
-//! The terms of a drain: the input, the deadline and the present time.
+//! The terms of a drain: the input, the deadline, and when an awaited pod is evicted before it.
 
 use std::collections::BTreeSet;
 
@@ -168,6 +168,12 @@ impl<'a> Terms<'a> {
     /// Returns the seconds that a pod gets to end when it is evicted.
     pub(crate) fn grace_of(&self, pod: &PodFacts) -> u32 {
         self.grace.unwrap_or(pod.grace_seconds)
+    }
+
+    /// Returns the time at which a pod is gone at the latest, if it is evicted now or was evicted before.
+    pub(crate) fn ends_at(&self, pod: &PodFacts) -> Timestamp {
+        pod.deletion_at
+            .unwrap_or_else(|| later(self.now, self.grace_of(pod)))
     }
 
     /// Returns the grace period that a pod's eviction asks for; None for the pod's own.

@@ -1,16 +1,30 @@
-//! Restores the group: the instance leaves Standby, and the group gets its size back.
+//! Restores the group: the instance leaves Standby, and the group gets its size back. Nodes of one group are restored one after the other.
 
-use crate::base::ids::InstanceId;
+use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{CORDONED_FOR_ANNOTATION, REPLACEMENT_FOR_ANNOTATION};
 use crate::cluster::autoscaler::is_kept_for;
 use crate::cluster::group::{Group, is_leaving};
 use crate::cluster::instance::Instance;
+use crate::cluster::node::NodeFacts;
 use crate::restore::facts::{KubernetesHalf, NewMember, RestoreFacts};
 use crate::restore::step::{
     LINE_PATIENCE, LONG_WAIT, MOST_STEPS, PATIENCE, Place, RestoreStep, STEP_WAIT, Stuck, count,
     wait_for_cluster,
 };
 use crate::restore::table::{Column, Row, Way, find_row, look_up};
+
+/// Finds the Node of the group whose restore began first; None if no other Node is ahead of this one.
+pub fn find_ahead(node: &NodeFacts, nodes: &[NodeFacts]) -> Option<NodeName> {
+    let queued = |node: &NodeFacts| node.restoring_since().map(|since| (since, node.name.clone()));
+    let group_of = |node: &NodeFacts| Some(node.claim()?.known()?.group);
+    let group = group_of(node)?;
+    let first = nodes
+        .iter()
+        .filter(|other| group_of(other).as_ref() == Some(&group))
+        .filter_map(queued)
+        .min()?;
+    (first < queued(node)?).then_some(first.1)
+}
 
 impl RestoreFacts<'_> {
     /// Returns the step by which this restore waits for other restores of its group. None if it may continue, or if the cluster cannot
@@ -257,5 +271,50 @@ impl RestoreFacts<'_> {
             .members
             .iter()
             .any(|member| member.instance != *self.id && member.lifecycle_state.starts_with("Pending"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::names::{CLAIM_ANNOTATION, RESTORING_ANNOTATION};
+    use crate::fixtures::{OLD, claim, id, leased, node};
+    use crate::records::claim::{Claim, Phase};
+
+    #[test]
+    fn the_nodes_of_a_group_are_restored_in_order() {
+        let queued = |name: &str, group: &str, since: Option<&str>| {
+            let claim = Claim {
+                group: group.parse().unwrap(),
+                ..claim(Phase::Draining)
+            };
+            let claim = serde_json::to_string(&claim).unwrap();
+            let node = NodeFacts {
+                instance: Some(id(OLD)),
+                ..node(name)
+            };
+            match since {
+                Some(since) => leased(
+                    node,
+                    [
+                        (CLAIM_ANNOTATION, claim.as_str()),
+                        (RESTORING_ANNOTATION, &format!("2027-01-01T{since}Z")),
+                    ],
+                ),
+                None => leased(node, [(CLAIM_ANNOTATION, claim.as_str())]),
+            }
+        };
+        let me = queued("b", "workers", Some("01:00:00"));
+        for (other, ahead) in [
+            (queued("c", "workers", Some("00:59:59")), Some("c")),
+            (queued("a", "workers", Some("01:00:00")), Some("a")),
+            (queued("c", "workers", Some("01:00:00")), None),
+            (queued("a", "others", Some("00:00:00")), None),
+            (queued("a", "workers", None), None),
+        ] {
+            let found = find_ahead(&me, &[other.clone(), me.clone()]);
+            assert_eq!(found.as_ref().map(NodeName::as_str), ahead, "{other:?}");
+        }
+        assert_eq!(find_ahead(&me, std::slice::from_ref(&me)), None);
     }
 }
