@@ -8,7 +8,7 @@
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
 # make release   prepares a release in dist/release and checks it: VERSION=1.2.3; ARGS=--check only checks
 # make bench     measures the functions beside a plain Python version, for docs/performance.md; ARGS=--quick takes few samples, writes nothing
-# make scale     rotates 1,300 nodes in 21 groups on the local world and compares with AWS's quotas; ARGS=--help lists the options
+# make scale     rotates 500 nodes in 21 groups on the local world and compares with AWS's quotas; ARGS=--help lists the options
 # make recordings   checks that requests, calls and answers of the functions are as before in twenty scenario files; ARGS=--help
 # make campaign  causes one fault at every place where one is possible, and checks the state afterwards; ARGS=--help lists the options
 # make mutants   changes what is decided, in one place at a time, and runs the tests of it; ARGS='--shard 0/8 --sharding round-robin' for an eighth

@@ -92,6 +92,7 @@ class Stage:
         """The scene's own actions on the first entry into a state. They need not happen."""
         self._usable_before: dict[str, int] = {}
         self._last_calls: dict[str, tuple[str, int]] = {}
+        self._last_payloads: dict[str, list[dict[str, Any]]] = {}
         self._busy_until = 0.0
         self._lock = threading.Lock()
 
@@ -261,6 +262,11 @@ class Stage:
         if action.partition(":")[2].startswith(READS) or is_repeated:
             return
         calls = [json.loads(payload) for name, payload in list(self.world.host.at_work) if name == function]
+        if calls:
+            self._last_payloads[function] = calls
+        elif any(fault.struck for fault in self.world.faults.faults):
+            # It was sent together with the call after which its process was killed.
+            calls = self._last_payloads.get(function, [])
         marks = MARK in json.dumps(parameters.get("body"))
         if not any(marks if {"marking", "unmarking"} & call.keys() else self._may_write(function, call) for call in calls):
             with self._lock:

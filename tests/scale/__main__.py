@@ -1,4 +1,4 @@
-"""Rotates a fleet of 1,300 outdated nodes on the local world, by the real state machines and functions: 20 groups of 50, and one
+"""Rotates a fleet of 500 outdated nodes on the local world, by the real state machines and functions: 20 groups of 10, and one
 of 300.
 
     make scale ARGS="[--groups N] [--nodes N] [--large N] [--at-once N] [--max-parallel N] [--json FILE] [--markdown FILE]"
@@ -34,11 +34,15 @@ def main() -> int:
         world.start()
         with Progress(*columns, console=console) as progress:
             tasks: dict[str, int] = {}
+            tenths: dict[str, int] = {}
 
             def show(what: str, done: int, of: int) -> None:
                 if what not in tasks:
                     tasks[what] = progress.add_task(what, total=of)
                 progress.update(tasks[what], completed=done)
+                if not console.is_terminal and done * 10 // of > tenths.setdefault(what, -1):
+                    tenths[what] = done * 10 // of
+                    console.print(f"  {what}: {done} of {of}")
 
             figures = measure(world, plan, show)
     finally:
@@ -47,7 +51,7 @@ def main() -> int:
     if given.json:
         given.json.write_text(dump(figures))
     if given.markdown:
-        given.markdown.write_text(markdown(figures))
+        given.markdown.write_text(markdown(figures, given.markdown))
     for failure in failures_of(figures):
         print(f"FAILED: {failure}")
     return 1 if failures_of(figures) else 0

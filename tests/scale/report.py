@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from scale.figures import GIGABYTES, SECONDS, Figures
 
@@ -103,10 +104,10 @@ def _aligned(rows: Sequence[Row]) -> list[str]:
     return [line for line in shown if line.strip()]
 
 
-def markdown(figures: Figures) -> str:
-    """Returns the tables as a page."""
+def markdown(figures: Figures, page: Path) -> str:
+    """Returns the tables as this page."""
     arguments = f"--groups {figures.groups} --nodes {figures.nodes_each} --large {figures.large}"
-    text = [_HEAD.format(nodes=figures.nodes, groups=_groups(figures), arguments=arguments)]
+    text = [_HEAD.format(nodes=figures.nodes, groups=_groups(figures), arguments=arguments, page=page)]
     for heading, rows in sections(figures):
         columns, *body = rows
         text += [f"## {heading}", "", _row(columns), f"|---|{'---:|' * (len(columns) - 1)}", *map(_row, body), ""]
@@ -120,11 +121,11 @@ def _groups(figures: Figures) -> str:
 
 _HEAD = """# A fleet of {nodes:,} nodes
 
-The figures of one rotation of {nodes:,} nodes in {groups} on the local world: the real state machines and functions, a
-real Kubernetes control plane, AWS emulated, time virtual. Written by
+The figures of one rotation of {nodes:,} nodes on the local world, in {groups}. State machines, functions
+and the Kubernetes control plane are real, AWS is emulated, and time is virtual. Written by
 
 ```
-make scale ARGS="{arguments} --markdown docs/scale.md"
+make scale ARGS="{arguments} --markdown {page}"
 ```
 
 The nodes of a group run, alternating, a Job of 20 minutes, two pods of Deployments, a Job of 40 minutes, two pods of Deployments.

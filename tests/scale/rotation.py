@@ -44,7 +44,7 @@ class Plan:
         return [self.nodes_each] * self.groups + [self.large] * (self.large > 0)
 
 
-FULL = Plan(groups=20, nodes_each=50, large=300)
+FULL = Plan(groups=20, nodes_each=10, large=300)
 #: The plans of `make bench` and of `make test`.
 MEDIUM = Plan(groups=3, nodes_each=20, alone=2)
 SMALL = Plan(groups=2, nodes_each=6, alone=2)

@@ -250,7 +250,7 @@ fn examine_hook_rule(check: Check<'_>, seen: &Installation, group: &Group) -> Op
     };
     (!rules.iter().any(matches)).then(|| {
         check.warning(
-            "no rule matches its events: only the sweep finds the members that it holds",
+            "no rule of this installation matches its events: unless another installation has one, only the sweep finds the members that it holds",
             APPLY,
         )
     })

@@ -383,7 +383,7 @@ fn one_fault_of_rules_topic_queue_or_logs_is_one_finding() {
                 Level::Warning,
                 "lifecycle hook",
                 "workers",
-                "no rule matches its events",
+                "no rule of this installation matches its events",
             ),
         ),
         (
