@@ -230,7 +230,9 @@ class Stage:
         if new in ("shutting-down", "stopping") and node and instance.id not in self.by_hand | self.unknown:
             if killed := node.pods_at_work():
                 self.died.append(f"{node.name} ended with {', '.join(killed)} at work")
-            needed = min(self._usable_before.get(instance.id, 0), node.group.sizes[1])
+            # A member whose Node an operator has deleted is not usable, whatever the execution of another node does.
+            forgotten = self.unknown & node.group.states.keys()
+            needed = min(self._usable_before.get(instance.id, 0), node.group.sizes[1]) - len(forgotten)
             if (usable := self._count_usable(node.group, instance.id)) < needed:
                 self.short.append(f"{node.name} ended with {usable} usable members in {node.group}, and {needed} are needed")
 

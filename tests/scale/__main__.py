@@ -1,7 +1,8 @@
 """Rotates a fleet of 500 outdated nodes on the local world, by the real state machines and functions: 20 groups of 10, and one
 of 300.
 
-    make scale ARGS="[--groups N] [--nodes N] [--large N] [--at-once N] [--max-parallel N] [--json FILE] [--markdown FILE]"
+    make scale ARGS="[--groups N] [--nodes N] [--large N] [--at-once N] [--max-parallel N] [--replacement surge] [--json FILE]
+                     [--markdown FILE]"
 
 Shows the progress, then tables: the time and the least possible time, the use of AWS's quotas, the sizes, the cost. Ends with 1
 if there is a failure.
@@ -26,7 +27,7 @@ from world.world import World
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     given = read_arguments()
-    plan = Plan(given.groups, given.nodes, given.large, given.at_once, given.max_parallel)
+    plan = Plan(given.groups, given.nodes, given.large, given.at_once, given.max_parallel, given.replacement)
     console = Console(stderr=True)
     world = World(lambda text: console.print(f"  {text}"))
     columns = [TextColumn("{task.description:28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
@@ -64,6 +65,7 @@ def read_arguments() -> argparse.Namespace:
     arguments.add_argument("--large", type=int, default=FULL.large, help="nodes in one more group; 0: no such group")
     arguments.add_argument("--at-once", type=int, default=FULL.at_once, help="of a group")
     arguments.add_argument("--max-parallel", type=int, default=FULL.max_parallel, help="the module's max_parallel_per_group")
+    arguments.add_argument("--replacement", choices=("before", "surge"), default=FULL.replacement)
     arguments.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     arguments.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables there")
     return arguments.parse_args()

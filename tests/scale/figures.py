@@ -51,6 +51,7 @@ class Figures:
     """The size of one more group; 0: no such group."""
     at_once: int
     max_parallel: int
+    replacement: str
     makespan: float
     bound: float
     recycled: int

@@ -36,8 +36,9 @@ MIXTURE = (SHORT_JOB, DEPLOYMENT, DEPLOYMENT, LONG_JOB, DEPLOYMENT, DEPLOYMENT)
 class Fleet:
     """Groups of nodes with their workloads, as they are before a rotation."""
 
-    def __init__(self, world: World, sizes: Sequence[int], mixture: Sequence[Kind] = MIXTURE) -> None:
-        """Launches everything, then gives every launch template another version: every node is outdated."""
+    def __init__(self, world: World, sizes: Sequence[int], mixture: Sequence[Kind] = MIXTURE, rebalances: bool = True) -> None:
+        """Launches everything, then gives every launch template another version: every node is outdated. Without `rebalances`
+        AZRebalance is suspended, as `replacement: surge` needs it in several zones."""
         self.world = world
         self.kinds: dict[str, Kind] = {}
         """The kinds of workload by instance id."""
@@ -51,6 +52,8 @@ class Fleet:
             for position, node in enumerate(group.nodes):
                 self._run(node, mixture[position % len(mixture)])
             group.gets_a_new_template()
+            if not rebalances:
+                group.suspend("AZRebalance")
         world.kubernetes.settle()
         world.forget_calls()
 

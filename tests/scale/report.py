@@ -34,6 +34,7 @@ def sections(figures: Figures) -> list[tuple[str, list[Row]]]:
     summary = [
         ("nodes", f"{figures.recycled:,} of {figures.nodes:,} recycled, in {_groups(figures)}"),
         ("at once in a group", f"{figures.at_once}, {figures.max_parallel} of them replaced or emptied at a time"),
+        ("replacement", figures.replacement),
         ("makespan", duration(figures.makespan)),
         ("the least possible", duration(figures.bound)),
         ("ratio", f"{figures.ratio:.3f}"),
@@ -107,6 +108,7 @@ def _aligned(rows: Sequence[Row]) -> list[str]:
 def markdown(figures: Figures, page: Path) -> str:
     """Returns the tables as this page."""
     arguments = f"--groups {figures.groups} --nodes {figures.nodes_each} --large {figures.large}"
+    arguments += "" if figures.replacement == "before" else f" --replacement {figures.replacement}"
     text = [_HEAD.format(nodes=figures.nodes, groups=_groups(figures), arguments=arguments, page=page)]
     for heading, rows in sections(figures):
         columns, *body = rows

@@ -34,6 +34,7 @@ class Plan:
     at_once: int = 5
     max_parallel: int = 1
     """The module's max_parallel_per_group."""
+    replacement: str = "before"
     alone: int = 4
     """The number of nodes of each kind that are recycled alone before. The instance id spreads the first wait over half a
     minute."""
@@ -52,15 +53,15 @@ SMALL = Plan(groups=2, nodes_each=6, alone=2)
 
 def measure(world: World, plan: Plan, show: Show) -> Figures:
     """Measures each kind alone, then the fleet."""
-    own = own_times(world, plan.alone, show)
+    own = own_times(world, plan, show)
     world.reset()
     world.host.variables["recycle-eks-claim-node"] = {"MAX_PARALLEL_PER_GROUP": str(plan.max_parallel)}
     show("launching the fleet", 0, 1)
-    fleet = Fleet(world, plan.sizes)
+    fleet = Fleet(world, plan.sizes, rebalances=plan.replacement != "surge")
     show("launching the fleet", 1, 1)
     began = time.monotonic()
     with fleet.jobs_end():
-        rotation = world.rotate(at_once=plan.at_once, recycle={"label_selector": SELECTOR})
+        rotation = world.rotate(at_once=plan.at_once, recycle={"label_selector": SELECTOR, "replacement": plan.replacement})
         follow(world, rotation, sum(plan.sizes), show)
     return figures_of(world, fleet, plan, rotation, own, time.monotonic() - began)
 
@@ -77,24 +78,24 @@ def follow(world: World, rotation: Execution, nodes: int, show: Show) -> None:
 # -- each node's own times ---------------------------------------------------------------------------------------------
 
 
-def own_times(world: World, nodes: int, show: Show) -> dict[str, OwnTimes]:
+def own_times(world: World, plan: Plan, show: Show) -> dict[str, OwnTimes]:
     """Returns the mean times of each kind of workload, by its name. The nodes are recycled one after the other, alone in the
     world."""
     found = {}
     for number, kind in enumerate(KINDS):
         show("recycling each kind alone", number, len(KINDS))
         world.reset()
-        fleet = Fleet(world, [nodes], mixture=[kind])
+        fleet = Fleet(world, [plan.alone], mixture=[kind], rebalances=plan.replacement != "surge")
         with fleet.jobs_end():
-            found[kind.name] = mean([_alone(world, node) for node in fleet.nodes])
+            found[kind.name] = mean([_alone(world, node, plan.replacement) for node in fleet.nodes])
     show("recycling each kind alone", len(KINDS), len(KINDS))
     return found
 
 
-def _alone(world: World, node: Node) -> OwnTimes:
+def _alone(world: World, node: Node, replacement: str) -> OwnTimes:
     began = world.clock.elapsed()
     world.forget_calls()
-    execution = world.recycle(node, label_selector=SELECTOR)
+    execution = world.recycle(node, label_selector=SELECTOR, replacement=replacement)
     end = execution.finishes()
     assert end.outcome == "recycled", (end.error, end.cause)
     patches = world.calls("kubernetes:PATCH leases", succeeded=True)
@@ -147,6 +148,7 @@ def figures_of(
         large=plan.large,
         at_once=plan.at_once,
         max_parallel=plan.max_parallel,
+        replacement=plan.replacement,
         makespan=world.engine.execution(rotation.arn).stop - world.engine.execution(rotation.arn).start,
         bound=max(bounds),
         recycled=sum((each.output or {}).get("outcome") == "recycled" for each in recycles.values()),

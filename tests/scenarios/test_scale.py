@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from scale.report import failures_of, lines
-from scale.rotation import SMALL, measure
+from scale.rotation import SMALL, Plan, measure
 from world.world import World
+
+
+def test_groups_that_are_raised_for_each_node_take_little_more_than_the_least_time(world: World) -> None:
+    plan = Plan(groups=1, nodes_each=6, replacement="surge", alone=1)
+    figures = measure(world, plan, lambda what, done, of: None)
+
+    print("\n".join(lines(figures)))
+    assert failures_of(figures) == [] and figures.recycled == 6
 
 
 @pytest.mark.long
