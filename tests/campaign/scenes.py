@@ -90,7 +90,7 @@ class Stage:
         """The actions on the first entry into a state. Every one of them must happen."""
         self.scripted: dict[str, Callable[[], Any]] = {}
         """The scene's own actions on the first entry into a state. They need not happen."""
-        self._usable_before: dict[str, int] = {}
+        self._usable_before: dict[str, set[str]] = {}
         self._last_calls: dict[str, tuple[str, int]] = {}
         self._last_payloads: dict[str, list[dict[str, Any]]] = {}
         self._busy_until = 0.0
@@ -231,26 +231,27 @@ class Stage:
             if killed := node.pods_at_work():
                 self.died.append(f"{node.name} ended with {', '.join(killed)} at work")
             # A member whose Node an operator has deleted is not usable, whatever the execution of another node does.
-            forgotten = self.unknown & node.group.states.keys()
-            needed = min(self._usable_before.get(instance.id, 0), node.group.sizes[1]) - len(forgotten)
-            if (usable := self._count_usable(node.group, instance.id)) < needed:
+            before = self._usable_before.get(instance.id, set())
+            forgotten = self.unknown & before & node.group.states.keys()
+            needed = min(len(before), node.group.sizes[1]) - len(forgotten)
+            if (usable := len(self._usable(node.group, instance.id))) < needed:
                 self.short.append(f"{node.name} ended with {usable} usable members in {node.group}, and {needed} are needed")
 
-    def _count_usable(self, group: Group, besides: str = "") -> int:
-        """Counts the members in service whose Node is Ready."""
+    def _usable(self, group: Group, besides: str = "") -> set[str]:
+        """The members in service whose Node is Ready."""
         in_service = [each for each, state in group.states.items() if state == "InService" and each != besides]
         nodes = [group.node_of(each) for each in in_service if self.world.state_of(each) == "running"]
-        return len([node for node in nodes if node and node.exists and node.kubernetes.is_ready])
+        return {node.instance_id for node in nodes if node and node.exists and node.kubernetes.is_ready}
 
     def _call_is_made(self, action: str, function: str | None, parameters: dict[str, Any]) -> None:
         if action == "autoscaling:EnterStandby" and function is not None:
             for node in self.nodes:
                 if node.instance_id in json.dumps(parameters) and node.group.states.get(node.instance_id) == "InService":
-                    self._usable_before[node.instance_id] = self._count_usable(node.group)
+                    self._usable_before[node.instance_id] = self._usable(node.group)
         if action == "autoscaling:SetDesiredCapacity" and (function or "").endswith("standby-node"):
             for node in self.nodes:
                 if node.group.name == parameters["AutoScalingGroupName"]:
-                    self._usable_before.setdefault(node.instance_id, self._count_usable(node.group))
+                    self._usable_before.setdefault(node.instance_id, self._usable(node.group))
         if function is not None and action.startswith(TEXTS):
             self.written.append(f"{function} {action} {json.dumps(parameters, default=str)}")
         if function is None or not function.endswith((*UNDER_A_CLAIM, *UNDER_NO_OTHERS)) or action.startswith(ELSEWHERE):
