@@ -115,11 +115,14 @@ def stand(world: World, cli: Cli, folder: Path) -> None:
     ended = {each.arn for machine in ("recycle-node", "rotate-nodes") for each in world.executions(machine)}
     with contextlib.suppress(KeyboardInterrupt):
         while True:
-            end = world.clock.elapsed() + (world.seconds(skip.read_text().strip()) if skip.exists() else SPEED * STRETCH)
+            # A time that is asked for from here on is that of the next round.
+            asked = skip.exists()
+            end = world.clock.elapsed() + (world.seconds(skip.read_text().strip()) if asked else SPEED * STRETCH)
             while world.clock.elapsed() < end:
                 world.clock.run(limit=min(world.clock.elapsed() + STEP, end))
                 cli.writes_time()
-            skip.unlink(missing_ok=True)
+            if asked:
+                skip.unlink()
             for machine in ("recycle-node", "rotate-nodes"):
                 for each in world.executions(machine):
                     if each.status != "RUNNING" and each.arn not in ended:

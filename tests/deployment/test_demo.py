@@ -18,6 +18,7 @@ import pytest
 
 from demo.__main__ import LOOK, parse, show, watched
 from demo.clusters import FLEETS, managed
+from demo.playground import stand
 from prepare import ROOT, TESTS
 from world.cli import command_line
 from world.process.processes import descendants, eventually, is_running, run_to_its_end
@@ -139,6 +140,21 @@ def test_a_kept_world_is_a_playground_in_a_shell_of_its_own(terminal):
 
     demo.press("C-c")
     assert demo.ends() == 0, demo.written
+
+
+def test_a_time_that_is_asked_for_while_time_passes_is_skipped_next(world, cli, tmp_path, monkeypatch):
+    asked, times = tmp_path / "skip", []
+
+    def writes_time() -> None:
+        times.append(world.clock.elapsed())
+        if len(times) == 1:
+            asked.write_text("6h\n")
+        if len(times) > 99 or times[-1] > 6 * 3600:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "writes_time", writes_time)
+    stand(world, cli, tmp_path)
+    assert times[-1] > 6 * 3600
 
 
 def demo_without_terminal(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -5,6 +5,8 @@ from collections import Counter
 
 import pytest
 
+from world.process.processes import eventually
+
 HOUR = 3600
 #: what the API server says of a pod with more than one budget
 SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -430,6 +432,11 @@ def test_refusals_by_a_policy_and_by_a_namespace_that_is_deleted_are_blockers_of
     path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
     world.kubernetes.must("POST", f"{path}ies", policy)
     world.kubernetes.must("POST", f"{path}ybindings", bind)
+    # An API server learns of a policy some time after it was written.
+    (pod,) = guarded.pods()
+    evict = {"metadata": {"name": pod.name}, "deleteOptions": {"dryRun": ["All"]}}
+    asked = f"/api/v1/namespaces/default/pods/{pod.name}/eviction"
+    assert eventually(lambda: "not on Fridays" in str(world.kubernetes.call("POST", asked, evict).body))
     execution = world.recycle(node, drain_timeout="1h")
     world.run("8m")
 
