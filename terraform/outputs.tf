@@ -48,6 +48,11 @@ output "rotate_state_machine_arn" {
   value       = aws_sfn_state_machine.rotate_nodes.arn
 }
 
+output "rotate_role_arn" {
+  description = "The role of the state machine `rotate-nodes`, which publishes to the topic."
+  value       = aws_iam_role.state_machine["rotate-nodes"].arn
+}
+
 output "sweep_role_arn" {
   description = "The role of the sweep, which publishes to the topic."
   value       = aws_iam_role.state_machine["sweep"].arn

@@ -102,7 +102,7 @@ variable "cancel_instance_refresh" {
 }
 
 variable "max_parallel_per_group" {
-  description = "How many nodes of one Auto Scaling group are replaced, or have pods moved from them, at the same time. Other executions wait in the queue of the group for up to a day. Executions for a lifecycle hook or a Spot interruption do not wait."
+  description = "How many nodes of one Auto Scaling group are replaced, or have pods moved from them, at the same time. Other executions wait in the queue of the group for up to a day. Executions for a lifecycle hook or for a Spot instance at risk do not wait."
   type        = number
   default     = 1
   nullable    = false
@@ -393,7 +393,7 @@ variable "architecture" {
 }
 
 variable "vpc" {
-  description = "Subnets for the functions, if the cluster's endpoint is private. From these subnets the functions must reach the endpoint at port 443, and the APIs of EKS, EC2, Auto Scaling and Elastic Load Balancing through NAT or interface endpoints. `security_group_ids` are your own security groups. Without them the module creates a security group in the cluster's VPC, which allows outgoing traffic to port 443, and adds an ingress rule for it to the cluster's security group. Change or remove `vpc` only while no execution runs (docs/install.md)."
+  description = "Subnets for the functions, if the cluster's endpoint is private. From these subnets the functions must reach the endpoint at port 443, and the APIs of EKS, EC2, Auto Scaling, Elastic Load Balancing and Step Functions through NAT or interface endpoints. `security_group_ids` are your own security groups. Without them the module creates a security group in the cluster's VPC, which allows outgoing traffic to port 443, and adds an ingress rule for it to the cluster's security group. Change or remove `vpc` only while no execution runs (docs/install.md)."
   type = object({
     subnet_ids         = list(string)
     security_group_ids = optional(list(string))
@@ -418,7 +418,7 @@ variable "create_access_entries" {
 }
 
 variable "notification_topic" {
-  description = "An existing SNS topic for notifications: `{ arn = … }`, with `kms_key_arn` if it is encrypted with your own key. The policy of the topic must allow `events.amazonaws.com` and `cloudwatch.amazonaws.com` to publish. If the topic is in another account, it must also allow the roles of the state machines (outputs `state_machine_role_arn` and `sweep_role_arn`). The policy of the key must allow the same. By default the module creates a topic."
+  description = "An existing SNS topic of this region for notifications: `{ arn = … }`, with `kms_key_arn` if it is encrypted with your own key. The policy of the topic must allow `events.amazonaws.com` and `cloudwatch.amazonaws.com` to publish. If the topic is in another account, it must also allow the roles of the state machines (outputs `state_machine_role_arn`, `rotate_role_arn` and `sweep_role_arn`). The policy of the key must allow the same. By default the module creates a topic."
   # This is an object, because the plan must know whether a topic is given. The ARN of a topic that is still to be created is unknown.
   type = object({
     arn         = string
@@ -429,6 +429,11 @@ variable "notification_topic" {
   validation {
     condition     = var.notification_topic == null ? true : can(regex("^arn:[^:]+:sns:[^:]+:[0-9]{12}:[^:]+$", var.notification_topic.arn))
     error_message = "notification_topic.arn must be the ARN of an SNS topic."
+  }
+
+  validation {
+    condition     = var.notification_topic == null ? true : try(split(":", var.notification_topic.arn)[3] == local.region, true)
+    error_message = "notification_topic.arn must be a topic in ${local.region}, the region of the provider: EventBridge and CloudWatch alarms publish to no topic of another region."
   }
 }
 
@@ -486,13 +491,18 @@ variable "iam_role_path" {
 }
 
 variable "kms_key_arn" {
-  description = "KMS key for the log groups, topic, queue and schedules of the module. The policy of the key must allow `logs.<region>.amazonaws.com`, `events.amazonaws.com` and `cloudwatch.amazonaws.com` to use it, and also `sns.amazonaws.com` if there are `alarm_topics`."
+  description = "KMS key of this region for the log groups, topic, queue and schedules of the module. The policy of the key must allow `logs.<region>.amazonaws.com`, `events.amazonaws.com` and `cloudwatch.amazonaws.com` to use it, and also `sns.amazonaws.com` if there are `alarm_topics`."
   type        = string
   default     = null
 
   validation {
     condition     = var.kms_key_arn == null ? true : can(regex("^arn:[^:]+:kms:[^:]+:[0-9]{12}:key/.+$", var.kms_key_arn))
     error_message = "kms_key_arn must be the ARN of a KMS key."
+  }
+
+  validation {
+    condition     = var.kms_key_arn == null ? true : try(split(":", var.kms_key_arn)[3] == local.region, true)
+    error_message = "kms_key_arn must be a key in ${local.region}, the region of the provider. A multi-Region key has a replica in each of its regions."
   }
 }
 

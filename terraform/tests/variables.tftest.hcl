@@ -87,6 +87,17 @@ run "refuses_the_first_bad_value_of_each" {
   ]
 }
 
+run "refuses_a_topic_and_a_key_of_another_region" {
+  command = plan
+
+  variables {
+    notification_topic = { arn = "arn:aws:sns:eu-central-1:123456789012:ops" }
+    kms_key_arn        = "arn:aws:kms:eu-central-1:123456789012:key/1234"
+  }
+
+  expect_failures = [var.notification_topic, var.kms_key_arn]
+}
+
 run "refuses_the_second_bad_value_of_each" {
   command = plan
 
