@@ -223,3 +223,20 @@ impl EndedPods {
 
 /// The bytes that the names of ended pods may have together: they travel in every answer from then on.
 const ENDED_BUDGET: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::pod;
+
+    #[test]
+    fn only_a_survey_with_late_pods_lists_them() {
+        let late = PodSurvey {
+            tolerates_taint: vec![pod("late")],
+            ..PodSurvey::default()
+        };
+        let names = EndedPods::late(&late).map(|pods| pods.names);
+        assert_eq!(names, Some(vec!["default/late".to_owned()]));
+        assert_eq!(EndedPods::late(&PodSurvey::default()), None);
+    }
+}

@@ -889,7 +889,10 @@ mod tests {
         let ready = holding(Some("Standby"));
         assert_eq!(next(&ready, &protected, 400), DisposalStep::Detach(DISPOSAL_WAIT));
         let detaching = next(&holding(Some("Detaching")), &protected, 400);
-        assert!(matches!(detaching, DisposalStep::Wait(..)), "{detaching:?}");
+        assert!(
+            matches!(&detaching, DisposalStep::Wait(_, why) if why == "the instance is Detaching"),
+            "{detaching:?}"
+        );
 
         let out = holding(None);
         assert_eq!(

@@ -166,3 +166,31 @@ pub fn update_blockage(
         reason,
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures::{at, input};
+    use crate::input::path::RecyclePath;
+
+    #[test]
+    fn a_refresh_that_endangers_the_node_is_reported_at_once_and_then_daily() {
+        let (group, node) = ("workers".parse().unwrap(), "old".parse().unwrap());
+        let mut run = Run::new(input(json!({})), RecyclePath::Before, group, node, at(0));
+        let execution = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one"
+            .parse()
+            .unwrap();
+        for (now, is_reported) in [(0, true), (60, false), (REMINDER - 1, false), (REMINDER, true)] {
+            let found = report_refresh(
+                &mut run,
+                &Cancellation::NotAllowed,
+                &execution,
+                at(now),
+                at(2 * REMINDER),
+            );
+            assert_eq!(found.is_some(), is_reported, "{now}");
+        }
+    }
+}

@@ -143,7 +143,7 @@ fn is_overdue(lease: &Lease, node: Option<&NodeFacts>, now: Timestamp) -> bool {
 mod tests {
     use super::*;
     use crate::base::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
-    use crate::fixtures::{NEW, at, claim, claimed, id, leased, leases, node};
+    use crate::fixtures::{NEW, OLD, OTHER, at, claim, claimed, id, leased, leases, node};
     use crate::records::claim::{Claim, Phase};
     use crate::records::node_record::Record;
     use crate::records::progress::Progress;
@@ -255,6 +255,24 @@ mod tests {
                 "{now}"
             );
         }
+    }
+
+    #[test]
+    fn the_drain_of_its_own_node_decides_whether_a_claim_is_overdue() {
+        let drains = |instance: &str, until: i64| {
+            let mut node = claimed(node("a"), Phase::Draining, &Record::default());
+            let progress = Progress::new("x".to_owned(), at(0), at(until));
+            let text = serde_json::to_string(&progress).unwrap();
+            node.annotations.insert(PROGRESS_ANNOTATION.to_owned(), text);
+            node.lease.as_mut().unwrap().instance = id(instance);
+            node.instance = Some(id(instance));
+            node
+        };
+        let nodes = [drains(OLD, 1_000), drains(NEW, 1_000), drains(OTHER, 100_000)];
+        assert_eq!(
+            measure_claims(&nodes, &leases(&nodes), at(1_001 + PATIENCE)),
+            [Metric::ClaimedNodes(3), Metric::OverdueClaims(2)]
+        );
     }
 
     #[test]

@@ -580,6 +580,14 @@ mod tests {
             plan.blocked,
             ["budget shop/web allows no eviction now of 1 pod (shop/blocked)"]
         );
+        let odd = PodFacts::unreadable(
+            "default".to_owned(),
+            "odd".to_owned(),
+            "uid-odd".to_owned(),
+            "spec",
+        );
+        let plan = plan_of(json!({}), &group(), &[odd], &PodSurvey::default());
+        assert_eq!((plan.pods[0].class, plan.pods.len()), ("unreadable", 1));
     }
 
     #[test]

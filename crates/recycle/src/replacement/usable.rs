@@ -414,4 +414,17 @@ mod tests {
             .collect();
         assert_eq!(found, [id(NEW)]);
     }
+
+    #[test]
+    fn a_drained_node_waits_for_a_part_of_the_time_and_not_beyond_it() {
+        let after = |seconds: i64| Patience {
+            since: at(0),
+            now: at(seconds),
+            timeout: 840,
+        };
+        let part = 840_u32.div_ceil(LOOKS_OF_DRAINED);
+        for (seconds, wait) in [(0, Some(part)), (839, Some(1)), (840, None), (841, None)] {
+            assert_eq!(after(seconds).next_wait_of_drained(), wait, "{seconds}");
+        }
+    }
 }

@@ -802,3 +802,24 @@ fn the_end_of_a_node_is_short() {
     let length = serde_json::to_string(&ended).unwrap().len();
     assert!(length < 330, "{length}");
 }
+
+#[test]
+fn an_execution_that_had_ended_before_leaves_the_node_unless_it_was_a_duplicate() {
+    let recycled = judge_end_before(Some(&json!({"outcome": "recycled"})));
+    assert_eq!((recycled.end, judge_end_before(None).end), ("left", "left"));
+    let duplicate = judge_end_before(Some(
+        &json!({"outcome": "duplicate", "reason": "another one works on it"}),
+    ));
+    assert_eq!(
+        (duplicate.end, duplicate.why.as_str()),
+        ("failed", "duplicate: another one works on it")
+    );
+}
+
+#[test]
+fn the_machine_of_the_nodes_is_that_of_the_rotations_installation() {
+    assert_eq!(
+        find_machine(&part()),
+        "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-eks-recycle-node"
+    );
+}

@@ -94,6 +94,11 @@ fn a_path_that_leads_to_a_list_selects_each_instance_of_the_list() {
 }
 
 #[test]
+fn an_alarm_recycles_no_other_node_for_an_hour_by_default() {
+    assert_eq!(terms(json!({})).cooldown_minutes, 60);
+}
+
+#[test]
 fn a_rotation_is_read_strictly_and_refused_by_name() {
     let good = |selection: Value| json!({"trigger": "manual", "selection": selection});
     for selection in [
