@@ -152,7 +152,6 @@ locals {
       [
         local.read_groups,
         local.find_our_hook,
-        local.find_the_group_of_an_instance,
         local.watch_instance_refreshes,
         local.watch_managed_node_groups_of_this_cluster,
       ],

@@ -46,7 +46,6 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
       taint-node = tolist(["eks:DescribeCluster", "logs:CreateLogStream", "logs:PutLogEvents"])
       check-pods = tolist([
         "autoscaling:DescribeAutoScalingGroups",
-        "autoscaling:DescribeAutoScalingInstances",
         "autoscaling:DescribeInstanceRefreshes",
         "autoscaling:DescribeLifecycleHooks",
         "eks:DescribeCluster",

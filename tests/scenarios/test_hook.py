@@ -166,6 +166,29 @@ def test_extend_says_if_the_hook_ends_before_the_drain_and_what_to_do(world, cli
     assert longer["warning"].startswith("the hook ends at 2027-01-03T00:")
 
 
+def test_a_policy_that_is_set_during_the_drain_ends_the_warnings(world, cli):
+    drain_timeout(world, 30 * 86_400)
+    workers = group_of(world)
+    node = workers.nodes[0]
+    node.job("train", annotations=WAITS)
+    workers.terminate(node)
+    world.run("1h")
+    assert "hook_until" in node.progress
+
+    world.aws.client("autoscaling").update_auto_scaling_group(
+        AutoScalingGroupName=workers.name,
+        InstanceLifecyclePolicy={"RetentionTriggers": {"TerminateHookAbandon": "retain"}},
+    )
+    world.run("5h")
+    assert "hook_until" not in node.progress and "Terminating:Retained" in node.progress["then"], node.progress
+    (row,) = cli("status", "--output", "json").document["nodes"]
+    assert (row["end"], row["until"][:10]) == ("kept", "2027-01-31")
+    extended = cli("extend", node.instance_id, "--by", "1d", pace=0)
+    assert extended.code == 0 and "warning" not in extended.text, extended
+    restore = cli("restore", node.instance_id)
+    assert restore.code == 8 and "a node that a lifecycle hook holds cannot be restored" in restore.errors, restore
+
+
 def test_finish_names_the_pods_that_end_with_a_held_node_and_only_yes_ends_its_drain(world, cli):
     workers = group_of(world)
     node = workers.nodes[0]

@@ -175,6 +175,7 @@ pub(crate) fn group() -> Group {
         protects_new_members: false,
         zones: 1,
         rebalances_capacity: false,
+        retains: false,
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn is_weighted(group: &AutoScalingGroup) -> bool {
     has_weights || group.desired_capacity_type().is_some_and(|unit| unit != "units")
 }
 
-pub(crate) fn retains(group: &AutoScalingGroup) -> bool {
+fn retains(group: &AutoScalingGroup) -> bool {
     let triggers = group
         .instance_lifecycle_policy()
         .and_then(|policy| policy.retention_triggers());
@@ -147,6 +147,7 @@ pub(crate) fn to_group(group: &AutoScalingGroup) -> Result<Group, Error> {
         protects_new_members: group.new_instances_protected_from_scale_in() == Some(true),
         zones: group.availability_zones().len(),
         rebalances_capacity: group.capacity_rebalance() == Some(true),
+        retains: retains(group),
     })
 }
 

@@ -18,7 +18,7 @@ use recycle::rotation::fleet::Fleet;
 
 use crate::Error;
 use crate::answers::{
-    is_weighted, list_propagated, parse, retains, size, to_attachments, to_fleet, to_group, to_tags,
+    is_weighted, list_propagated, parse, size, to_attachments, to_fleet, to_group, to_tags,
 };
 use crate::whole::Whole;
 
@@ -41,8 +41,6 @@ pub struct Membership {
     pub attachments: Attachments,
     /// Whether the desired capacity counts weights, processors or memory instead of instances.
     pub is_weighted: bool,
-    /// Whether the group keeps an instance whose termination hook was abandoned (`InstanceLifecyclePolicy`).
-    pub retains: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -149,7 +147,6 @@ impl Groups {
             propagates: list_propagated(&group),
             attachments: to_attachments(&group),
             is_weighted: is_weighted(&group),
-            retains: retains(&group),
         }))
     }
 

@@ -169,7 +169,11 @@ async fn the_policy_of_a_group_shows_whether_it_retains_instances() {
         (policy("terminate"), false),
         (String::new(), false),
     ] {
-        assert_eq!(find("Terminating:Wait", &more).await.retains, expected, "{more}");
+        assert_eq!(
+            find("Terminating:Wait", &more).await.group.retains,
+            expected,
+            "{more}"
+        );
     }
 }
 

@@ -137,7 +137,10 @@ async fn find_group(groups: &Groups, run: &Run) -> Result<Option<FoundGroup>, au
         return Ok(None);
     };
     let hook = match run.hook {
-        None if group.state_of(&run.input.instance_id) == Some(WAITING) => find_hook(groups, run).await?,
+        None if group.state_of(&run.input.instance_id) == Some(WAITING) => {
+            let timeout = groups.find_hook(&run.group).await?;
+            timeout.map(|timeout| HeldByHook::new(timeout, None, group.retains))
+        }
         Some(_) | None => None,
     };
     Ok(Some(FoundGroup {
@@ -146,14 +149,6 @@ async fn find_group(groups: &Groups, run: &Run) -> Result<Option<FoundGroup>, au
         refresh: refresh?,
         hook,
     }))
-}
-
-async fn find_hook(groups: &Groups, run: &Run) -> Result<Option<HeldByHook>, autoscaling::Error> {
-    let Some(timeout) = groups.find_hook(&run.group).await? else {
-        return Ok(None);
-    };
-    let membership = groups.find_membership(&run.input.instance_id).await?;
-    Ok(membership.map(|membership| HeldByHook::new(timeout, None, membership.retains)))
 }
 
 impl GroupReading {
@@ -166,7 +161,7 @@ impl GroupReading {
         }
         let is_waiting = found.group.state_of(&run.input.instance_id) == Some(WAITING);
         if let Some(hook) = &mut run.hook {
-            hook.see(is_waiting);
+            hook.see(is_waiting, found.group.retains);
         }
     }
 
@@ -421,6 +416,26 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_policy_of_the_group_that_changes_during_the_drain_is_that_of_the_hook() {
+        const RETAINS: &str = "<InstanceLifecyclePolicy><RetentionTriggers><TerminateHookAbandon>retain</TerminateHookAbandon>\
+                               </RetentionTriggers></InstanceLifecyclePolicy><Instances>";
+        let group = described("Terminating:Wait");
+        for (was, group, is) in [
+            (false, group.replace("<Instances>", RETAINS), true),
+            (true, group, false),
+        ] {
+            let aws = ScriptedAws::new().on("DescribeAutoScalingGroups", &group);
+            let mut run = Run {
+                path: RecyclePath::Hook,
+                hook: Some(HeldByHook::new(3600, None, was)),
+                ..run()
+            };
+            read_group(&outside(&aws), &run).await.note_hook(&mut run);
+            assert_eq!(run.hook.map(|hook| hook.retain), Some(is));
+        }
+    }
+
+    #[tokio::test]
     async fn an_error_of_aws_is_reported_and_has_no_other_effect() {
         for aws in [
             ScriptedAws::new().breaks_on("DescribeAutoScalingGroups"),
@@ -465,14 +480,10 @@ mod tests {
         let hooks = "<LifecycleHooks><member><LifecycleHookName>recycle-eks</LifecycleHookName>\
                      <LifecycleTransition>autoscaling:EC2_INSTANCE_TERMINATING</LifecycleTransition>\
                      <HeartbeatTimeout>3600</HeartbeatTimeout></member></LifecycleHooks>";
-        let member = "<AutoScalingInstances><member><AutoScalingGroupName>workers</AutoScalingGroupName>\
-                      <LifecycleState>Terminating:Wait</LifecycleState></member></AutoScalingInstances>";
         let aws = ScriptedAws::new()
             .on("DescribeAutoScalingGroups", &described("Terminating:Wait"))
             .on("DescribeInstanceRefreshes", NO_REFRESH)
-            .on("DescribeLifecycleHooks", hooks)
-            .on("DescribeAutoScalingInstances", member)
-            .on("DescribeAutoScalingGroups", &described("Terminating:Wait"));
+            .on("DescribeLifecycleHooks", hooks);
         let (run, validity, _) = judge(&aws, json!({})).await;
         assert_eq!((run.path, validity), (RecyclePath::Hook, DrainValidity::Goes));
         assert!(run.hook.is_some());

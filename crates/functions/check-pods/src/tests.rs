@@ -136,6 +136,7 @@ fn reading(state: &str, refresh: Option<Refresh>) -> GroupReading {
         protects_new_members: false,
         zones: 1,
         rebalances_capacity: false,
+        retains: false,
     };
     GroupReading {
         answer: Ok(Some(FoundGroup {

@@ -116,6 +116,7 @@ mod tests {
             protects_new_members: false,
             zones: 1,
             rebalances_capacity: false,
+            retains: false,
         }
     }
 

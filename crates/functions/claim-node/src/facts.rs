@@ -84,7 +84,7 @@ impl ClaimNode {
         };
         let timeout = self.groups.find_hook(&waiting.group.name).await?;
         let fired_at = input.hook.as_ref().and_then(|hook| hook.fired_at);
-        Ok(timeout.map(|timeout| HeldByHook::new(timeout, fired_at, waiting.retains)))
+        Ok(timeout.map(|timeout| HeldByHook::new(timeout, fired_at, waiting.group.retains)))
     }
 }
 
@@ -239,7 +239,7 @@ impl FetchedFacts {
     fn retains(&self) -> bool {
         self.membership
             .as_ref()
-            .is_some_and(|membership| membership.retains)
+            .is_some_and(|membership| membership.group.retains)
     }
 
     pub(crate) fn unreadable_claim(&self, text: &str) -> Error {
@@ -305,7 +305,6 @@ impl FetchedFacts {
             group: membership.map(|membership| &membership.group),
             group_tags: membership.map_or(&NO_TAGS, |membership| &membership.tags),
             group_propagates: membership.map_or(&[], |membership| membership.propagates.as_slice()),
-            group_retains: self.retains(),
             group_state,
             node: self.node.as_ref(),
             unreachable: self.unreachable.as_deref(),

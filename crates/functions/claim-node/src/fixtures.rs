@@ -109,6 +109,7 @@ pub(crate) async fn facts(kube: &ScriptedKube, node: &Value) -> ClaimFacts {
             protects_new_members: false,
             zones: 1,
             rebalances_capacity: false,
+            retains: false,
         },
         lifecycle_state: "InService".to_owned(),
         hook: None,

@@ -131,6 +131,7 @@ pub(crate) fn group(lifecycle_state: &str) -> Group {
         protects_new_members: false,
         zones: 1,
         rebalances_capacity: false,
+        retains: false,
     }
 }
 

@@ -114,6 +114,7 @@ fn group() -> Group {
         protects_new_members: false,
         zones: 1,
         rebalances_capacity: false,
+        retains: false,
     }
 }
 

@@ -119,6 +119,7 @@ pub(crate) fn facts(kube: &ScriptedKube) -> FetchedFacts {
         protects_new_members: false,
         zones: 1,
         rebalances_capacity: false,
+        retains: false,
     };
     FetchedFacts {
         client: kube.client(),

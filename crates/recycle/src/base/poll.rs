@@ -476,7 +476,7 @@ mod tests {
             let (mut now, mut polls) = (0, 0);
             while now < i64::from(LONGEST_DRAIN) {
                 if now >= i64::from(heartbeat_timeout * 100).min(48 * 3_600) {
-                    hook.see(false);
+                    hook.see(false, true);
                 }
                 let terms = Terms {
                     drain_timeout: LONGEST_DRAIN,

@@ -47,8 +47,6 @@ pub struct PreflightFacts<'a> {
     pub group_tags: &'a BTreeMap<String, String>,
     /// Keys of the tags that the group sets on instances that it launches.
     pub group_propagates: &'a [String],
-    /// Whether the group keeps an instance whose termination hook was abandoned.
-    pub group_retains: bool,
     pub group_state: &'a GroupState,
     pub node: Option<&'a NodeFacts>,
     /// The cluster's endpoint, if it has never answered.

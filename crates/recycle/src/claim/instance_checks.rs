@@ -26,7 +26,8 @@ pub(crate) fn describe_gone(instance: &Instance) -> Option<String> {
 /// A group that retains instances may keep a member in `Terminating:Proceed`, so that such a member is drained.
 pub(crate) fn describe_going(facts: &PreflightFacts<'_>, instance: &Instance) -> Option<String> {
     let state = facts.lifecycle_state?;
-    let has_ended = state == "Terminated" || (state == PROCEEDING && !facts.group_retains);
+    let has_ended =
+        state == "Terminated" || (state == PROCEEDING && !facts.group.is_some_and(|group| group.retains));
     let is_going = facts.input.hook.is_some() && has_ended;
     is_going.then(|| format!("{} is already {state}", instance.id))
 }
@@ -140,7 +141,7 @@ pub(crate) fn check_tags(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec
     }
     let leaves_by_itself = input.hook.is_some() || input.interrupted_at.is_some();
     if let Some(group) = facts.group
-        && (!leaves_by_itself || facts.group_retains)
+        && (!leaves_by_itself || group.retains)
         && !has_cluster_tag(facts.group_tags, cluster)
     {
         let name = &group.name;

@@ -184,7 +184,6 @@ mod tests {
         state: GroupState,
         lifecycle_state: Option<&'static str>,
         group_tags: BTreeMap<String, String>,
-        group_retains: bool,
         group_propagates: Vec<String>,
         unreachable: Option<&'static str>,
         missing_permissions: Vec<String>,
@@ -203,7 +202,6 @@ mod tests {
             state: GroupState::default(),
             lifecycle_state: None,
             group_tags: strings([("kubernetes.io/cluster/prod", "owned")]),
-            group_retains: false,
             group_propagates: vec!["kubernetes.io/cluster/prod".to_owned()],
             unreachable: None,
             missing_permissions: Vec::new(),
@@ -327,6 +325,16 @@ mod tests {
             }
         }
 
+        fn retaining(self) -> Self {
+            Self {
+                group: self.group.map(|group| Group {
+                    retains: true,
+                    ..group
+                }),
+                ..self
+            }
+        }
+
         fn with_taint(key: &str) -> Self {
             Self {
                 node: Some(NodeFacts {
@@ -400,7 +408,6 @@ mod tests {
                 group_state: &self.state,
                 lifecycle_state: self.lifecycle_state,
                 group_tags: &self.group_tags,
-                group_retains: self.group_retains,
                 group_propagates: &self.group_propagates,
                 unreachable: self.unreachable,
                 missing_permissions: &self.missing_permissions,
@@ -630,6 +637,26 @@ mod tests {
                     ..GroupState::default()
                 }),
                 "the instances of group workers have weights",
+            ),
+            (
+                "no room for one more member",
+                World {
+                    group: Some(Group {
+                        desired: 2,
+                        max: 2,
+                        ..group()
+                    }),
+                    ..World::asked(json!({"replacement": "surge"}))
+                },
+                "needs one more; make room: aws autoscaling update-auto-scaling-group --auto-scaling-group-name workers --max-size 3",
+            ),
+            (
+                "zones that are balanced beside one member more",
+                World {
+                    group: Some(Group { zones: 2, ..group() }),
+                    ..World::asked(json!({"replacement": "surge"}))
+                },
+                "group workers has 2 zones and may terminate another node",
             ),
             (
                 "the last target",
@@ -864,33 +891,27 @@ mod tests {
     /// `Terminating:Proceed` comes before `Terminating:Retained`, too.
     #[test]
     fn a_member_that_no_longer_waits_for_its_hook_is_gone_unless_its_group_may_retain_it() {
-        for (state, group_retains, is_gone) in [
+        for (state, retains, is_gone) in [
             ("Terminating:Proceed", false, true),
             ("Terminating:Proceed", true, false),
             ("Terminated", false, true),
             ("Terminated", true, true),
         ] {
-            let world = World {
-                group_retains,
-                ..on(state, hook())
-            };
+            let world = on(state, hook());
+            let world = if retains { world.retaining() } else { world };
             let found = world.check();
             let is_as_expected = match &found {
                 Preflight::AlreadyGone(_) => is_gone,
                 Preflight::Go { .. } => !is_gone,
                 Preflight::Refused(_) => false,
             };
-            assert!(is_as_expected, "{state} {group_retains}: {found:?}");
+            assert!(is_as_expected, "{state} {retains}: {found:?}");
         }
     }
 
     #[test]
     fn a_missing_cluster_tag_is_refused_before_anything_is_changed() {
         let interrupted = json!({"urgency": "spot", "interrupted_at": "2027-01-01T00:02:00Z"});
-        let retained = |world: World| World {
-            group_retains: true,
-            ..world
-        };
         let held = || on("Terminating:Wait", hook());
         let (none, tag) = (Vec::<&str>::new(), "missing_cluster_tag");
         for (name, world, expected) in [
@@ -913,7 +934,7 @@ mod tests {
             ),
             (
                 "the group of such an instance, if it retains instances",
-                retained(held().in_untagged_group()),
+                held().in_untagged_group().retaining(),
                 vec![tag],
             ),
             (

@@ -61,6 +61,8 @@ pub struct Group {
     pub zones: usize,
     /// `CapacityRebalance`.
     pub rebalances_capacity: bool,
+    /// `InstanceLifecyclePolicy`: it keeps an instance whose termination hook was abandoned.
+    pub retains: bool,
 }
 
 impl Group {

@@ -104,9 +104,11 @@ impl HeldByHook {
         is_due
     }
 
-    /// Records whether the member waits for the hook. A member that is retained or gone does not.
-    pub fn see(&mut self, is_waiting: bool) {
+    /// Records whether the member waits for the hook, and whether the group retains instances now. A member that is retained or gone
+    /// does not wait.
+    pub fn see(&mut self, is_waiting: bool, retain: bool) {
         self.is_over = !is_waiting;
+        self.retain = retain;
     }
 
     /// Describes what happens when the drain's time is over and pods are left.
@@ -245,7 +247,7 @@ mod tests {
             (None, None),
         ] {
             let mut hook = hook();
-            hook.see(state == Some(WAITING));
+            hook.see(state == Some(WAITING), false);
             assert_eq!(hook.heartbeat_timeout(), expected, "{state:?}");
             assert_eq!(hook.try_heartbeat(at(0), at(9_999), 172_800), expected.is_some());
         }
