@@ -131,6 +131,30 @@ def test_an_aborted_node_is_restored(world, cli, node):
         assert sorted(each.group.states.values()) == ["InService", "InService"]
 
 
+def test_abort_warns_of_a_group_without_room_and_status_has_the_commands_for_the_node_that_stays_in_standby(world, cli):
+    workers = world.group("workers", size=2, minimum=1, maximum=2)
+    node = workers.nodes[0]
+    node.job("train", labels={"app": "train"})
+    world.recycle(node, label_selector="app=train")
+    world.run("20m")
+    workers.newest.bare_pod("new")
+    room = "warning: group workers has no room for another member (desired capacity 2, maximum 2)"
+    command = "aws autoscaling update-auto-scaling-group --auto-scaling-group-name workers --max-size 3"
+
+    aborted = cli("abort", "--all", "--yes", pace=0)
+    assert aborted.code == 0 and room in aborted.text and f"To make room first: {command}" in aborted.text, aborted
+    world.sweep().finishes()
+    assert workers.states[node.instance_id] == "Standby"
+    again = cli("restore", "--all", pace=60)
+    assert again.code == 4 and f"an operator must act on {node.instance_id}" in again.text, again
+    lines = cli("status", node.name, pace=0).text.splitlines()
+    assert f"{node.name} ({node.instance_id}) of group workers: manual for" in lines[0] and command in lines, lines
+    (row,) = cli("status", "--output", "json", pace=0).document["nodes"]
+    assert (row["step"], row["group"]) == ("manual", "workers") and command in row["commands"]
+    (problem,) = [each for each in cli("doctor", "-o", "json", pace=0).document["findings"] if each["check"] == "restores"]
+    assert problem["level"] == "problem" and node.instance_id in problem["found"]
+
+
 def test_restore_restores_a_stopped_node_and_refuses_a_claimed_one(world, cli, node, draining):
     execution, _ = draining
     held = cli("restore", node.name)
@@ -210,6 +234,10 @@ BAD = [
         "'--by <DURATION>': must be a duration of at least 1s, such as 20h, 10d or a number of seconds",
     ),
     (["finish", "i-0123456789abcdef0"], "there is no instance and no node"),
+    (["rotate", "--all", "--group", "others"], '--group must be a group of cluster world (workers), but is "others"'),
+    (["plan", "--all", "--group", "others"], '--group must be a group of cluster world (workers), but is "others"'),
+    (["rotate", "--all", "--node-labels", "a=b,"], "must be a Kubernetes label selector"),
+    (["rotate", "--instance", "ip-1.ec2.internal"], "must be an instance id"),
     (["abort", "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:no"], "there is no execution"),
 ]
 
@@ -367,9 +395,12 @@ def test_status_shows_the_wait_reason_of_a_rotation_and_its_begin(world, cli):
 
     printed = cli("status")
     assert printed.code == 0 and "\n  0 of 3 done\n" in printed.text, printed
-    assert f"rotation {rotation.arn}: 3 nodes to recycle, in 1 of 1 groups\n" in printed.text
+    assert f"rotation {rotation.arn}: 3 nodes to recycle, in 1 of 1 group\n" in printed.text
     (line,) = [line for line in printed.text.splitlines() if line.startswith("  group workers: ")]
-    assert " waits since 2027-01-01 00:0" in line and line.endswith("Z: group workers has the tag recycle-eks:paused")
+    assert (
+        " waits since 2027-01-01 00:0" in line
+        and ": group workers has the tag recycle-eks:paused (next check 2027-01-01 00:" in line
+    )
     (group,) = cli("status", "--output", "json").document["rotations"][0]["groups"]
     assert [wait["instance_id"] for wait in group["waits"]] == [min(workers.instances)]
 

@@ -77,6 +77,8 @@ def test_the_printed_commands_of_a_restore_that_was_not_made_restore_the_node(wo
     report = world.all_notifications[-1]
     assert report["event"] == OBSTACLES[obstacle], report
 
+    if OBSTACLES[obstacle] == "left_in_standby":
+        status_has_the_commands(cli, node, report)
     if obstacle is exit_standby_is_refused:
         removes_no_record_while_aws_refuses(world, cli, report, node, job)
     run_successfully(world, cli, report)
@@ -87,6 +89,13 @@ def test_the_printed_commands_of_a_restore_that_was_not_made_restore_the_node(wo
     assert job.exists and job.node_name == node.name
     # The node can be recycled like any other.
     assert world.recycle(node, dry_run=True).finishes().outcome == "planned"
+
+
+def status_has_the_commands(cli, node, report) -> None:
+    """Also long after the notification."""
+    (row,) = cli("status", node.name, "--output", "json", pace=0).document["nodes"]
+    assert row["step"] == "manual"
+    assert row["commands"] == [line for line in report["what_to_do"] if not line.endswith((":", "."))]
 
 
 def removes_no_record_while_aws_refuses(world, cli, report, node, job) -> None:
@@ -131,6 +140,8 @@ def test_the_printed_commands_for_a_node_that_is_not_restored_end_its_instance(w
     world.clock.run(until=lambda: world.executions() and world.executions()[0].status == "FAILED", limit=world.seconds("3h"))
     report = world.all_notifications[-1]
     assert node.instance_id in node.group.states and report["event"] == "failed", report
+    if case is not lost_in_the_drain:
+        status_has_the_commands(cli, node, report)
 
     run_successfully(world, cli, report)
 

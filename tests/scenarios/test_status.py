@@ -71,7 +71,7 @@ def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each_and_the_
     web = node.deployment("web", replicas=2)
     world.budget(web, min_available=2)
     quiet = cli("status")
-    assert (quiet.code, quiet.text.strip()) == (0, "no node carries a mark of recycle-eks")
+    assert (quiet.code, quiet.text.strip()) == (0, "no execution works on a node, and no node is to be restored")
     assert document(cli)["nodes"] == []
     execution = world.recycle(node, label_selector="app=train")
     world.wait("10m")
@@ -137,7 +137,7 @@ def test_the_history_lists_what_failed_with_the_reason_also_by_node_and_by_rotat
     assert rotation.finishes().outcome == "rotated"
 
     quiet = cli("status")
-    assert quiet.code == 0 and "no node carries a mark of recycle-eks" in quiet.text
+    assert quiet.code == 0 and "no execution works on a node, and no node is to be restored" in quiet.text
     assert "in the last 24 hours 1 execution ended badly" in quiet.text and "recycle-eks status --history" in quiet.text
     assert [each["execution_arn"] for each in document(cli)["failed_executions"]] == [failed.arn]
 
@@ -244,6 +244,8 @@ def test_plans_that_have_ended_are_no_rotations_and_refused_ones_no_failures(wor
     # A plan of the selection has planned this node, which the name of the execution says.
     children = [each for each in listed if each["instance_id"] == other.instance_id]
     assert [each["outcome"] for each in children] == ["planned"] * 2
+    # An execution that found nothing to do is not the last one, either.
+    assert world.recycle(recycled).finishes().outcome == "already_gone"
     last = cli("report", "--last", "-o", "json").document
     assert last["node"]["summary"]["execution"] == real.arn
 

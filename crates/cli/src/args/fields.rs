@@ -3,6 +3,7 @@
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use recycle::base::duration::Duration;
+use recycle::base::selector::Selector;
 use recycle::input::fields::{Choice, FIELDS, Field, Kind};
 use serde_json::{Map, Value};
 
@@ -69,8 +70,10 @@ fn flag_of(field: &'static Field) -> Arg {
             .action(ArgAction::Append),
         Kind::Duration(range) => arg
             .value_name("DURATION")
+            // A negative duration is refused as a duration, and not as a flag.
+            .allow_hyphen_values(true)
             .value_parser(move |text: &str| range.parse(text)),
-        Kind::Selector => arg.value_name("SELECTOR"),
+        Kind::Selector => arg.value_name("SELECTOR").value_parser(parse_selector),
         Kind::Identifier | Kind::Time | Kind::Hook => arg.value_name("VALUE"),
     }
 }
@@ -79,6 +82,14 @@ fn one_of(arg: Arg, choices: &'static [Choice]) -> Arg {
     let values = choices.iter().map(|choice| choice.value);
     arg.value_name("WHAT")
         .value_parser(PossibleValuesParser::new(values))
+}
+
+/// Checks a label selector, and returns it as it was written. An empty one selects no pod.
+pub(crate) fn parse_selector(text: &str) -> Result<String, String> {
+    match text.parse::<Selector>() {
+        Err(error) if !text.trim().is_empty() => Err(format!("must be a Kubernetes label selector: {error}")),
+        Ok(_) | Err(_) => Ok(text.to_owned()),
+    }
 }
 
 /// Returns the meaning of a field in the documentation, without the marks of Markdown.
@@ -166,6 +177,14 @@ mod tests {
             (
                 ["--override", "everything"],
                 ["--override", "last_target", "'everything'"],
+            ),
+            (
+                ["--drain-timeout", "-1h"],
+                ["--drain-timeout", "from 60s to 30d", "'-1h'"],
+            ),
+            (
+                ["--label-selector", "app=training,"],
+                ["--label-selector", "SELECTOR", "'app=training,'"],
             ),
         ] {
             let text = parse(&arguments).unwrap_err();

@@ -1,15 +1,17 @@
 //! The commands and flags. Their comments are the help, and the reference in docs/cli.md.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Arg, Args, Id, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use recycle::base::duration::{Duration, DurationRange, InvalidDuration};
+use recycle::base::ids::InstanceId;
 use recycle::rotation::outdated::AGES;
 use recycle::rotation::terms::{End, PAUSES};
 use serde::Serialize;
 
-use crate::args::fields::{NodeFields, RotationFields};
+use crate::args::fields::{NodeFields, RotationFields, parse_selector};
 use crate::base::exit::{Exit, list_exits};
 
 /// Retires EKS worker nodes whose pods need hours to finish. Starts, shows, changes and stops the executions of the state machines.
@@ -176,7 +178,7 @@ pub(crate) struct Rotation {
 #[command(next_help_heading = "Selection")]
 pub(crate) struct Selection {
     /// This instance. Repeat the flag for more instances. It excludes the other flags of a selection
-    #[arg(long = "instance", value_name = "INSTANCE")]
+    #[arg(long = "instance", value_name = "INSTANCE", value_parser = parse_instance)]
     pub instances: Vec<String>,
     /// Nodes launched from another launch template, or another version of it, than their group uses now
     #[arg(long)]
@@ -203,7 +205,7 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "KEY=VALUE", conflicts_with = "groups")]
     pub group_tag: Option<String>,
     /// Only nodes with these labels, in the syntax of kubectl -l. It needs a flag that selects, such as --ami or --all
-    #[arg(long, value_name = "SELECTOR")]
+    #[arg(long, value_name = "SELECTOR", value_parser = parse_selector)]
     pub node_labels: Option<String>,
 }
 
@@ -211,6 +213,11 @@ fn selection_flags() -> Vec<Id> {
     let selection = Selection::augment_args(clap::Command::new(""));
     let flags = selection.get_arguments().map(Arg::get_id);
     flags.cloned().collect()
+}
+
+/// Checks an instance id, and returns it as it was written.
+fn parse_instance(text: &str) -> Result<String, <InstanceId as FromStr>::Err> {
+    Ok(text.parse::<InstanceId>()?.to_string())
 }
 
 /// Checks an end of a rotation, and returns it as it was written.

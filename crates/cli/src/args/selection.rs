@@ -121,8 +121,8 @@ mod tests {
                 json!({"trigger": "manual", "selection": {"outdated": {"launch_template": true}}}),
             ),
             (
-                "--instance i-1 --instance i-2",
-                json!({"trigger": "manual", "selection": {"instance_ids": ["i-1", "i-2"]}}),
+                "--instance i-0aaaaaaaaaaaaaaaa --instance i-0bbbbbbbbbbbbbbbb",
+                json!({"trigger": "manual", "selection": {"instance_ids": ["i-0aaaaaaaaaaaaaaaa", "i-0bbbbbbbbbbbbbbbb"]}}),
             ),
             (
                 "--all --group a --group b --at-once 25% --retries 2 --on-failure continue --mark none",
@@ -154,7 +154,10 @@ mod tests {
         for (flags, words) in [
             ("", "needs one of --launch-template"),
             ("--group a", "needs one of --launch-template"),
-            ("--instance i-1 --ami", "--instance names the nodes"),
+            (
+                "--instance i-0aaaaaaaaaaaaaaaa --ami",
+                "--instance names the nodes",
+            ),
             (
                 "--ami --group-tag team",
                 "--group-tag must be KEY=VALUE, but is \"team\"",
@@ -183,6 +186,8 @@ mod tests {
                  but is \"PT4H\"",
             ),
             ("--ami --mark maybe", "'maybe'"),
+            ("--all --node-labels a=b,", "--node-labels"),
+            ("--instance ip-1.ec2.internal", "--instance"),
             ("--ami --group a --group-tag b=c", "cannot be used with"),
         ] {
             let refusal = input_of(flags).unwrap_err();

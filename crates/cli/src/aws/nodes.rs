@@ -55,7 +55,7 @@ pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result
     }
     let unreadable = status.unreadable_nodes.map(|why| format!("; {why}"));
     misuse!(
-        "there is no instance and no node {name:?} in cluster {cluster}: use an instance id or the name of a Node{}",
+        "there is no instance and no node {name:?} in cluster {cluster}: use an instance id, or the name of a Node or an execution{}",
         unreadable.unwrap_or_default()
     )
 }

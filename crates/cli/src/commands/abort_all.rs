@@ -10,6 +10,7 @@ use crate::base::exit::Exit;
 use crate::commands::abortable::Running;
 use crate::commands::confirm::confirm;
 use crate::commands::restore::WHY;
+use crate::commands::room::warn_of_room;
 use crate::views::output::Output;
 
 pub(crate) async fn abort_all(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
@@ -21,6 +22,9 @@ pub(crate) async fn abort_all(installation: &Installation, output: &Output, want
         output.say("nothing runs that could be stopped")?;
         output.document(&json!({"stopped": [], "not_stopped": found.kept}))?;
         return Ok(Exit::Done);
+    }
+    for warning in warn_of_room(installation, &found.instances).await {
+        output.say(warning)?;
     }
     if !wanted.yes {
         let effect = format!("{}: {}", installation.place(), found.describe());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use recycle::base::ids::InstanceId;
 use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
 use recycle::records::claim::{Claim, Phase};
@@ -17,6 +18,8 @@ pub(super) struct Running {
     pub rotations: Vec<String>,
     /// The executions of nodes to stop.
     pub nodes: Vec<String>,
+    /// The instances that these have claimed.
+    pub instances: Vec<InstanceId>,
     /// Why the other executions of nodes go on.
     pub kept: Vec<String>,
 }
@@ -66,12 +69,23 @@ impl Running {
             }
         }
         found.nodes = running.into_iter().filter(|arn| !kept.contains(arn)).collect();
+        let claimed = nodes.iter().filter(|node| {
+            let claim = node.claim.as_ref();
+            claim.is_some_and(|claim| {
+                found
+                    .nodes
+                    .iter()
+                    .any(|arn| arn == claim.fence.execution.as_str())
+            })
+        });
+        found.instances = claimed.map(|node| node.instance_id.clone()).collect();
         found
     }
 
     pub(super) fn describe(&self) -> String {
         format!(
-            "This stops {} and {}. The sweep then restores their nodes, whose remaining pods keep running.",
+            "This stops {} and {}. The sweep then restores their nodes, whose remaining pods keep running. Replacements that have pods by then \
+             stay, and their groups are larger.",
             count(self.rotations.len(), "rotation"),
             count(self.nodes.len(), "execution of a node")
         )
@@ -186,10 +200,12 @@ mod tests {
         let rotation = Starter::new("rotation".to_owned(), &json!({}));
         let found = Running::sort(vec![rotation], running, &nodes);
         assert_eq!(found.nodes, ["new", "drains"].map(arn));
+        assert_eq!(found.instances.len(), 1, "{found:?}");
         assert_eq!(found.kept.len(), 2, "{found:?}");
         assert_eq!(
             found.describe(),
-            "This stops 1 rotation and 2 executions of nodes. The sweep then restores their nodes, whose remaining pods keep running."
+            "This stops 1 rotation and 2 executions of nodes. The sweep then restores their nodes, whose remaining pods keep running. \
+             Replacements that have pods by then stay, and their groups are larger."
         );
     }
 

@@ -100,15 +100,20 @@ async fn move_end(
         Some(asked) if asked != ends => ", 30 days after it began, which is the maximum",
         Some(_) | None => "",
     };
-    output.say(format!(
-        "the drain of {instance} ends {at}{cut}; its execution applies this at its next check, within 15 minutes, or within two hours if the drain may last for weeks"
-    ))?;
     if let Some(end) = end
         && let Some(warning) = warn_of_hook(installation, node, end).await
     {
         output.say(format!("warning: {warning}"))?;
         moved["warning"] = warning.into();
     }
+    let unless = if moved["warning"].is_null() {
+        ""
+    } else {
+        ", unless the hook ends before"
+    };
+    output.say(format!(
+        "the drain of {instance} ends {at}{cut}{unless}; its execution applies this at its next check, within 15 minutes, or within two hours if the drain may last for weeks"
+    ))?;
     output.document(&moved)?;
     Ok(Exit::Done)
 }

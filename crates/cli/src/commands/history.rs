@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_plan_is_planned_and_recycles_nothing() {
-        let planned = json!({"outcome": "rotated", "reason": "2 nodes to recycle, in 1 of 1 groups",
+        let planned = json!({"outcome": "rotated", "reason": "2 nodes to recycle, in 1 of 1 group",
             "groups": [{"group": "workers", "recycled": 0, "left": 2, "why": ["planned"], "error": [], "reason": "2 nodes"}]});
         let end = End {
             status: "SUCCEEDED".to_owned(),

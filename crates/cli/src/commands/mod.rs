@@ -10,6 +10,7 @@ pub(crate) mod pause;
 pub(crate) mod plan;
 pub(crate) mod recycle;
 pub(crate) mod restore;
+mod room;
 pub(crate) mod rotate;
 mod start;
 pub(crate) mod status;

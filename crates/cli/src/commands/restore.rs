@@ -2,6 +2,7 @@
 //! commands watch it.
 
 use jiff::Timestamp;
+use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
 use recycle::records::claim::{Claim, has_ended};
 use recycle::report::event::{End, Execution};
@@ -15,6 +16,7 @@ use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::commands::abortable::{check_abortable, check_readable, check_rotation, describe};
 use crate::commands::confirm::confirm;
+use crate::commands::room::warn_of_room;
 use crate::commands::start::start;
 use crate::history::end::describe_end;
 use crate::history::node::History;
@@ -64,6 +66,9 @@ async fn abort_claimed(
 ) -> Result<Exit> {
     check_abortable(node, claim)?;
     let arn = claim.fence.execution.as_str();
+    for warning in warn_of_room(installation, std::slice::from_ref(&node.instance_id)).await {
+        output.say(warning)?;
+    }
     if !wanted.yes {
         let effect = format!(
             "This stops the execution {arn}. The sweep then restores {}, which is in step {}: its remaining pods keep running.",
@@ -172,6 +177,14 @@ async fn check_restorable(installation: &Installation, node: NodeStatus) -> Resu
     if let Some(claim) = &node.claim
         && runs(installation, claim).await?
     {
+        if claim.urgency == Urgency::Hook {
+            refuse!(
+                "{} works on {named}, which its group is terminating: a node that a lifecycle hook holds cannot be restored. Its drain goes on \
+                 until its pods end, or until you run recycle-eks finish {}",
+                claim.fence.execution,
+                node.instance_id
+            );
+        }
         refuse!(
             "{} works on {named}: to stop it, use recycle-eks abort {}",
             claim.fence.execution,
@@ -231,10 +244,13 @@ fn judge_restore(
         (Some(node), None) if !node.is_marked => {
             over("restored: it carries no mark of recycle-eks", Exit::Done)
         }
-        (Some(node), None) if node.gave_up_at.is_some() && is_swept => over(
-            "it cannot be restored automatically: an operator must run the manual commands of the notification",
-            Exit::NeedsOperator,
-        ),
+        (Some(node), None) if node.gave_up_at.is_some() && is_swept => {
+            let text = format!(
+                "it cannot be restored automatically. For the commands: recycle-eks status {}",
+                node.instance_id
+            );
+            over(&text, Exit::NeedsOperator)
+        }
         (Some(node), None) => (describe_holder(node, before), None),
     }
 }
@@ -279,8 +295,12 @@ async fn watch_sweep(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     let over = watch.until_over(async |now| {
         installation.states.read_on(arn, &mut history).await?;
         let (text, exit) = match &history.end {
-            Some(end) if end.status == "SUCCEEDED" => (describe_sweep(end), Some(Exit::Done)),
-            Some(end) => (describe_sweep(end), Some(Exit::NeedsOperator)),
+            Some(end) => {
+                let given_up = list_given_up(installation).await?;
+                let is_done = end.status == "SUCCEEDED" && given_up.is_empty();
+                let exit = if is_done { Exit::Done } else { Exit::NeedsOperator };
+                (describe_sweep(end, &given_up), Some(exit))
+            }
             None => (history.reason().to_owned(), None),
         };
         let text = text.trim_end();
@@ -292,18 +312,36 @@ async fn watch_sweep(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     over.map_or_else(|| watch.leave(arn, "recycle-eks status"), Ok)
 }
 
-/// Describes how the sweep has ended, with the results of its nodes.
-fn describe_sweep(end: &End) -> String {
-    match end.output["nodes"].as_array() {
-        None => describe_end(end),
-        Some(nodes) => {
-            let restored = nodes.iter().filter_map(|node| node["restored"].as_str());
-            match restored.collect::<Vec<_>>().join(", ") {
-                none if none.is_empty() => "there was nothing to restore".to_owned(),
-                restored => format!("restored {restored}"),
-            }
-        }
+/// Lists the instances that need an operator.
+async fn list_given_up(installation: &Installation) -> Result<Vec<String>> {
+    let status = fetch_status(installation, None).await?;
+    let given_up = status.nodes.iter().filter(|node| node.gave_up_at.is_some());
+    Ok(given_up.map(|node| node.instance_id.to_string()).collect())
+}
+
+/// Describes how the sweep has ended, with the results of its nodes, and the nodes that need an operator.
+fn describe_sweep(end: &End, given_up: &[String]) -> String {
+    let Some(nodes) = end.output["nodes"].as_array() else {
+        return describe_end(end);
+    };
+    let restored: Vec<&str> = nodes
+        .iter()
+        .filter_map(|node| node["restored"].as_str())
+        .collect();
+    let mut parts = Vec::new();
+    if !restored.is_empty() {
+        parts.push(format!("restored {}", restored.join(", ")));
     }
+    if let Some(first) = given_up.first() {
+        parts.push(format!(
+            "an operator must act on {}. For the commands: recycle-eks status {first}",
+            given_up.join(", ")
+        ));
+    }
+    if parts.is_empty() {
+        return "there was nothing to restore".to_owned();
+    }
+    parts.join("; ")
 }
 
 #[cfg(test)]
@@ -394,12 +432,24 @@ mod tests {
 
     #[test]
     fn a_sweep_names_the_nodes_that_it_has_restored() {
-        for (output, text) in [
-            (json!({"nodes": []}), "there was nothing to restore"),
-            (json!({"nodes": [{}]}), "there was nothing to restore"),
+        let given_up = ["i-3".to_owned()];
+        for (output, given_up, text) in [
+            (json!({"nodes": []}), &[][..], "there was nothing to restore"),
+            (json!({"nodes": [{}]}), &[], "there was nothing to restore"),
             (
                 json!({"nodes": [{"restored": "i-1"}, {}, {"restored": "i-2"}]}),
+                &[],
                 "restored i-1, i-2",
+            ),
+            (
+                json!({"nodes": [{"restored": "i-1"}, {"left_in_standby": "i-3"}]}),
+                &given_up,
+                "restored i-1; an operator must act on i-3. For the commands: recycle-eks status i-3",
+            ),
+            (
+                json!({"nodes": [{}]}),
+                &given_up,
+                "an operator must act on i-3. For the commands: recycle-eks status i-3",
             ),
         ] {
             let end = End {
@@ -407,7 +457,7 @@ mod tests {
                 output,
                 ..End::default()
             };
-            assert_eq!(describe_sweep(&end), text);
+            assert_eq!(describe_sweep(&end, given_up), text);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use aws_sdk_autoscaling::types::{Instance, LifecycleState};
+use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LifecycleState};
 use jiff::Timestamp;
 use recycle::base::ids::InstanceId;
 use recycle::base::shell::quote;
@@ -16,7 +16,7 @@ use crate::aws::groups::{list_groups, list_paused};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::aws::step_functions::Listed;
-use crate::base::error::Result;
+use crate::base::error::{Result, misuse};
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::commands::confirm::confirm;
@@ -28,7 +28,7 @@ use crate::history::rotation_end::{RotationEnd, exit_of_rotation};
 use crate::history::started_by::{StartedBy, Starter, instance_of};
 use crate::views::fleet::{Heading, frame};
 use crate::views::output::Output;
-use crate::views::row::{Row, row_of, sort_rows};
+use crate::views::row::{Holding, Row, row_of, sort_rows};
 use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, Watch};
 
@@ -37,6 +37,7 @@ const CHECKS: u32 = 6;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Rotate) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, false)?;
+    check_groups(installation, &wanted.rotation.selection.groups).await?;
     warn_of_pauses(installation, output, &wanted.rotation.selection).await?;
     if wanted.rotation.selection.all && !wanted.yes {
         confirm_all(installation, output, &wanted.rotation.selection).await?;
@@ -49,6 +50,29 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &R
         return Ok(Exit::Done);
     }
     watch(&mut watching, &arn).await
+}
+
+/// Refuses a group that the cluster does not have. If the groups cannot be read, the rotation itself finds out.
+async fn check_groups(installation: &Installation, wanted: &[String]) -> Result<()> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let client = aws_sdk_autoscaling::Client::new(&installation.aws);
+    let Ok(groups) = list_groups(&client, &installation.cluster).await else {
+        return Ok(());
+    };
+    let names: Vec<&str> = groups
+        .iter()
+        .filter_map(AutoScalingGroup::auto_scaling_group_name)
+        .collect();
+    match wanted.iter().find(|group| !names.contains(&group.as_str())) {
+        Some(unknown) => misuse!(
+            "--group must be a group of cluster {} ({}), but is {unknown:?}",
+            installation.cluster,
+            names.join(", ")
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Prints which of the selected groups are paused, because the rotation starts no node of them. No groups select all of them.
@@ -109,6 +133,7 @@ fn warn_of_all(cluster: &str, selection: &Selection, sizes: &[(String, usize)]) 
 /// Starts a dry run of the rotation, in which the execution of each node is a dry run too, and prints the plans.
 pub(super) async fn plan(installation: &Installation, output: &Output, wanted: &Plan) -> Result<Exit> {
     let input = rotation_input(&wanted.rotation, true)?;
+    check_groups(installation, &wanted.rotation.selection.groups).await?;
     let states = &installation.states;
     let machine = installation.machine("rotate-nodes");
     let arn = states.start(&machine, &input).await?;
@@ -299,8 +324,7 @@ fn ended(row: Row, end: &End) -> Row {
         until: None,
         then: None,
         end: None,
-        pods: Vec::new(),
-        unnamed_pods: BTreeMap::new(),
+        holding: Holding::default(),
         disruptions: Vec::new(),
         ..row
     }

@@ -319,7 +319,7 @@ fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit> {
         }
     }
     if seen.rows.is_empty() {
-        output.say("no node carries a mark of recycle-eks")?;
+        output.say("no execution works on a node, and no node is to be restored")?;
     }
     for line in table(&seen.rows, now, output.width_of_terminal()) {
         output.say(line)?;
@@ -407,7 +407,7 @@ async fn watch(installation: &Installation, output: &Output, node: Option<&str>)
     }
     output.say(match node {
         Some(node) => format!("{node} carries no mark of recycle-eks"),
-        None => "no node carries a mark of recycle-eks".to_owned(),
+        None => "no execution works on a node, and no node is to be restored".to_owned(),
     })?;
     Ok(Exit::Done)
 }

@@ -38,6 +38,11 @@ pub(crate) struct Wait {
     pub reason: String,
 }
 
+/// Returns the part of a selection's reason that follows the number of its nodes.
+pub(crate) fn find_left_out(reason: &str) -> &str {
+    reason.split_once("; ").map_or("", |(_, rest)| rest)
+}
+
 /// The numbers of nodes of a group by their states.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
@@ -65,6 +70,8 @@ pub(crate) struct GroupHistory {
     more: usize,
     /// The number of nodes for which the next pass begins, after the end of this one.
     left_for_next: usize,
+    /// Nodes that the selection leaves out, such as those on which other executions work, in words. Empty if there are none.
+    left_out: String,
     /// For each criterion the places, from 0, of the nodes that meet it. Empty unless the rotation is a dry run.
     criteria: BTreeMap<String, Vec<usize>>,
     /// The newest event of each iteration, with its index. The next event of the iteration names it as its previous one.
@@ -122,6 +129,8 @@ impl GroupHistory {
             let nodes = nodes.iter().filter_map(Value::as_str);
             self.nodes = nodes.map(str::to_owned).collect();
             self.more = read_more(answer);
+            let reason = answer["reason"].as_str().unwrap_or_default();
+            self.left_out = find_left_out(reason).to_owned();
             self.criteria = serde_json::from_value(answer["criteria"].clone()).unwrap_or_default();
         }
     }
@@ -239,6 +248,11 @@ impl<'a> Passes<'a> {
     pub(crate) fn count_next(&self) -> usize {
         let last = self.last().filter(|last| last.has_ended);
         last.map_or(0, |last| last.left_for_next)
+    }
+
+    /// The nodes that the selection of the last pass leaves out, in words. Empty if there are none.
+    pub(crate) fn left_out(&self) -> &'a str {
+        self.last().map_or("", |last| &last.left_out)
     }
 
     pub(crate) fn has_ended(&self) -> bool {

@@ -112,6 +112,8 @@ fn describe_group(group: &Passes<'_>) -> (String, f64, String) {
             group.begun() + 1
         ));
     }
+    let left_out = Some(group.left_out().to_owned()).filter(|text| !text.is_empty());
+    parts.extend(left_out);
     parts.extend(describe_waits(group));
     (group.group.to_owned(), share, parts.join("; "))
 }
@@ -149,10 +151,16 @@ fn describe_waits(group: &Passes<'_>) -> Vec<String> {
     }
     let texts = reasons.into_iter().take(MOST_REASONS).map(|(reason, waits)| {
         let since = waits.iter().map(|(_, wait)| wait.since).min();
-        let since = since.map_or_else(String::new, moment);
+        let next = waits.iter().map(|(_, wait)| wait.until).min();
+        let (since, next) = (
+            since.map_or_else(String::new, moment),
+            next.map_or_else(String::new, moment),
+        );
+        // The reason is that of the last check, and may be over.
+        let why = format!("since {since}: {reason} (next check {next})");
         match waits.as_slice() {
-            [(node, _)] => format!("{node} waits since {since}: {reason}"),
-            several => format!("{} nodes wait since {since}: {reason}", several.len()),
+            [(node, _)] => format!("{node} waits {why}"),
+            several => format!("{} nodes wait {why}", several.len()),
         }
     });
     texts.collect()
@@ -175,7 +183,8 @@ mod tests {
     /// Three nodes, one at a time: the first took an hour, the second waits.
     fn rotation(second: EventKind) -> RotationHistory {
         let mut group = GroupHistory::default();
-        let nodes = json!({"nodes": ["i-1", "i-2", "i-3"], "at_once": 1});
+        let reason = "3 nodes; executions already work on 1 more";
+        let nodes = json!({"nodes": ["i-1", "i-2", "i-3"], "at_once": 1, "reason": reason});
         for (id, (previous, seconds, what)) in (1..).zip([
             (0, 0, EventKind::Started(json!({"group": "workers"}))),
             (1, 0, EventKind::Answered(nodes)),
@@ -210,7 +219,7 @@ mod tests {
             [(
                 "workers".to_owned(),
                 1.0 / 3.0,
-                "1 of 3 done; i-2 waits since 2027-01-01 01:00Z: group workers has the tag recycle-eks:paused"
+                "1 of 3 done; executions already work on 1 more; i-2 waits since 2027-01-01 01:00Z: group workers has the tag recycle-eks:paused (next check 2027-01-01 01:01Z)"
                     .to_owned()
             )]
         );

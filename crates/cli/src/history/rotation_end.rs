@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use crate::base::exit::Exit;
 use crate::history::end::{describe_end, exit_of};
+use crate::history::group::find_left_out;
 
 /// The maximum number of failed nodes that the end of a group names (`state-machine/rotate-nodes.asl.json`).
 const NAMED: usize = 10;
@@ -130,7 +131,8 @@ impl GroupEnd {
         if self.left > 0 {
             text = format!("{text}, {} skipped", self.left);
         }
-        match join(self.error.iter().chain(&self.why).cloned()) {
+        let left_out = find_left_out(&self.reason).to_owned();
+        match join(self.error.iter().chain(&self.why).chain([&left_out]).cloned()) {
             whys if whys.is_empty() => text,
             whys => format!("{text}: {whys}"),
         }
@@ -261,6 +263,20 @@ mod tests {
         let texts: Vec<String> = planned.list_planned().map(|(_, text)| text).collect();
         assert_eq!(texts, ["2 nodes", "KubeletTooNew; its template is newer"]);
         assert!(planned.has_error());
+    }
+
+    #[test]
+    fn a_group_says_what_its_selection_has_left_out() {
+        let group = json!({"group": "a", "recycled": 2, "left": 0, "why": [], "error": [],
+            "reason": "2 nodes; executions already work on 1 more"});
+        let end = End {
+            status: "SUCCEEDED".to_owned(),
+            output: json!({"outcome": "rotated", "groups": [group]}),
+            ..End::default()
+        };
+        let listed: Vec<_> = RotationEnd::read(&end).unwrap().list_groups().collect();
+        let text = "2 recycled: executions already work on 1 more";
+        assert_eq!(listed, [("group a".to_owned(), text.to_owned())]);
     }
 
     #[test]

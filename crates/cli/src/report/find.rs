@@ -1,7 +1,7 @@
 //! Finds the execution that a report is about.
 
 use jiff::Timestamp;
-use recycle::report::event::Execution;
+use recycle::report::event::{End, Execution};
 
 use crate::args::flags::Report as Wanted;
 use crate::aws::installation::{Installation, RECYCLING};
@@ -54,7 +54,13 @@ async fn find_last(installation: &Installation, states: &StepFunctions) -> Resul
     Ok(last)
 }
 
-/// Finds the newest execution that began after `since` and is not a plan.
+/// Whether the execution found nothing to do, such as that of the hook of a termination by recycle-eks itself.
+fn found_nothing_to_do(execution: &Execution) -> bool {
+    let ended = execution.end.as_ref().map(End::outcome);
+    ended.is_some_and(|outcome| ["already_gone", "duplicate", "released"].contains(&outcome))
+}
+
+/// Finds the newest execution that began after `since`, is not a plan, and found something to do.
 async fn find_newest(
     installation: &Installation,
     states: &StepFunctions,
@@ -64,7 +70,7 @@ async fn find_newest(
     let listed = states.list_newest(&installation.machine(machine), NEWEST).await?;
     for listed in listed.iter().take_while(|listed| listed.started_at > since) {
         let execution = states.describe(&listed.arn).await?;
-        if !execution.is_dry_run() {
+        if !execution.is_dry_run() && !found_nothing_to_do(&execution) {
             return Ok(Some(execution));
         }
     }

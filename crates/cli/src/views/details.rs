@@ -25,7 +25,7 @@ pub(crate) fn list_details(row: &Row, now: Timestamp) -> Vec<String> {
         ));
     }
     lines.extend(list_pods(row, now));
-    if row.pods.is_empty() && !row.what.is_empty() {
+    if row.holding.pods.is_empty() && !row.what.is_empty() {
         lines.push(format!("  {}", row.what));
     } else {
         lines.extend(row.disruptions.iter().map(|disruption| format!("  {disruption}")));
@@ -34,6 +34,10 @@ pub(crate) fn list_details(row: &Row, now: Timestamp) -> Vec<String> {
         lines.push(format!("  at the end, {}: {then}", moment(until)));
     } else if let Some(until) = row.until {
         lines.push(format!("  until {} at the latest", moment(until)));
+    }
+    if !row.commands.is_empty() {
+        lines.push("  the commands for it:".to_owned());
+        lines.extend(row.commands.iter().cloned());
     }
     lines
 }
@@ -44,10 +48,11 @@ fn describe_starter(starter: &StartedBy) -> String {
 
 /// Lists a line for each named pod, in columns, and one for the number of the others.
 fn list_pods(row: &Row, now: Timestamp) -> Vec<String> {
-    let names = row.pods.iter().map(|pod| pod.name.chars().count());
-    let states = row.pods.iter().map(|pod| pod.state.len());
+    let names = row.holding.pods.iter().map(|pod| pod.name.chars().count());
+    let states = row.holding.pods.iter().map(|pod| pod.state.len());
     let (names, states) = (names.max().unwrap_or(0), states.max().unwrap_or(0));
     let mut lines: Vec<String> = row
+        .holding
         .pods
         .iter()
         .map(|pod| {
@@ -64,7 +69,7 @@ fn list_pods(row: &Row, now: Timestamp) -> Vec<String> {
             format!("  {:<names$}  {:<states$}  {why}", pod.name, pod.state)
         })
         .collect();
-    let others = row.unnamed_pods.iter();
+    let others = row.holding.unnamed_pods.iter();
     let others: Vec<String> = others.map(|(state, count)| format!("{count} {state}")).collect();
     if !others.is_empty() {
         lines.push(format!("  … and more pods: {}", others.join(", ")));

@@ -36,18 +36,27 @@ pub(crate) struct Row {
     pub end: Option<&'static str>,
     /// A few words about what the node waits for, what blocks its drain, or how its execution ended.
     pub what: String,
-    /// The pods that hold the node: the first five of each class.
-    pub pods: Vec<HoldingPod>,
-    /// The number of further pods in each state.
-    pub unnamed_pods: BTreeMap<&'static str, u32>,
+    #[serde(flatten)]
+    pub holding: Holding,
     /// Events from outside, such as an instance refresh.
     pub disruptions: Vec<String>,
     /// The execution that claims the node, or that a rotation has begun for it.
     #[serde(rename = "execution_arn")]
     pub execution: Option<String>,
     pub started_by: Option<StartedBy>,
+    /// The commands by which an operator restores a node that cannot be restored automatically.
+    pub commands: Vec<String>,
     #[serde(skip)]
     pub style: Style,
+}
+
+/// The pods that hold the node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct Holding {
+    /// The first five of each class.
+    pub pods: Vec<HoldingPod>,
+    /// The number of further pods in each state.
+    pub unnamed_pods: BTreeMap<&'static str, u32>,
 }
 
 impl Row {
@@ -90,12 +99,15 @@ pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&st
             .or(node.gave_up_at),
         until: progress
             .map(|progress| progress.hook_until.unwrap_or(progress.until))
-            .filter(|_| waits),
+            // The drain of a node that is being disposed of is over, and the progress has no other end.
+            .filter(|_| waits && phase != Some(Phase::Disposing)),
         end: then.as_deref().map(name_end),
         then,
         what: describe_node(node, is_alive),
-        pods: held.map(list_holding).unwrap_or_default(),
-        unnamed_pods: held.into_iter().flat_map(count_unnamed).collect(),
+        holding: Holding {
+            pods: held.map(list_holding).unwrap_or_default(),
+            unnamed_pods: held.into_iter().flat_map(count_unnamed).collect(),
+        },
         disruptions: progress
             .map(|progress| progress.disruptions.clone())
             .unwrap_or_default(),
@@ -103,6 +115,11 @@ pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&st
             StartedBy::read(&claim.fence.execution.to_string(), rotations).or_hook(claim.urgency)
         }),
         execution,
+        commands: node
+            .manual
+            .as_ref()
+            .map(|manual| manual.commands.clone())
+            .unwrap_or_default(),
         style,
     }
 }
@@ -141,7 +158,7 @@ fn describe_node(node: &NodeStatus, is_alive: bool) -> String {
         parts.push(format!("the claim is {strange}"));
     }
     if node.restoring_since.is_some() && is_alive {
-        parts.push("its execution restores the node".to_owned());
+        parts.push("it is being restored".to_owned());
     } else if let Some(progress) = &node.progress {
         parts.push(describe_progress(progress));
         parts.extend(progress.disruptions.iter().cloned());
@@ -155,9 +172,10 @@ fn describe_node(node: &NodeStatus, is_alive: bool) -> String {
         );
     }
     if node.gave_up_at.is_some() {
-        parts.push(
-            "it cannot be restored automatically: run the manual commands of the notification".to_owned(),
-        );
+        parts.push(match &node.manual {
+            Some(manual) => format!("an operator must act: {}", manual.state),
+            None => "an operator must act: run the manual commands of the notification".to_owned(),
+        });
     }
     parts.join("; ")
 }
@@ -249,7 +267,7 @@ mod tests {
                 json!({"claim": claim("waiting"), "progress": progress, "restoring_since": "2027-01-02T00:00:00Z"}),
                 true,
                 "restoring",
-                "restores the node",
+                "is being restored",
             ),
             (
                 "dead while it restored",
@@ -270,7 +288,7 @@ mod tests {
                 json!({"gave_up_at": "2027-01-01T00:00:00Z"}),
                 false,
                 "manual",
-                "manual commands",
+                "an operator must act",
             ),
             (
                 "strange",
@@ -294,7 +312,10 @@ mod tests {
         let node = json!({"claim": claim("waiting"), "progress": progress, "restoring_since": "2027-01-02T00:00:00Z"});
         let row = row_of(&status(node), &[], |_| true);
         assert_eq!(row.since, "2027-01-02T00:00:00Z".parse().ok());
-        assert_eq!((row.until, row.end, row.unnamed_pods.len()), (None, None, 0));
+        assert_eq!(
+            (row.until, row.end, row.holding.unnamed_pods.len()),
+            (None, None, 0)
+        );
     }
 
     #[test]
@@ -331,6 +352,7 @@ mod tests {
         );
         assert_eq!(draining.end, Some("restore"));
         let pods: Vec<(&str, &str)> = draining
+            .holding
             .pods
             .iter()
             .map(|pod| (pod.name.as_str(), pod.state))
@@ -344,12 +366,12 @@ mod tests {
             ]
         );
         assert_eq!(
-            draining.unnamed_pods.into_iter().collect::<Vec<_>>(),
+            draining.holding.unnamed_pods.into_iter().collect::<Vec<_>>(),
             [("awaited", 2), ("blocked", 1)]
         );
         for (phase, runs) in [("admitted", true), ("disposing", true), ("draining", false)] {
             let other = row(phase, runs);
-            assert_eq!((other.pods.len(), other.end), (0, None), "{phase}");
+            assert_eq!((other.holding.pods.len(), other.end), (0, None), "{phase}");
         }
     }
 

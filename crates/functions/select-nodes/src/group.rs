@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use recycle::answer::envelope::{Answer, GroupBody, SelectBody};
 use recycle::base::ids::{ExecutionArn, InstanceId};
+use recycle::base::text::count;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::SelectRequest;
 use recycle::contract::verdicts::SelectVerdict;
@@ -104,8 +105,10 @@ impl SelectNodes {
         let mut later = chosen.cut(PassSize::of(terms).nodes);
         let more = later.len();
         later.truncate(MOST_LATER);
-        let count = chosen.nodes.len();
-        let mut reason = format!("{count} nodes; executions already work on {claimed} more");
+        let mut reason = count(chosen.nodes.len(), "node");
+        if claimed > 0 {
+            reason = format!("{reason}; executions already work on {claimed} more");
+        }
         if more > 0 {
             let next = if terms.dry_run {
                 "a dry run leaves out"

@@ -28,6 +28,7 @@ impl ServeOperator {
             self.examine_groups(cluster),
         );
         let untagged = there.as_ref().map(|there| find_untagged(there, cluster));
+        let given_up = there.as_ref().map(|there| find_given_up(there));
         let instances = there
             .as_ref()
             .map(|there| u32::try_from(there.len()).unwrap_or(u32::MAX));
@@ -39,6 +40,7 @@ impl ServeOperator {
             groups: fleets.map(|fleets| fleets.iter().map(|fleet| fleet.name.to_string()).collect()),
             instances,
             untagged: Some(untagged),
+            given_up: Some(given_up),
             step_functions,
             nodes: nodes.and_then(|nodes| {
                 members.and_then(|members| there.map(|there| find_odd_nodes(&nodes, &members, &there)))
@@ -117,6 +119,11 @@ fn find_untagged(members: &[Instance], cluster: &ClusterName) -> Vec<InstanceId>
         .iter()
         .filter(|instance| !has_cluster_tag(&instance.tags, cluster));
     untagged.map(|instance| instance.id.clone()).collect()
+}
+
+fn find_given_up(members: &[Instance]) -> Vec<InstanceId> {
+    let given_up = members.iter().filter(|instance| instance.gave_up().is_some());
+    given_up.map(|instance| instance.id.clone()).collect()
 }
 
 async fn ask<T>(

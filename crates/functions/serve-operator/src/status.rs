@@ -2,8 +2,9 @@
 
 use recycle::base::failure::with_causes;
 use recycle::base::ids::InstanceId;
-use recycle::cluster::node::NodeList;
-use recycle::notify::status::build_status;
+use recycle::cluster::instance::Instance;
+use recycle::cluster::node::{NodeFacts, NodeList};
+use recycle::notify::status::{NodeStatus, build_status};
 use recycle::records::lease::Lease;
 use recycle::restore::sweep::OWN_TAGS;
 use serde_json::{Value, json};
@@ -20,9 +21,29 @@ impl ServeOperator {
         }
         let (nodes, leases, cluster_error) = self.read_cluster().await;
         let mut status = build_status(&nodes.readable, &leases, &instances, wanted);
+        if cluster_error.is_none() {
+            for node in status.nodes.iter_mut().filter(|node| node.gave_up_at.is_some()) {
+                self.explain(node, &nodes.readable, &instances).await;
+            }
+        }
         status.cluster_is_away = cluster_error;
         status.unreadable_nodes = nodes.describe_unreadable();
         Ok(json!(status))
+    }
+
+    /// Adds what an operator can do about a node. If its group cannot be read, nothing is added.
+    async fn explain(&self, status: &mut NodeStatus, nodes: &[NodeFacts], instances: &[Instance]) {
+        let group = match status.group.as_deref().and_then(|name| name.parse().ok()) {
+            None => None,
+            Some(name) => match self.groups.fetch(&name).await {
+                Ok(group) => group,
+                Err(_) => return,
+            },
+        };
+        let id = status.instance_id.clone();
+        let instance = instances.iter().find(|instance| instance.id == id);
+        let node = nodes.iter().find(|node| node.instance.as_ref() == Some(&id));
+        status.explain(group.as_ref(), instance, node);
     }
 
     /// Lists the Nodes and the Leases. If the cluster cannot be read, returns none of them, and the reason.

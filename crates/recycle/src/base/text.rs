@@ -42,6 +42,12 @@ pub(crate) fn list_names(names: &[String], count: usize) -> String {
     format!("{}{more}", names.join(", "))
 }
 
+/// Writes a number of things, such as `1 node` or `2 nodes`.
+pub fn count(number: usize, what: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{ending}")
+}
+
 pub(crate) fn count_and_name(count: usize, names: &[String]) -> String {
     let noun = if count == 1 { "pod" } else { "pods" };
     format!("{count} {noun} ({})", list_names(names, count))

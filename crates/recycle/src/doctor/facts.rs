@@ -71,6 +71,9 @@ pub struct Inside {
     /// Members of these groups without the cluster's tag. None if the function's version does not check this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untagged: Option<Seen<Vec<InstanceId>>>,
+    /// Members of these groups that need an operator. None if the function's version does not check this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_up: Option<Seen<Vec<InstanceId>>>,
     /// Whether Step Functions answers. None if the function's version does not check this, or the request names no execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_functions: Option<Seen<()>>,

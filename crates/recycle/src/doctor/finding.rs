@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+pub(crate) use crate::base::text::count;
 use crate::doctor::facts::Seen;
 
 /// The level of a finding. The worst level decides the exit code.
@@ -118,11 +119,6 @@ pub(crate) const MOST_IN_COMMAND: usize = 50;
 
 /// The remedy where applying the module is enough.
 pub(crate) const APPLY: &str = "Apply the Terraform module again, with the packages of the module's version.";
-
-pub(crate) fn count(number: usize, what: &str) -> String {
-    let ending = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{ending}")
-}
 
 pub(crate) fn name_some(names: &[String]) -> String {
     let some = names[..names.len().min(MOST_NAMES)].join(", ");

@@ -23,6 +23,7 @@ pub(crate) fn examine_inside(seen: &Installation, inside: &Seen<Inside>) -> Vec<
             examine_endpoints(inside),
             Check::only("Nodes").judge_all(&inside.nodes, examine_nodes),
             examine_tags(seen, inside.untagged.as_ref()).into_iter().collect(),
+            examine_given_up(inside.given_up.as_ref()).into_iter().collect(),
         ]
         .concat()
     })
@@ -157,5 +158,17 @@ fn examine_tags(seen: &Installation, untagged: Option<&Seen<Vec<InstanceId>>>) -
     Some(check.problem(
         format!("{members} without {tag} cannot be recycled: {some}"),
         format!("{command} # also tag their groups with propagation, so that new members have the tag"),
+    ))
+}
+
+/// Checks for members that recycle-eks could not restore. None if there are none, or if it is not known.
+fn examine_given_up(given_up: Option<&Seen<Vec<InstanceId>>>) -> Option<Finding> {
+    let given_up = given_up?.as_ref().found()?;
+    let first = given_up.first()?;
+    let names: Vec<String> = given_up.iter().map(ToString::to_string).collect();
+    let members = count(names.len(), "member");
+    Some(Check::only("restores").problem(
+        format!("{members} could not be restored: {}", name_some(&names)),
+        format!("recycle-eks status {first} # prints the state and the commands"),
     ))
 }

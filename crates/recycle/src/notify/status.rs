@@ -9,12 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::GROUP_TAG;
+use crate::cluster::group::Group;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
+use crate::drain::lost::{LOST_AFTER, find_loss};
 use crate::records::claim::{Claim, StoredClaim};
 use crate::records::lease::Lease;
 use crate::records::progress::Progress;
+use crate::restore::manual_commands::{ManualCommands, describe_manual_commands};
 use crate::restore::sweep::{find_leftovers, find_named};
+
+/// The tag by which Auto Scaling names the group of an instance. Only AWS can set a tag that begins with `aws:`.
+const MEMBER_TAG: &str = "aws:autoscaling:groupName";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -55,6 +61,9 @@ pub struct NodeStatus {
     /// Time since which the node needs an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gave_up_at: Option<Timestamp>,
+    /// The state of a node that needs an operator, and the commands for it. None if its group could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manual: Option<ManualCommands>,
     /// Whether an operator has requested the node by the taint, and no sweep has seen the request yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_requested: bool,
@@ -64,6 +73,22 @@ pub struct NodeStatus {
     /// Whether the Node or its instance carries a request, or something that recycle-eks has set.
     /// Something on another Node or instance that names this instance also counts.
     pub is_marked: bool,
+}
+
+impl NodeStatus {
+    /// Adds the state and the commands of a node that needs an operator. `group` is its group as it is now, if there is one.
+    /// The node counts as lost if it was lost when it was given up. A node that is not Ready since then may be Ready again soon.
+    pub fn explain(&mut self, group: Option<&Group>, instance: Option<&Instance>, node: Option<&NodeFacts>) {
+        let id = &self.instance_id;
+        let state = group.and_then(|group| group.state_of(id));
+        let is_lost = self
+            .gave_up_at
+            .is_some_and(|at| find_loss(node, LOST_AFTER, at).is_some());
+        let name = self.node.as_ref();
+        self.manual = Some(describe_manual_commands(
+            id, group, state, instance, name, node, is_lost,
+        ));
+    }
 }
 
 /// Describes every node with [`NodeStatus::is_marked`]. If a node is `wanted`, describes only that node, whether it is marked or not.
@@ -119,7 +144,10 @@ fn describe(
         Some(StoredClaim::Unreadable(text)) => (None, Some(format!("unreadable: {text}"))),
     };
     let claimed_in = claim.as_ref().map(|claim| claim.group.to_string());
-    let tagged = || instance?.tags.get(GROUP_TAG).cloned();
+    let tagged = || {
+        let tags = &instance?.tags;
+        tags.get(GROUP_TAG).or_else(|| tags.get(MEMBER_TAG)).cloned()
+    };
     NodeStatus {
         instance_id: id.clone(),
         node: node.map(|node| node.name.clone()),
@@ -131,6 +159,7 @@ fn describe(
         drain_until: node.and_then(|node| node.drain_until()?.trim().parse().ok()),
         restoring_since: lease.and_then(Lease::restoring_since),
         gave_up_at: instance.and_then(Instance::gave_up).map(|gave_up| gave_up.at),
+        manual: None,
         is_requested: node.is_some_and(NodeFacts::is_requested),
         is_gone: instance.is_some_and(Instance::is_gone),
         is_marked,
@@ -141,12 +170,13 @@ fn describe(
 mod tests {
     use super::*;
     use crate::base::names::{
-        CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, GAVE_UP_TAG, PROGRESS_ANNOTATION, REQUEST_TAINT,
-        RESTORING_ANNOTATION, STANDBY_TAG,
+        CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, GAVE_UP_TAG, PROGRESS_ANNOTATION,
+        RECORD_ANNOTATION, REQUEST_TAINT, RESTORING_ANNOTATION, STANDBY_TAG,
     };
     use crate::cluster::node::Taint;
-    use crate::fixtures::{NEW, OLD, claim, id, instance, leased, leases, node, strings};
+    use crate::fixtures::{NEW, OLD, claim, group, id, instance, leased, leases, member, node, strings};
     use crate::records::claim::Phase;
+    use crate::records::node_record::Record;
 
     fn claimed() -> NodeFacts {
         let text = serde_json::to_string(&claim(Phase::Draining)).unwrap();
@@ -208,6 +238,41 @@ mod tests {
         assert_eq!(listed[0].claim, Some(claim(Phase::Standby)));
         assert_eq!(listed[0].gave_up_at, "2027-01-01T00:00:00Z".parse().ok());
         assert_eq!(listed[0].node, None);
+    }
+
+    #[test]
+    fn a_node_that_was_given_up_names_its_group_its_state_and_the_commands_for_it() {
+        let given_up = Instance {
+            tags: strings([(MEMBER_TAG, "workers"), (GAVE_UP_TAG, "2027-01-01T00:00:00Z")]),
+            ..instance()
+        };
+        let listed = build_status(&[bystander()], std::slice::from_ref(&given_up), None).nodes;
+        let [mut found] = listed.try_into().unwrap();
+        assert_eq!((found.group.as_deref(), &found.manual), (Some("workers"), &None));
+        let group = Group {
+            members: vec![member(OLD, "Standby")],
+            ..group()
+        };
+        let record = Record {
+            desired_before: Some(2),
+            ..Record::default()
+        };
+        let old = NodeFacts {
+            instance: Some(id(OLD)),
+            ..node("old")
+        };
+        let record = serde_json::to_string(&record).unwrap();
+        let old = leased(old, [(RECORD_ANNOTATION, &record)]);
+        found.explain(Some(&group), Some(&given_up), Some(&old));
+        let manual = found.manual.unwrap();
+        assert!(manual.state.contains("Standby"), "{manual:?}");
+        assert!(
+            manual
+                .commands
+                .iter()
+                .any(|command| command.contains("aws autoscaling exit-standby")),
+            "{manual:?}"
+        );
     }
 
     #[test]

@@ -114,6 +114,10 @@ impl<'a> Reader<'a> {
 
     fn enter(&mut self, state: &'a str, at: Timestamp) {
         self.state = state;
+        if state == "RestoreNode" {
+            // The node waits for nothing any more, whatever still runs there.
+            self.end_waits(at);
+        }
         let stages = &mut self.report.stages;
         if let Some((_, stage)) = find_box(state)
             && stages.last().is_none_or(|last| last.what != stage)
@@ -230,13 +234,17 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn end_waits(&mut self, at: Timestamp) {
+        end_last(&mut self.report.blocked, at);
+        for span in &mut self.report.pods {
+            span.until.get_or_insert(at);
+        }
+    }
+
     pub(crate) fn finish(mut self, execution: &Execution) -> NodeReport {
         if let Some(end) = execution.ended_at {
             end_last(&mut self.report.stages, end);
-            end_last(&mut self.report.blocked, end);
-            for span in &mut self.report.pods {
-                span.until.get_or_insert(end);
-            }
+            self.end_waits(end);
         }
         thin(&mut self.report.looks);
         self.report

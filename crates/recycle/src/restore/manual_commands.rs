@@ -3,6 +3,8 @@
 //! The commands undo only what is there, in the reverse of the order in which it was done. None of them makes the group smaller,
 //! because the group would choose the member to terminate.
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
     CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, DRAINING_TAINT, EXCLUDE_FROM_BALANCERS_LABEL, GAVE_UP_TAG,
@@ -20,7 +22,7 @@ use crate::restore::sweep::OWN_TAGS;
 use crate::restore::undo::has_cordoned;
 
 /// The state of a node, and the commands that an operator can run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManualCommands {
     /// The state of the node, in one sentence.
     pub state: String,

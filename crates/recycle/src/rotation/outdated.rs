@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::duration::{Duration, DurationRange};
 use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, short_hash};
 use crate::base::selector::Selector;
-use crate::base::text::cut_text;
+use crate::base::text::{count, cut_text};
 use crate::cluster::node::NodeFacts;
 use crate::input::model::InvalidInput;
 use crate::records::claim::StoredClaim;
@@ -330,8 +330,12 @@ pub fn choose_groups(found: Vec<(GroupName, Chosen)>, unknown: &[String]) -> Gro
         nodes += chosen.nodes.len();
         groups.push(name);
     }
-    let count = groups.len();
-    let mut reason = format!("{nodes} nodes to recycle, in {count} of {all} groups");
+    let nodes = count(nodes, "node");
+    let mut reason = format!(
+        "{nodes} to recycle, in {} of {}",
+        groups.len(),
+        count(all, "group")
+    );
     if claimed > 0 {
         reason = format!("{reason}; executions already work on {claimed} more");
     }

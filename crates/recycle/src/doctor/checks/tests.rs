@@ -133,6 +133,7 @@ fn inside() -> Inside {
             ..Nodes::default()
         }),
         untagged: Some(Seen::Found(Vec::new())),
+        given_up: Some(Seen::Found(Vec::new())),
         step_functions: Some(Seen::Found(())),
     }
 }
@@ -364,7 +365,7 @@ fn one_fault_of_rules_topic_queue_or_logs_is_one_finding() {
             None => logs.remove("/aws/lambda/r-check-pods"),
         };
     }
-    let cases: [(Break, Expected); 10] = [
+    let cases: [(Break, Expected); 12] = [
         (
             |seen| rule(seen, "r-sweep-clock", |it| it.is_enabled = false),
             (Level::Problem, "rule", "r-sweep-clock", "is disabled"),
@@ -376,6 +377,38 @@ fn one_fault_of_rules_topic_queue_or_logs_is_one_finding() {
         (
             |seen| rule(seen, "r-sweep-clock", |it| it.name = "r-hook-other".to_owned()),
             (Level::Problem, "rule", "r-sweep-clock", "the rule does not exist"),
+        ),
+        (
+            |seen| {
+                rule(seen, "r-hook-workers", |it| {
+                    it.pattern = it
+                        .pattern
+                        .as_ref()
+                        .map(|pattern| pattern.replace("workers", "others"));
+                });
+            },
+            (
+                Level::Warning,
+                "lifecycle hook",
+                "workers",
+                "no rule of this installation matches its events",
+            ),
+        ),
+        (
+            |seen| {
+                rule(seen, "r-hook-workers", |it| {
+                    it.pattern = it
+                        .pattern
+                        .as_ref()
+                        .map(|pattern| pattern.replace("LifecycleHookName", "x"));
+                });
+            },
+            (
+                Level::Warning,
+                "lifecycle hook",
+                "workers",
+                "no rule of this installation matches its events",
+            ),
         ),
         (
             |seen| rule(seen, "r-hook-workers", |it| it.pattern = None),
@@ -436,6 +469,31 @@ fn one_fault_of_rules_topic_queue_or_logs_is_one_finding() {
         break_it(&mut seen);
         is_the_only_one(&wrong(&seen, inside()), expected);
     }
+}
+
+#[test]
+fn a_sweep_that_began_three_intervals_ago_is_no_problem() {
+    for (age, level) in [(2_700, Level::Ok), (2_701, Level::Problem)] {
+        let mut seen = healthy();
+        seen.now = at(age);
+        let found = examine(&seen, &Seen::Found(inside()));
+        let of_sweep = found.iter().find(|finding| finding.check == "sweep");
+        assert_eq!(of_sweep.map(|finding| finding.level), Some(level), "{age}");
+    }
+}
+
+#[test]
+fn a_group_of_one_zone_balances_none() {
+    let one = Group {
+        zones: 1,
+        suspended: Vec::new(),
+        ..group()
+    };
+    let two = Group {
+        zones: 2,
+        ..one.clone()
+    };
+    assert_eq!((one.balances_zones(), two.balances_zones()), (false, true));
 }
 
 #[test]
@@ -772,6 +830,18 @@ fn one_fault_that_the_functions_see_is_one_finding() {
                 "cluster tag",
                 "",
                 "1 member without kubernetes.io/cluster/prod cannot be recycled: i-0aaaaaaaaaaaaaaaa",
+            ),
+        ),
+        (
+            Inside {
+                given_up: Some(Seen::Found(vec!["i-0aaaaaaaaaaaaaaaa".parse().unwrap()])),
+                ..inside()
+            },
+            (
+                Level::Problem,
+                "restores",
+                "",
+                "1 member could not be restored: i-0aaaaaaaaaaaaaaaa",
             ),
         ),
         (

@@ -141,6 +141,12 @@ fn the_criteria_that_each_node_meets_are_listed() {
         control_plane: Release::read("1.33"),
         now: at(6 * HOUR),
     };
+    let behind = outdated(json!({"launch_template": true}));
+    let are = found
+        .members
+        .iter()
+        .map(|member| is_outdated(&behind, &found, member, &known));
+    assert_eq!(are.collect::<Vec<_>>(), [true, false]);
     let choose = |selection| choose_members(&selection, &found, &known, &rotation());
     let every = json!({"launch_template": true, "ami": true, "kubelet": true, "older_than": "5h",
         "launched_before": "2027-01-01T05:00:00Z", "all": true});
@@ -325,7 +331,7 @@ fn an_answer_lists_as_many_groups_with_nodes_to_recycle_as_fit() {
             &["cannot read group b".to_owned()]
         )
         .reason,
-        "1 nodes to recycle, in 1 of 1 groups; cannot read group b"
+        "1 node to recycle, in 1 of 1 group; cannot read group b"
     );
     let many = (0..100).map(|n| (format!("{}{n}", "g".repeat(250)).parse().unwrap(), of(1)));
     let groups = choose_groups(many.collect(), &[]);
