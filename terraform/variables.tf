@@ -435,6 +435,11 @@ variable "notification_topic" {
     condition     = var.notification_topic == null ? true : try(split(":", var.notification_topic.arn)[3] == local.region, true)
     error_message = "notification_topic.arn must be a topic in ${local.region}, the region of the provider: EventBridge and CloudWatch alarms publish to no topic of another region."
   }
+
+  validation {
+    condition     = try(split(":", var.notification_topic.kms_key_arn)[3] == local.region, true)
+    error_message = "notification_topic.kms_key_arn must be a key in ${local.region}, the region of the provider and of the topic."
+  }
 }
 
 variable "notification_format" {

@@ -64,7 +64,8 @@ def test_the_marks_of_rotations_that_have_ended_go_first_all_at_once(answer):
 @pytest.mark.parametrize("verdict", ["kept", "left_in_standby"])
 def test_a_node_that_needs_an_operator_is_reported(verdict):
     services = Services()
-    assert walk(services, restore_node=[verdict])[0].status == "SUCCEEDED"
+    end, _ = walk(services, restore_node=[verdict])
+    assert (end.status, end.output) == ("SUCCEEDED", {"nodes": [{verdict: NODE}]})
     assert len(services.published) == 1
 
 

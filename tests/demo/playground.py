@@ -63,7 +63,7 @@ if [[ $# -ne 1 || ! $1 =~ ^([0-9]+[dhms])+$ ]]; then
   exit 2
 fi
 echo "$1" > {asked}.new && mv {asked}.new {asked} || exit 1
-while [ -e {asked} ]; do sleep 0.1; done
+while [ -e {asked} ] || [ -e {asked}.taken ]; do sleep 0.1; done
 echo "it is $(cut -c1-16 {clock})Z"
 """)
     skip.chmod(0o700)
@@ -110,25 +110,29 @@ Ctrl-C here ends it all."""
 
 def stand(world: World, cli: Cli, folder: Path) -> None:
     """Lets time pass until Ctrl-C, and prints the end of each execution."""
-    skip = folder / "skip"
+    skip, taken = folder / "skip", folder / "skip.taken"
     world.let_sweep()
     ended = {each.arn for machine in ("recycle-node", "rotate-nodes") for each in world.executions(machine)}
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             # A time that is asked for from here on is that of the next round.
-            asked = skip.exists()
-            end = world.clock.elapsed() + (world.seconds(skip.read_text().strip()) if asked else SPEED * STRETCH)
+            with contextlib.suppress(FileNotFoundError):
+                skip.rename(taken)
+            end = world.clock.elapsed() + (world.seconds(taken.read_text().strip()) if taken.exists() else SPEED * STRETCH)
             while world.clock.elapsed() < end:
                 world.clock.run(limit=min(world.clock.elapsed() + STEP, end))
                 cli.writes_time()
-            if asked:
-                skip.unlink()
+            taken.unlink(missing_ok=True)
             for machine in ("recycle-node", "rotate-nodes"):
                 for each in world.executions(machine):
                     if each.status != "RUNNING" and each.arn not in ended:
                         ended.add(each.arn)
-                        end = each.finishes()
-                        now = datetime.datetime.fromtimestamp(world.clock.now(), datetime.UTC)
+                        done = each.finishes()
+                        at = world.clock.now() - world.clock.elapsed() + done.at
                         name = each.arn.rpartition(":")[2]
-                        print(f"{now:%Y-%m-%d %H:%MZ}  {machine} {name}: {end.outcome or end.error or each.status}", flush=True)
+                        outcome = done.outcome or done.error or each.status
+                        print(
+                            f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%Y-%m-%d %H:%MZ}  {machine} {name}: {outcome}",
+                            flush=True,
+                        )
             time.sleep(STRETCH)

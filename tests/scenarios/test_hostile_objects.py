@@ -43,6 +43,38 @@ def test_a_pod_that_cannot_be_read_is_named_and_holds_its_node_to_the_end_of_the
     assert pod.exists and world.leftovers() == []
 
 
+def test_status_prints_commands_only_for_a_node_that_is_certain_and_that_no_execution_works_on(world, cli):
+    """A wrong command would end an instance that runs, or break a claim."""
+    full = world.group("full", size=2, minimum=1, maximum=2)
+    node = full.nodes[0]
+    node.job("train", labels={"app": "train"})
+    world.at("4m", lambda: full.newest.bare_pod("new"))
+    assert world.recycle(node, label_selector="app=train", drain_timeout=300).finishes().error == "LeftInStandby"
+
+    def row():
+        (row,) = cli("status", node.instance_id, "--output", "json", pace=0).document["nodes"]
+        return row
+
+    assert row()["step"] == "manual" and any("exit-standby" in command for command in row()["commands"])
+    genuine = node.kubernetes.object
+    spec = {"providerID": genuine["spec"]["providerID"]}
+    forged = {"metadata": {"name": "a-forged-one"}, "spec": spec, "status": {"conditions": genuine["status"]["conditions"]}}
+    world.kubernetes.must("POST", "/api/v1/nodes", forged)
+    assert (row()["step"], row()["commands"]) == ("manual", [])
+    world.kubernetes.must("DELETE", "/api/v1/nodes/a-forged-one")
+    assert row()["commands"]
+
+    world.recycle(node, label_selector="app=train")
+    world.wait("10m")
+    assert (row()["step"], row()["commands"]) == ("waiting", [])
+    assert not [each for each in cli("doctor", "-o", "json", pace=0).document["findings"] if each["check"] == "restores"]
+    assert cli("abort", node.instance_id, "--yes", "--no-wait", pace=0).code == 0
+    world.wait("1m")
+    world.sweep().finishes()
+    make_unreadable(world, node)
+    assert (row()["step"], row()["commands"]) == ("manual", [])
+
+
 def test_a_node_that_cannot_be_read_hides_no_other_from_the_sweep_or_a_rotation(world, workers):
     other = world.group("other", size=1).nodes[0]
     make_unreadable(world, other)

@@ -140,6 +140,7 @@ def test_a_failed_rotation_says_in_words_what_failed_and_how_the_node_was_restor
     assert "1 node was restored after a failure" in seen["text"] and "{" not in seen["text"]
     assert {"Failures", "Longest waits"} <= set(seen["headings"])
     assert "DrainTimedOut" in seen["text"] and "default/train" in seen["text"] and "is in service" in seen["text"]
+    assert "drain_timeout 600, label_selector app=train" in seen["text"]
 
 
 def test_a_running_execution_is_reported_so_far_and_an_argument_that_is_none_is_refused_by_name(world, cli, tmp_path):

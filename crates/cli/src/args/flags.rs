@@ -76,6 +76,9 @@ pub(crate) enum Command {
     /// Show every claim and every rotation: what it waits for, since when, until when, what happens then, and what blocks it
     Status(Status),
     /// Move the end of a running drain
+    ///
+    /// A drain lasts at most 30 days from its beginning. A lifecycle hook whose group does not retain the instance may end before, of which
+    /// the command warns.
     Extend(Extend),
     /// End a running drain now, with the same result as when its time is over (on_drain_timeout)
     ///

@@ -59,7 +59,10 @@ pub(crate) async fn run(
             "paused",
             "rotations start no other node of this group; nodes under way go on",
         ),
-        Change::Resume => ("resumed", "waiting rotations go on at their next check"),
+        Change::Resume => (
+            "resumed",
+            "waiting rotations go on at their next check, whose time status shows",
+        ),
     };
     for group in &done {
         output.say(format!("{what} {group}: {meaning}"))?;

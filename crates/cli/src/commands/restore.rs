@@ -312,11 +312,20 @@ async fn watch_sweep(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
     over.map_or_else(|| watch.leave(arn, "recycle-eks status"), Ok)
 }
 
-/// Lists the instances that need an operator.
+/// Lists the instances that need an operator, without those on which an execution works again.
 async fn list_given_up(installation: &Installation) -> Result<Vec<String>> {
     let status = fetch_status(installation, None).await?;
-    let given_up = status.nodes.iter().filter(|node| node.gave_up_at.is_some());
-    Ok(given_up.map(|node| node.instance_id.to_string()).collect())
+    let mut found = Vec::new();
+    for node in status.nodes.iter().filter(|node| node.gave_up_at.is_some()) {
+        let is_held = match &node.claim {
+            Some(claim) => runs(installation, claim).await?,
+            None => false,
+        };
+        if !is_held {
+            found.push(node.instance_id.to_string());
+        }
+    }
+    Ok(found)
 }
 
 /// Describes how the sweep has ended, with the results of its nodes, and the nodes that need an operator.

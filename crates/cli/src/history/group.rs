@@ -38,9 +38,11 @@ pub(crate) struct Wait {
     pub reason: String,
 }
 
-/// Returns the part of a selection's reason that follows the number of its nodes.
+/// Returns the part of a selection's reason that counts the nodes on which other executions work. Empty if there is none.
 pub(crate) fn find_left_out(reason: &str) -> &str {
-    reason.split_once("; ").map_or("", |(_, rest)| rest)
+    let mut parts = reason.split("; ");
+    let is_count = |part: &&str| part.starts_with("executions already work on ") && part.ends_with(" more");
+    parts.find(is_count).unwrap_or_default()
 }
 
 /// The numbers of nodes of a group by their states.

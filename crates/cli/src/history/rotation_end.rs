@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_group_says_what_its_selection_has_left_out() {
         let group = json!({"group": "a", "recycled": 2, "left": 0, "why": [], "error": [],
-            "reason": "2 nodes; executions already work on 1 more"});
+            "reason": "2 nodes; executions already work on 1 more; the next pass recycles 3 more"});
         let end = End {
             status: "SUCCEEDED".to_owned(),
             output: json!({"outcome": "rotated", "groups": [group]}),

@@ -72,6 +72,7 @@ mod tests {
                 outcome: text.clone(),
                 is_well: true,
                 reason: text.clone(),
+                settings: [(text.clone(), text.clone().into())].into(),
                 started_at: at(0),
                 ended_at: Some(at(100)),
                 events: 12,

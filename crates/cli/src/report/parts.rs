@@ -1,9 +1,12 @@
 //! Parts that the pages of nodes and rotations share: the summary, times, bars and tables.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use maud::{Markup, html};
 use recycle::report::event::Stage;
 use recycle::report::parts::{NodeReport, Span, Summary};
+use serde_json::Value;
 
 use crate::base::times::{moment, shortly};
 
@@ -28,10 +31,19 @@ pub(super) fn summary(summary: &Summary, now: Timestamp, more: Markup) -> Markup
             @if let Some(end) = summary.ended_at { dt { "Ended" } dd { (time(end)) } }
             dt { "Took" } dd { (took(summary, now)) }
             (more)
+            @if !summary.settings.is_empty() { dt { "Settings" } dd { (describe_settings(&summary.settings)) } }
             dt { "Execution" } dd { code { (summary.execution) } }
             dt { "History" } dd { (summary.events) " of 25,000 events" }
         }
     }
+}
+
+fn describe_settings(settings: &BTreeMap<String, Value>) -> String {
+    let texts = settings.iter().map(|(name, value)| match value.as_str() {
+        Some(text) => format!("{name} {text}"),
+        None => format!("{name} {value}"),
+    });
+    texts.collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn outcome(summary: &Summary) -> Markup {

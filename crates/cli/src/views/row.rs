@@ -118,6 +118,7 @@ pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&st
         commands: node
             .manual
             .as_ref()
+            .filter(|_| !is_alive)
             .map(|manual| manual.commands.clone())
             .unwrap_or_default(),
         style,
@@ -130,7 +131,8 @@ fn judge(node: &NodeStatus, is_alive: bool) -> (&'static str, Style) {
         .as_ref()
         .is_some_and(|progress| !progress.blocked.is_empty());
     match (&node.claim, is_alive) {
-        _ if node.gave_up_at.is_some() => ("manual", Style::Bad),
+        // An execution that works on the node again finishes the work.
+        (_, false) if node.gave_up_at.is_some() => ("manual", Style::Bad),
         (Some(_), true) if node.restoring_since.is_some() => ("restoring", Style::Bad),
         (Some(claim), true) => judge_phase(claim.phase, is_blocked),
         (Some(_), false) => ("to restore", Style::Bad),
@@ -171,7 +173,7 @@ fn describe_node(node: &NodeStatus, is_alive: bool) -> String {
             "requested by the taint recycle-eks/request: the next sweep starts its execution".to_owned(),
         );
     }
-    if node.gave_up_at.is_some() {
+    if node.gave_up_at.is_some() && !is_alive {
         parts.push(match &node.manual {
             Some(manual) => format!("an operator must act: {}", manual.state),
             None => "an operator must act: run the manual commands of the notification".to_owned(),

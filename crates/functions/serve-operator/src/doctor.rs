@@ -121,8 +121,11 @@ fn find_untagged(members: &[Instance], cluster: &ClusterName) -> Vec<InstanceId>
     untagged.map(|instance| instance.id.clone()).collect()
 }
 
+/// Finds the instances that need an operator. An execution works again on an instance with a claim.
 fn find_given_up(members: &[Instance]) -> Vec<InstanceId> {
-    let given_up = members.iter().filter(|instance| instance.gave_up().is_some());
+    let given_up = members
+        .iter()
+        .filter(|instance| instance.gave_up().is_some() && instance.claim().is_none());
     given_up.map(|instance| instance.id.clone()).collect()
 }
 

@@ -3,7 +3,7 @@
 use recycle::base::failure::with_causes;
 use recycle::base::ids::InstanceId;
 use recycle::cluster::instance::Instance;
-use recycle::cluster::node::{NodeFacts, NodeList};
+use recycle::cluster::node::NodeList;
 use recycle::notify::status::{NodeStatus, build_status};
 use recycle::records::lease::Lease;
 use recycle::restore::sweep::OWN_TAGS;
@@ -23,7 +23,7 @@ impl ServeOperator {
         let mut status = build_status(&nodes.readable, &leases, &instances, wanted);
         if cluster_error.is_none() {
             for node in status.nodes.iter_mut().filter(|node| node.gave_up_at.is_some()) {
-                self.explain(node, &nodes.readable, &instances).await;
+                self.explain(node, &nodes, &instances).await;
             }
         }
         status.cluster_is_away = cluster_error;
@@ -31,8 +31,18 @@ impl ServeOperator {
         Ok(json!(status))
     }
 
-    /// Adds what an operator can do about a node. If its group cannot be read, nothing is added.
-    async fn explain(&self, status: &mut NodeStatus, nodes: &[NodeFacts], instances: &[Instance]) {
+    /// Adds what an operator can do about a node. If its group cannot be read, nothing is added. Nothing is added either if the Node is in
+    /// doubt, because an unreadable Node is not gone, and of several Nodes that name the instance only one can be right.
+    async fn explain(&self, status: &mut NodeStatus, nodes: &NodeList, instances: &[Instance]) {
+        let id = status.instance_id.clone();
+        let mut named = nodes
+            .readable
+            .iter()
+            .filter(|node| node.instance.as_ref() == Some(&id));
+        let (node, another) = (named.next(), named.next());
+        if another.is_some() || nodes.find_unreadable(&id).is_some() {
+            return;
+        }
         let group = match status.group.as_deref().and_then(|name| name.parse().ok()) {
             None => None,
             Some(name) => match self.groups.fetch(&name).await {
@@ -40,9 +50,7 @@ impl ServeOperator {
                 Err(_) => return,
             },
         };
-        let id = status.instance_id.clone();
         let instance = instances.iter().find(|instance| instance.id == id);
-        let node = nodes.iter().find(|node| node.instance.as_ref() == Some(&id));
         status.explain(group.as_ref(), instance, node);
     }
 

@@ -52,3 +52,25 @@ pub(crate) fn count_and_name(count: usize, names: &[String]) -> String {
     let noun = if count == 1 { "pod" } else { "pods" };
     format!("{count} {noun} ({})", list_names(names, count))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_text_that_is_too_long_is_cut() {
+        for (text, cut) in [("abc", "abc"), ("abcd", "ab…"), ("", "")] {
+            let mut found = text.to_owned();
+            cut_text(&mut found, 3);
+            assert_eq!(found, cut);
+        }
+    }
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        assert_eq!(
+            (count(1, "node"), count(2, "node"), count(0, "node")),
+            ("1 node".to_owned(), "2 nodes".to_owned(), "0 nodes".to_owned())
+        );
+    }
+}

@@ -258,6 +258,7 @@ mod tests {
         for (fired_at, retain, until, expected) in [
             (Some(at(0)), false, 864_000, Some(at(172_800))),
             (Some(at(0)), false, 3_600, None),
+            (Some(at(0)), false, 172_800, None),
             (Some(at(0)), true, 864_000, None),
             (None, false, 864_000, None),
         ] {

@@ -277,6 +277,11 @@ mod tests {
         assert_eq!(forged.record().unwrap(), Record::default());
         assert_eq!(forged.restoring_since(), None);
         assert!(!forged.shows_claim());
+        let shown = NodeFacts {
+            annotations: strings([(CLAIM_ANNOTATION, &text)]),
+            ..leased(forged, [(CLAIM_ANNOTATION, &text)])
+        };
+        assert!(shown.shows_claim());
     }
 
     #[test]

@@ -230,7 +230,7 @@ mod tests {
     use crate::fixtures::pod;
 
     #[test]
-    fn only_a_survey_with_late_pods_lists_them() {
+    fn only_a_survey_with_late_or_skipped_pods_lists_them() {
         let late = PodSurvey {
             tolerates_taint: vec![pod("late")],
             ..PodSurvey::default()
@@ -238,5 +238,12 @@ mod tests {
         let names = EndedPods::late(&late).map(|pods| pods.names);
         assert_eq!(names, Some(vec!["default/late".to_owned()]));
         assert_eq!(EndedPods::late(&PodSurvey::default()), None);
+        let skipped = PodSurvey {
+            skipped: vec![pod("stuck")],
+            ..PodSurvey::default()
+        };
+        let names = EndedPods::skipped(&skipped).map(|pods| pods.names);
+        assert_eq!(names, Some(vec!["default/stuck".to_owned()]));
+        assert_eq!(EndedPods::skipped(&PodSurvey::default()), None);
     }
 }

@@ -161,14 +161,14 @@ fn examine_tags(seen: &Installation, untagged: Option<&Seen<Vec<InstanceId>>>) -
     ))
 }
 
-/// Checks for members that recycle-eks could not restore. None if there are none, or if it is not known.
+/// Checks for members that recycle-eks could not restore, or whose drain under a hook is out of time. None if there are none, or if it is not known.
 fn examine_given_up(given_up: Option<&Seen<Vec<InstanceId>>>) -> Option<Finding> {
     let given_up = given_up?.as_ref().found()?;
     let first = given_up.first()?;
     let names: Vec<String> = given_up.iter().map(ToString::to_string).collect();
     let members = count(names.len(), "member");
     Some(Check::only("restores").problem(
-        format!("{members} could not be restored: {}", name_some(&names)),
+        format!("an operator must act on {members}: {}", name_some(&names)),
         format!("recycle-eks status {first} # prints the state and the commands"),
     ))
 }

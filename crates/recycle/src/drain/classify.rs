@@ -905,6 +905,27 @@ mod tests {
         assert_eq!(survey.ignored, 2);
     }
 
+    #[test]
+    fn only_a_value_that_its_tool_does_not_know_is_a_bad_annotation() {
+        for (annotation, value, is_bad) in [
+            (DO_NOT_DISRUPT_ANNOTATION, "true", false),
+            (DO_NOT_DISRUPT_ANNOTATION, "30m", false),
+            (DO_NOT_DISRUPT_ANNOTATION, "soon", true),
+            (SAFE_TO_EVICT_ANNOTATION, "false", false),
+            (SAFE_TO_EVICT_ANNOTATION, "on-completion", false),
+            (SAFE_TO_EVICT_ANNOTATION, "maybe", true),
+            (CYCLOPS_ANNOTATION, "true", false),
+            (CYCLOPS_ANNOTATION, "yes", true),
+        ] {
+            let annotated = with_annotation(pod("web"), annotation, value);
+            assert_eq!(
+                annotated.has_bad_annotation(Rule::Other),
+                is_bad,
+                "{annotation} {value}"
+            );
+        }
+    }
+
     fn names(pods: &[PodFacts]) -> Vec<String> {
         pods.iter().map(|pod| pod.name.clone()).collect()
     }

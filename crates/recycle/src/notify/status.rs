@@ -12,7 +12,6 @@ use crate::base::names::GROUP_TAG;
 use crate::cluster::group::Group;
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
-use crate::drain::lost::{LOST_AFTER, find_loss};
 use crate::records::claim::{Claim, StoredClaim};
 use crate::records::lease::Lease;
 use crate::records::progress::Progress;
@@ -77,13 +76,11 @@ pub struct NodeStatus {
 
 impl NodeStatus {
     /// Adds the state and the commands of a node that needs an operator. `group` is its group as it is now, if there is one.
-    /// The node counts as lost if it was lost when it was given up. A node that is not Ready since then may be Ready again soon.
+    /// Only a missing Node counts as lost: a Node that is not Ready may be Ready again soon, and a lost one is ended by its instance.
     pub fn explain(&mut self, group: Option<&Group>, instance: Option<&Instance>, node: Option<&NodeFacts>) {
         let id = &self.instance_id;
         let state = group.and_then(|group| group.state_of(id));
-        let is_lost = self
-            .gave_up_at
-            .is_some_and(|at| find_loss(node, LOST_AFTER, at).is_some());
+        let is_lost = node.is_none();
         let name = self.node.as_ref();
         self.manual = Some(describe_manual_commands(
             id, group, state, instance, name, node, is_lost,

@@ -76,11 +76,26 @@ pub struct Summary {
     /// Whether the execution succeeded, or still runs.
     pub is_well: bool,
     pub reason: String,
+    /// The fields of the input that were set, without those that name the node, the selection, or the cause of the start.
+    pub settings: BTreeMap<String, Value>,
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     /// Number of events in the history.
     pub events: i64,
 }
+
+/// The fields of the inputs that are no settings.
+const NO_SETTINGS: [&str; 9] = [
+    "instance_id",
+    "cluster_name",
+    "hook",
+    "interrupted_at",
+    "trigger",
+    "selection",
+    "event",
+    "recycle",
+    "started_by",
+];
 
 /// The report of an execution of `recycle-node`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -120,10 +135,18 @@ pub(crate) fn summarize(execution: &Execution, events: &[Event]) -> Summary {
         },
         is_well: end.is_none_or(|end| end.status == "SUCCEEDED"),
         reason: read_cause(end.map_or("", |end| end.reason())),
+        settings: list_settings(&execution.input),
         started_at: execution.started_at,
         ended_at: execution.ended_at,
         events: events.last().map_or(0, |event| event.id),
     }
+}
+
+fn list_settings(input: &Value) -> BTreeMap<String, Value> {
+    let of_nodes = input["recycle"].as_object();
+    let fields = input.as_object().into_iter().chain(of_nodes).flatten();
+    let set = fields.filter(|(name, value)| !value.is_null() && !NO_SETTINGS.contains(&name.as_str()));
+    set.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// Returns the error text. The cause of a Lambda error is a JSON document that contains it.

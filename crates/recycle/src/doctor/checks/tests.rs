@@ -841,7 +841,7 @@ fn one_fault_that_the_functions_see_is_one_finding() {
                 Level::Problem,
                 "restores",
                 "",
-                "1 member could not be restored: i-0aaaaaaaaaaaaaaaa",
+                "an operator must act on 1 member: i-0aaaaaaaaaaaaaaaa",
             ),
         ),
         (

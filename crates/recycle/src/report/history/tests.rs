@@ -477,3 +477,15 @@ fn a_cause_that_is_a_document_is_reported_by_its_message() {
     });
     assert_eq!(report_node(&failed, &[]).summary.reason, "it broke");
 }
+
+#[test]
+fn the_settings_of_a_report_are_the_fields_that_were_set() {
+    assert!(report(&[], None).summary.settings.is_empty());
+    let rotation = Execution {
+        input: json!({"trigger": "manual", "selection": {"outdated": {"all": true}}, "at_once": 2, "retries": null,
+            "recycle": {"drain_timeout": "1h"}}),
+        ..execution(None)
+    };
+    let settings = report_rotation(&rotation, &[], Vec::new()).summary.settings;
+    assert_eq!(json!(settings), json!({"at_once": 2, "drain_timeout": "1h"}));
+}
