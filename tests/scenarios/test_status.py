@@ -245,7 +245,8 @@ def test_plans_that_have_ended_are_no_rotations_and_refused_ones_no_failures(wor
     children = [each for each in listed if each["instance_id"] == other.instance_id]
     assert [each["outcome"] for each in children] == ["planned"] * 2
     # An execution that found nothing to do is not the last one, either.
-    assert world.recycle(recycled).finishes().outcome == "already_gone"
+    other.is_terminated_in_the_console()
+    assert world.recycle(other).finishes().outcome == "already_gone"
     last = cli("report", "--last", "-o", "json").document
     assert last["node"]["summary"]["execution"] == real.arn
 

@@ -192,5 +192,22 @@ mod tests {
             );
             assert_eq!(found.is_some(), is_reported, "{now}");
         }
+        let mut report = |cancellation| {
+            let found = report_refresh(
+                &mut run,
+                &cancellation,
+                &execution,
+                at(2 * REMINDER),
+                at(3 * REMINDER),
+            );
+            found.map(|found| (json!(found)["severity"].clone(), found.what_to_do.len()))
+        };
+        assert_eq!(report(Cancellation::NotNeeded), None);
+        assert_eq!(report(Cancellation::NotAllowed), Some((json!("critical"), 2)));
+        assert_eq!(report(Cancellation::Done), Some((json!("warning"), 1)));
+        assert_eq!(
+            report(Cancellation::Failed("no".to_owned())),
+            Some((json!("critical"), 2))
+        );
     }
 }

@@ -155,3 +155,28 @@ pub(crate) fn wait_for_cluster() -> RestoreStep {
 pub(crate) fn count(group: &Group) -> u32 {
     group.in_service() + group.pending()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::group;
+
+    #[test]
+    fn each_reason_to_stay_in_standby_is_named() {
+        for (stuck, words) in [
+            (
+                Stuck::AtMaximum,
+                "group workers has minimum 1, desired capacity 2 and maximum 4",
+            ),
+            (
+                Stuck::LaunchSuspended,
+                "the process Launch of group workers is suspended",
+            ),
+            (Stuck::NotRunning("stopped".to_owned()), "the instance is stopped"),
+            (Stuck::TooLong, "could not leave Standby within 30 minutes"),
+        ] {
+            let text = stuck.describe(&group());
+            assert!(text.contains(words), "{text}");
+        }
+    }
+}
