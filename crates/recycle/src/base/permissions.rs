@@ -236,6 +236,26 @@ mod tests {
     use crate::fixtures::find_permission;
 
     #[test]
+    fn each_resource_has_its_api_group() {
+        let mut named: Vec<_> = PERMISSIONS
+            .iter()
+            .filter(|permission| !permission.api_group.is_empty())
+            .map(|permission| (permission.api_group, permission.resource))
+            .collect();
+        named.sort_unstable();
+        named.dedup();
+        assert_eq!(
+            named,
+            [
+                ("authorization.k8s.io", "subjectaccessreviews"),
+                ("coordination.k8s.io", "leases"),
+                ("policy", "poddisruptionbudgets"),
+                ("resource.k8s.io", "resourceslices"),
+            ]
+        );
+    }
+
+    #[test]
     fn no_permission_is_listed_twice_and_none_is_a_wildcard() {
         let of = |permission: &Permission| {
             (

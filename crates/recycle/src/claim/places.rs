@@ -186,4 +186,29 @@ mod tests {
             assert_eq!(size_without_place(5, &leases, &id(OLD), &group), size, "{name}");
         }
     }
+
+    #[test]
+    fn of_several_restores_of_other_members_the_last_one_is_found() {
+        let restored = |instance: &str, since: &str| {
+            let mut lease = Lease {
+                instance: id(instance),
+                ..other(Phase::Draining, None)
+            };
+            let key = RESTORING_ANNOTATION.to_owned();
+            lease.annotations.insert(key, since.to_owned());
+            lease
+        };
+        let mut group = group();
+        group.members.push(member("i-00000001", "InService"));
+        let leases = [
+            restored(OLD, "2027-01-01T00:05:00Z"),
+            restored(OTHER, "2027-01-01T00:01:00Z"),
+            restored("i-00000001", "2027-01-01T00:02:00Z"),
+            restored("i-00000002", "2027-01-01T00:03:00Z"),
+            other(Phase::Draining, None),
+        ];
+        let found = find_restored(&leases, &id(OLD), &group);
+        assert_eq!(found.map(|lease| &lease.instance), Some(&id("i-00000001")));
+        assert!(find_restored(&leases[..1], &id(OLD), &group).is_none());
+    }
 }

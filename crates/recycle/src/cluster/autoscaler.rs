@@ -314,6 +314,12 @@ mod tests {
         let text = describe_removal(&group(), &record, 0).unwrap();
         assert!(text.contains("desired capacity 2 instead of 3"), "{text}");
         assert_eq!(describe_removal(&group(), &record, 1), None, "it is there");
+        let raised = Record {
+            raised_from: Some(2),
+            ..Record::default()
+        };
+        let of_surge = describe_removal(&group(), &raised, 0);
+        assert_eq!(of_surge.as_deref(), Some(text.as_str()), "the place of surge");
         let same = Record {
             desired_before: Some(2),
             ..Record::default()

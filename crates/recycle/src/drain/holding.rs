@@ -231,4 +231,20 @@ mod tests {
         );
         assert_eq!(count_unnamed(&progress), [("awaited", 3)]);
     }
+
+    #[test]
+    fn a_held_pod_has_the_sentence_that_names_it_and_a_pod_that_leaves_last_its_rule() {
+        let held = ["a/other waits for its zone", "cannot use a volume (a/web)"];
+        let progress = progress(
+            &json!({"held": held, "counts": {"zone_mismatch": 1, "leaves_last": 1},
+            "names": {"zone_mismatch": ["a/web"], "leaves_last": ["a/logs"]}}),
+        );
+        let why = |class: &str, name: &str| explain(class, name, &progress);
+        assert_eq!(why("zone_mismatch", "a/web"), held[1]);
+        assert_eq!(why("zone_mismatch", "a/we"), "see docs/pods.md");
+        assert_eq!(
+            why("leaves_last", "a/logs"),
+            Rule::LeavesLast.reason(Evict::Others)
+        );
+    }
 }

@@ -278,13 +278,36 @@ mod tests {
     }
 
     #[test]
+    fn only_a_pod_that_came_after_the_taint_and_tolerates_it_is_late() {
+        let tolerant = |created: i64| PodFacts {
+            created_at: Some(at(created)),
+            scheduling: with_tolerations(blanket()),
+            ..pod("web")
+        };
+        let terms = Terms {
+            tainted_since: Some(at(10)),
+            ..after(20)
+        };
+        for (created, is_late) in [(9, false), (10, false), (11, true)] {
+            assert_eq!(terms.is_late(&tolerant(created)), is_late, "{created}");
+        }
+    }
+
+    #[test]
+    fn terms_carry_the_time_since_which_only_late_pods_are_left() {
+        assert_eq!(after(0).emptied_at(Some(at(5))).emptied_at, Some(at(5)));
+    }
+
+    #[test]
     fn the_progress_describes_the_end_of_a_hook() {
         let hook = HeldByHook::new(900, Some(at(0)), false);
         let held = Terms {
             deadline: until(100_000),
             ..after(0).held_by(Some(&hook))
         };
-        let then = build_progress(&waiting(), Vec::new(), &held).then;
+        let progress = build_progress(&waiting(), Vec::new(), &held);
+        assert_eq!(progress.hook_until, Some(at(90_000)));
+        let then = progress.then;
         assert!(
             then.contains("within 900 seconds") && then.contains("the hook ends at 2027-01-02T01:00:00Z"),
             "{then}"

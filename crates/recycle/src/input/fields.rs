@@ -365,3 +365,15 @@ pub fn choices(field: &Field) -> &'static [Choice] {
     };
     choices
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_execution_needs_a_node_and_its_cluster() {
+        let required = FIELDS.iter().filter(|field| field.required);
+        let names: Vec<&str> = required.map(|field| field.name).collect();
+        assert_eq!(names, ["instance_id", "cluster_name"]);
+    }
+}

@@ -143,7 +143,8 @@ fn is_overdue(lease: &Lease, node: Option<&NodeFacts>, now: Timestamp) -> bool {
 mod tests {
     use super::*;
     use crate::base::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
-    use crate::fixtures::{NEW, OLD, OTHER, at, claim, claimed, id, leased, leases, node};
+    use crate::fixtures::{NEW, OLD, OTHER, at, claim, claimed, id, input, leased, leases, node};
+    use crate::input::path::RecyclePath;
     use crate::records::claim::{Claim, Phase};
     use crate::records::node_record::Record;
     use crate::records::progress::Progress;
@@ -255,6 +256,16 @@ mod tests {
                 "{now}"
             );
         }
+    }
+
+    #[test]
+    fn the_length_of_a_drain_is_measured_when_the_disposal_begins() {
+        let (group, node) = ("workers".parse().unwrap(), "old".parse().unwrap());
+        let mut run = Run::new(input(json!({})), RecyclePath::Before, group, node, at(0));
+        run.drain.draining_since = Some(at(100));
+        assert_eq!(measure_drain(&run), None);
+        run.disposing_since = Some(at(160));
+        assert_eq!(measure_drain(&run), Some(Metric::DrainSeconds(60)));
     }
 
     #[test]

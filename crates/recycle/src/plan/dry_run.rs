@@ -586,8 +586,34 @@ mod tests {
             "uid-odd".to_owned(),
             "spec",
         );
+        assert_eq!(
+            (odd.uid.as_str(), odd.unreadable.as_deref()),
+            ("uid-odd", Some("spec"))
+        );
         let plan = plan_of(json!({}), &group(), &[odd], &PodSurvey::default());
         assert_eq!((plan.pods[0].class, plan.pods.len()), ("unreadable", 1));
+        let slow = PodFacts {
+            grace_seconds: 3_600,
+            ..job_pod("slow")
+        };
+        let short = json!({"on_drain_timeout": "evict", "drain_timeout": "1h"});
+        let plan = plan_of(short, &group(), &[slow], &PodSurvey::default());
+        assert_eq!(
+            (plan.pods[0].class, plan.pods[0].reason),
+            ("evictable", "the drain has no time to wait for it")
+        );
+    }
+
+    #[test]
+    fn a_plan_with_surge_gives_the_place_up() {
+        let plan = plan_of(json!({"replacement": "surge"}), &group(), &[], &survey());
+        assert!(
+            plan.steps
+                .iter()
+                .any(|step| step.starts_with("terminate i-0aaaaaaaaaaaaaaaa with decrement")),
+            "{:?}",
+            plan.steps
+        );
     }
 
     #[test]
@@ -602,7 +628,7 @@ mod tests {
         };
         let nothing = PodSurvey::default();
         let leaving = PodSurvey {
-            evictable: vec![pod("web"), slow.clone()],
+            evictable: vec![pod("web"), pod("api"), slow.clone()],
             ..nothing.clone()
         };
         let refused = PodSurvey {

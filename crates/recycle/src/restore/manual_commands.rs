@@ -912,4 +912,19 @@ mod tests {
             assert!(!left.can_be_resumed);
         }
     }
+
+    #[test]
+    fn a_taint_of_others_is_not_mentioned_and_a_value_beside_an_annotation_is_removed_alone() {
+        let left = NodeFacts {
+            taints: vec![taint("team", "NoSchedule")],
+            annotations: strings([(KEPT_BEFORE_ANNOTATION, "")]),
+            ..node("old")
+        };
+        let found = describe(Some("InService"), Some(&instance()), Some(&left));
+        assert_eq!(
+            found.commands,
+            [format!("kubectl annotate node old {KEPT_BEFORE_ANNOTATION}-")]
+        );
+        assert!(!found.state.contains("taint"), "{}", found.state);
+    }
 }

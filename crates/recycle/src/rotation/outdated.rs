@@ -340,7 +340,7 @@ pub fn choose_groups(found: Vec<(GroupName, Chosen)>, unknown: &[String]) -> Gro
         reason = format!("{reason}; executions already work on {claimed} more");
     }
     if left > 0 {
-        reason = format!("{reason}; {left} groups are left for the next rotation");
+        reason = format!("{reason}; {} left for the next rotation", count(left, "group"));
     }
     for text in unknown {
         reason = format!("{reason}; {text}");

@@ -421,6 +421,7 @@ mod tests {
     fn a_percentage_of_the_members_is_at_least_one_and_at_most_the_module_limit() {
         for (given, members, expected) in [
             (json!(2), 3, Ok(2)),
+            (json!(5), 3, Ok(5)),
             (json!("25%"), 12, Ok(3)),
             (json!("25%"), 2, Ok(1)),
             (json!("50%"), 40, Ok(5)),

@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::fixtures::{ARN, OLD, at};
 use crate::report::event::{BOXES, End, EventKind, Stage, find_box};
-use crate::report::parts::{Look, MOST_FAILED_ATTEMPTS, MOST_LOOKS, SeenPod, Span, thin};
+use crate::report::parts::{Look, MOST_FAILED_ATTEMPTS, MOST_LOOKS, MOST_PODS, SeenPod, Span, thin};
 use crate::report::reader::find_started;
 
 /// Builds a history from pairs: seconds after the beginning, and what happened.
@@ -491,11 +491,17 @@ fn the_settings_of_a_report_are_the_fields_that_were_set() {
 }
 
 #[test]
-fn a_report_lists_as_many_failed_attempts_as_it_has_room_for() {
+fn a_report_lists_as_many_failed_attempts_and_pods_as_it_has_room_for() {
     let failed = EventKind::Failed {
         error: "States.Timeout".to_owned(),
         cause: String::new(),
     };
     let events: Vec<(i64, EventKind)> = (0..60).map(|second| (second, failed.clone())).collect();
     assert_eq!(report(&events, None).failed_attempts.len(), MOST_FAILED_ATTEMPTS);
+    let pods: Vec<String> = (0..210).map(|number| format!("a/web-{number}")).collect();
+    let seen = [
+        (1, entered("CheckPods")),
+        (2, counts(json!({"evictable": 210}), json!({"evictable": pods}))),
+    ];
+    assert_eq!(report(&seen, None).pods.len(), MOST_PODS);
 }

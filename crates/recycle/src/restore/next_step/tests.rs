@@ -1130,3 +1130,20 @@ fn end_is_reached(world: &World) -> bool {
         RestoreStep::Done(_) | RestoreStep::LeaveInStandby(_) | RestoreStep::Report(_)
     )
 }
+
+#[test]
+fn an_instance_that_was_stopped_is_not_touched_and_one_on_its_way_into_service_is_awaited() {
+    let mut stopped = World::new(AT_MINIMUM);
+    stopped.instance.state = "stopped".to_owned();
+    stopped.instance.tags = strings([("recycle-eks:stopped", "2027-01-01T00:00:00Z")]);
+    let foreign = stopped.next();
+    stopped.kubernetes = KubernetesHalf::Vanished;
+    assert_eq!(stopped.next(), foreign, "its Node was removed with it");
+    let mut returning = World::new(AT_MINIMUM);
+    "Pending:Wait".clone_into(&mut returning.member_mut(&id(OLD)).lifecycle_state);
+    assert!(
+        matches!(returning.next(), RestoreStep::Wait(..)),
+        "{:?}",
+        returning.next()
+    );
+}

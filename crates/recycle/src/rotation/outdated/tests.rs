@@ -324,6 +324,20 @@ fn an_answer_lists_as_many_groups_with_nodes_to_recycle_as_fit() {
         groups.reason,
         "2 nodes to recycle, in 1 of 2 groups; executions already work on 2 more"
     );
+    // Each name counts with three characters more, and together they may have 6,000.
+    let mut names: Vec<String> = (0..29).map(|number| format!("{number:a>197}")).collect();
+    names.extend([format!("{:b>200}", ""), "c".to_owned()]);
+    let found = names.iter().map(|name| (name.parse().unwrap(), of(1)));
+    let groups = choose_groups(found.collect(), &[]);
+    assert_eq!(groups.groups.len(), 30);
+    assert!(
+        groups
+            .reason
+            .starts_with("30 nodes to recycle, in 30 of 31 groups")
+            && groups.reason.contains("1 group left for"),
+        "{}",
+        groups.reason
+    );
     let idle = Chosen { claimed: 0, ..of(1) };
     assert_eq!(
         choose_groups(
@@ -338,7 +352,7 @@ fn an_answer_lists_as_many_groups_with_nodes_to_recycle_as_fit() {
     let length: usize = groups.groups.iter().map(|name| name.as_str().len() + 3).sum();
     assert!(length < 7_000, "{length}");
     assert!(
-        groups.reason.contains("groups are left for the next rotation"),
+        groups.reason.contains("groups left for the next rotation"),
         "{}",
         groups.reason
     );
