@@ -334,6 +334,12 @@ mod tests {
             members: vec![member(OLD, "Standby"), member(OTHER, "InService")],
             ..group()
         };
+        let mut launched = launching.clone();
+        launched.members.push(member(NEW, "Pending"));
+        assert!(
+            describe_removal(&launched, &record, 0).is_some(),
+            "the other one comes"
+        );
         assert_eq!(
             describe_removal(&launching, &record, 0),
             None,
