@@ -6,7 +6,7 @@ use recycle::base::names::PAUSED_TAG;
 use recycle::cluster::cluster_tag::{CLUSTER_TAG_VALUES, cluster_tag};
 
 use crate::aws::installation::Installation;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, misuse};
 
 pub(crate) async fn list_groups(client: &Client, cluster: &str) -> Result<Vec<AutoScalingGroup>> {
     let belongs = Filter::builder()
@@ -16,6 +16,17 @@ pub(crate) async fn list_groups(client: &Client, cluster: &str) -> Result<Vec<Au
     let list = client.describe_auto_scaling_groups().filters(belongs);
     let found: Result<Vec<_>, _> = list.into_paginator().items().send().collect().await;
     found.map_err(Error::of("autoscaling:DescribeAutoScalingGroups"))
+}
+
+/// Refuses a group that is not one of these. `what` is the argument that names it.
+pub(crate) fn check_names(what: &str, wanted: &[String], names: &[String], cluster: &str) -> Result<()> {
+    match wanted.iter().find(|group| !names.contains(group)) {
+        Some(unknown) => misuse!(
+            "{what} must be a group of cluster {cluster} ({}), but is {unknown:?}",
+            names.join(", ")
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Lists the names of the groups of the cluster that are paused, in alphabetical order.

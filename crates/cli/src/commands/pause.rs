@@ -12,7 +12,7 @@ use recycle::records::claim::Phase;
 use serde_json::json;
 
 use crate::args::flags::Groups;
-use crate::aws::groups::{is_paused, list_groups};
+use crate::aws::groups::{check_names, is_paused, list_groups};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::base::error::{Error, Result, misuse};
@@ -155,13 +155,7 @@ impl ClusterGroups {
         if wanted.all {
             return Ok(names.clone());
         }
-        if let Some(unknown) = wanted.groups.iter().find(|group| !names.contains(group)) {
-            misuse!(
-                "GROUP must be a group of cluster {} ({}), but is {unknown:?}",
-                self.cluster,
-                names.join(", ")
-            );
-        }
+        check_names("GROUP", &wanted.groups, names, &self.cluster)?;
         Ok(wanted.groups.clone())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LifecycleState};
+use aws_sdk_autoscaling::types::{Instance, LifecycleState};
 use jiff::Timestamp;
 use recycle::base::ids::InstanceId;
 use recycle::base::shell::quote;
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use crate::args::flags::{Plan, Rotate, Selection};
 use crate::args::selection::rotation_input;
-use crate::aws::groups::{list_groups, list_paused};
+use crate::aws::groups::{check_names, list_groups, list_paused};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::aws::step_functions::Listed;
-use crate::base::error::{Result, misuse};
+use crate::base::error::Result;
 use crate::base::exit::Exit;
 use crate::base::times::clock_face;
 use crate::commands::confirm::confirm;
@@ -61,18 +61,11 @@ async fn check_groups(installation: &Installation, wanted: &[String]) -> Result<
     let Ok(groups) = list_groups(&client, &installation.cluster).await else {
         return Ok(());
     };
-    let names: Vec<&str> = groups
-        .iter()
-        .filter_map(AutoScalingGroup::auto_scaling_group_name)
-        .collect();
-    match wanted.iter().find(|group| !names.contains(&group.as_str())) {
-        Some(unknown) => misuse!(
-            "--group must be a group of cluster {} ({}), but is {unknown:?}",
-            installation.cluster,
-            names.join(", ")
-        ),
-        None => Ok(()),
-    }
+    let names = groups
+        .into_iter()
+        .filter_map(|group| group.auto_scaling_group_name);
+    let names: Vec<String> = names.collect();
+    check_names("--group", wanted, &names, &installation.cluster)
 }
 
 /// Prints which of the selected groups are paused, because the rotation starts no node of them. No groups select all of them.

@@ -143,7 +143,7 @@ fn describe(
     let claimed_in = claim.as_ref().map(|claim| claim.group.to_string());
     let tagged = || {
         let tags = &instance?.tags;
-        tags.get(GROUP_TAG).or_else(|| tags.get(MEMBER_TAG)).cloned()
+        tags.get(MEMBER_TAG).or_else(|| tags.get(GROUP_TAG)).cloned()
     };
     NodeStatus {
         instance_id: id.clone(),
