@@ -13,7 +13,6 @@ mod laws;
 mod outage;
 mod raising;
 mod replacement;
-mod step;
 mod successor;
 
 use aws_config::SdkConfig;
@@ -33,8 +32,7 @@ use recycle::contract::verdicts::StandbyVerdict;
 use recycle::input::path::RecyclePath;
 use recycle::records::claim::{Claim, check_claim};
 use recycle::records::lease::Lease;
-
-use crate::step::{StandbyStep, choose_step};
+use recycle::replacement::next_step::{StandbyStep, choose_step};
 
 pub use error::Error;
 

@@ -1,6 +1,7 @@
-//! Decides whether the replacement of a node is usable.
+//! Decides how a node gets its replacement, and whether that is usable.
 
 pub mod defect;
+pub mod next_step;
 pub mod old_node;
 pub mod shortage;
 pub mod usable;

@@ -1,11 +1,11 @@
-//! Decides the next step from the lifecycle state of the member and the phase of the claim.
+//! Decides the next step of `StandbyNode` from the lifecycle state of the member and the phase of the claim.
 
-use recycle::input::path::RecyclePath;
-use recycle::records::claim::Phase;
+use crate::input::path::RecyclePath;
+use crate::records::claim::Phase;
 
 /// The next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum StandbyStep {
+pub enum StandbyStep {
     /// Record and call EnterStandby.
     Enter,
     /// Record and raise the desired capacity by one.
@@ -26,7 +26,7 @@ pub(crate) enum StandbyStep {
 /// Decides the next step of a claim that has come to `phase`.
 /// `has_begun` says that the members before the replacement are recorded.
 /// `has_entered` says that this execution has called EnterStandby or raised the desired capacity, or has seen the instance in Standby.
-pub(crate) fn choose_step(
+pub fn choose_step(
     path: RecyclePath,
     lifecycle_state: Option<&str>,
     phase: Phase,
