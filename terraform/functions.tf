@@ -21,8 +21,12 @@ locals {
     detach-terminate = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
     restore-node     = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
     select-nodes = {
-      timeout     = 60
-      environment = { CLUSTER_NAME = var.cluster_name, MAX_SURGE_PER_GROUP = var.max_surge_per_group }
+      timeout = 60
+      environment = {
+        CLUSTER_NAME        = var.cluster_name
+        INPUT_DEFAULTS      = jsonencode(var.input_defaults)
+        MAX_SURGE_PER_GROUP = var.max_surge_per_group
+      }
     }
     serve-operator = { timeout = 60, environment = { CLUSTER_NAME = var.cluster_name } }
     start-rotation = {

@@ -36,7 +36,7 @@ def crates() -> Iterator[str]:
         yield f'  subgraph {folder}["{folder}: {what}"]'
         yield from (f"    {crate}" for crate in sorted(needs) if _folder(crate) == folder)
         yield "  end"
-    yield '  recycle["recycle: every decision, without I/O"]'
+    yield '  recycle["recycle: the decisions, without I/O"]'
     for crate in sorted(needs):
         if _folder(crate) in ("adapters", "cli"):
             yield from (f"  {crate} --> {needed}" for needed in sorted(needs[crate]))

@@ -109,8 +109,12 @@ run "each_function_has_only_the_environment_that_it_reads" {
   }
 
   assert {
-    condition     = aws_lambda_function.this["select-nodes"].environment[0].variables == tomap({ CLUSTER_NAME = "prod", MAX_SURGE_PER_GROUP = "5" })
-    error_message = "select-nodes reads how many nodes of a group may be in progress"
+    condition = aws_lambda_function.this["select-nodes"].environment[0].variables == tomap({
+      CLUSTER_NAME        = "prod"
+      INPUT_DEFAULTS      = aws_lambda_function.this["claim-node"].environment[0].variables["INPUT_DEFAULTS"]
+      MAX_SURGE_PER_GROUP = "5"
+    })
+    error_message = "select-nodes reads the defaults of the input, and how many nodes of a group may be in progress"
   }
 
   assert {

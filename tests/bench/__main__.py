@@ -113,32 +113,38 @@ def measure(plan: Plan, packages: dict[str, Path]) -> tuple[list[Measure], list[
     sizes = {file.name: file.stat().st_size for file in packages.values()}
     size = Measure("package of a check", "MB", [sizes["check-pods.zip"] / 1e6], [len(peer.deployment_package) / 1e6])
     with steps.step("Starts of the command line and of the AWS CLI, alternately", f"{plan.cold_starts * 2} seconds"):
-        commanded = command_lines(plan, packages["check-pods"].with_name(package.CLI))
+        commanded = shown(command_lines(plan, packages["check-pods"].with_name(package.CLI)))
     world = World(say)
     try:
         with steps.step("An AWS account and a cluster with what is shipped in it", "about a minute the first time"):
             world.start()
         with steps.step("Drains of 20 hours", "15 seconds each"):
-            drained = drains(world, plan)
+            drained = shown(drains(world, plan))
         with steps.step(f"A rotation of {MEDIUM.groups * MEDIUM.nodes_each} nodes", "two minutes"):
-            rotated = rotations(world)
+            rotated = shown(rotations(world))
         scene = set_up(world, peer)
         with steps.step("Calls that take 50 ms longer, alternately", "a minute and a half"):
-            far = distant(world, scene, plan)
+            far = shown(distant(world, scene, plan))
         with steps.step("Cold starts, alternately", f"{plan.cold_starts * 3} seconds"):
-            started = starts(world, scene, plan)
+            started = shown(starts(world, scene, plan))
         with steps.step(f"Evictions of {PODS_EVICTED} pods, alternately", f"{plan.evictions * 8} seconds"):
-            evicted = evictions(world, scene, plan)
+            evicted = shown(evictions(world, scene, plan))
         with steps.step("Checks with up to {:,} pods on {} nodes in the cluster".format(*CLUSTER_SIZES[-1]), "2 minutes"):
-            checked = list(checks(world, scene, plan))
+            checked = [shown(each) for each in checks(world, scene, plan)]
         with steps.step("Peak memory with large objects", "a minute"):
-            large = memory.measure(world, scene)
+            large = shown(memory.measure(world, scene))
     finally:
         world.stop()
     by_name = {each.name: each for each in started}
     goals = goals_of(by_name[CPU_TO_READY], by_name[PEAK_MEMORY], sizes, list(zip(checked[0], checked[-1], strict=True)))
     goals += [memory.goal_of(large), distance_goal(far)]
     return [*started, *large, size, *itertools.chain(*checked), *evicted, *far, *commanded, *drained, *rotated], goals
+
+
+def shown(measures: list[Measure]) -> list[Measure]:
+    """Prints figures as soon as they are there, because a later step may fail."""
+    say(table(measures))
+    return measures
 
 
 # -- measurements ------------------------------------------------------------------------------------------------------

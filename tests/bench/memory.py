@@ -28,8 +28,8 @@ SPARE = 1 / 3
 
 def measure(world: World, scene: Scene) -> list[Measure]:
     """Measures one cold process for each function."""
-    node = world.kubernetes.node(scene.node_to_check)
-    world.kubernetes.client.patch(node.path, {"metadata": {"annotations": ALL_ANNOTATIONS}}, MERGE_PATCH)
+    path = f"/api/v1/nodes/{scene.node_to_check}"
+    world.kubernetes.client.patch(path, {"metadata": {"annotations": ALL_ANNOTATIONS}}, MERGE_PATCH)
     taken = []
     for step, on in ((scene.recycle_eks.check, scene.node_to_check), (scene.recycle_eks.evict, scene.node_to_empty)):
         made = add_pods(world, PODS_EVICTED, "web", lambda _, on=on: on, container={"args": ["x" * POD_BYTES]})

@@ -12,7 +12,7 @@ SOURCE = re.compile(r'source += "[^"]+"')
 
 
 def test_the_configuration_of_the_page_is_valid():
-    (block,) = [block.text for block in blocks(PAGE) if block.language == "hcl"]
+    block, clusters = (block.text for block in blocks(PAGE) if block.language == "hcl")
     project = copy_of_project(temporary_folder("terraform"))
     folder = project / "examples" / "many-clusters"
     folder.mkdir()
@@ -20,3 +20,5 @@ def test_the_configuration_of_the_page_is_valid():
     terraform = Terraform(folder)
     terraform.init()
     terraform.run("validate", "-no-color")
+    (folder / "clusters.auto.tfvars").write_text(clusters)
+    assert "blue-gpu" in terraform.evaluate("var.clusters")

@@ -1,5 +1,7 @@
 """The `surge` path: no Standby. The group gets one member more, the node is drained in service, and its place goes with it."""
 
+import json
+
 import pytest
 
 from world.aws.identity import REGION
@@ -391,11 +393,17 @@ def test_a_group_that_ends_the_node_itself_stays_one_larger_and_the_reason_says_
     assert "group held is one larger than before, desired capacity 3" in end.output["reason"]
 
 
-def test_a_rotation_starts_no_more_nodes_than_its_group_has_room_for(world):
+@pytest.mark.parametrize("asked_by", ["the input", "the module"])
+def test_a_rotation_starts_no_more_nodes_than_its_group_has_room_for(world, asked_by):
+    surging = {"replacement": "surge"}
+    if asked_by == "the module":
+        for function in ["claim-node", "select-nodes"]:
+            world.host.variables[f"recycle-eks-{function}"] = {"INPUT_DEFAULTS": json.dumps(surging)}
+        surging = {}
     workers = world.group("workers", size=3, minimum=1, maximum=4)
     workers.gets_a_new_template()
     world.at("20m", workers.nodes[0].job("train", labels={"app": "train"}).finishes)
-    rotation = world.rotate(at_once=3, recycle={"replacement": "surge", "label_selector": "app=train"})
+    rotation = world.rotate(at_once=3, recycle={**surging, "label_selector": "app=train"})
     nodes = lambda: [each for each in world.executions() if "recycle-node" in each.arn]  # noqa: E731
     underway = set()
     while rotation.status == "RUNNING":

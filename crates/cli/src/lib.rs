@@ -20,7 +20,8 @@ use args::flags::{Command, CommandLine};
 use aws::installation::Installation;
 use base::error::Result;
 pub use base::exit::Exit;
-use commands::{abort_all, drain, pause, plan, recycle, restore, rotate, status};
+use base::printed::keep_flags;
+use commands::{abort, abort_all, drain, pause, plan, recycle, restore, rotate, status};
 use views::output::Output;
 
 pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -28,7 +29,14 @@ pub async fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Ok(line) => line,
         Err(refusal) => return views::output::show_refusal(&refusal),
     };
-    let output = Output::new(line.global.output);
+    let global = &line.global;
+    keep_flags(&[
+        ("--profile", global.profile.as_deref()),
+        ("--region", global.region.as_deref()),
+        ("--name", global.name.as_deref()),
+        ("--cluster", global.cluster.as_deref()),
+    ]);
+    let output = Output::new(global.output);
     match run_command(&line, &output).await {
         Ok(exit) => exit,
         // The reader has closed the output, so nothing more is printed.
@@ -47,7 +55,7 @@ async fn run_command(line: &CommandLine, output: &Output) -> Result<Exit> {
         Command::Extend(wanted) => drain::extend(&found().await?, output, wanted).await,
         Command::Finish(wanted) => drain::finish(&found().await?, output, wanted).await,
         Command::Abort(wanted) if wanted.all => abort_all::abort_all(&found().await?, output, wanted).await,
-        Command::Abort(wanted) => restore::abort(&found().await?, output, wanted).await,
+        Command::Abort(wanted) => abort::abort(&found().await?, output, wanted).await,
         Command::Restore(wanted) => restore::restore(&found().await?, output, wanted).await,
         Command::Pause(wanted) => pause::run(&found().await?, output, wanted, pause::Change::Pause).await,
         Command::Resume(wanted) => pause::run(&found().await?, output, wanted, pause::Change::Resume).await,

@@ -5,11 +5,13 @@ use std::str::FromStr;
 
 use recycle::base::ids::ClusterName;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 /// `max_surge_per_group` of the Terraform module.
 pub const MAX_SURGE: &str = "MAX_SURGE_PER_GROUP";
 
 const CLUSTER_NAME: &str = "CLUSTER_NAME";
+const INPUT_DEFAULTS: &str = "INPUT_DEFAULTS";
 
 /// A variable is missing or has a wrong value. The reason is a sentence without its subject.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +47,13 @@ pub fn read_count<T: FromStr + Default + PartialEq>(
     let count = value.parse().ok().filter(|count: &T| *count != T::default());
     let reason = || format!("must be a whole number of at least 1, but is {value:?}");
     count.map(Some).ok_or_else(|| EnvironmentError(name, reason()))
+}
+
+/// Reads `input_defaults` of the Terraform module: the defaults for the input of `recycle-node`, by field.
+pub fn read_input_defaults(
+    variables: impl Fn(&'static str) -> Option<String>,
+) -> Result<Map<String, Value>, EnvironmentError> {
+    variables(INPUT_DEFAULTS).map_or_else(|| Ok(Map::new()), |text| read_object(INPUT_DEFAULTS, &text))
 }
 
 pub fn read_object<T: DeserializeOwned>(name: &'static str, value: &str) -> Result<T, EnvironmentError> {

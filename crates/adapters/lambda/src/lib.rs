@@ -30,7 +30,8 @@ use serde_json::Value;
 use crate::decision::{LogFields, Scope};
 
 pub use environment::{
-    EnvironmentError, MAX_SURGE, parse_variable, read_cluster_name, read_count, read_object, variable,
+    EnvironmentError, MAX_SURGE, parse_variable, read_cluster_name, read_count, read_input_defaults,
+    read_object, variable,
 };
 pub use lambda_runtime::Error;
 

@@ -30,6 +30,8 @@ pub(crate) struct Installation {
     pub cluster: String,
     pub lambda: aws_sdk_lambda::Client,
     pub states: StepFunctions,
+    /// Explains an error of access.
+    pub access: Access,
     /// The beginning of each ARN of Step Functions: `arn:<partition>:states:<region>:<account>:`
     arn_prefix: String,
 }
@@ -47,12 +49,14 @@ impl Installation {
             lambda: aws_sdk_lambda::Client::new(&aws),
             states: StepFunctions::new(&aws),
             arn_prefix: states_prefix(caller.arn().unwrap_or_default(), &access.region),
+            access,
             aws,
             name: choice.name.clone().unwrap_or_else(|| DEFAULT_NAME.to_owned()),
             cluster: String::new(),
         };
         choice.check_context(found.account(), found.part(3))?;
-        let named = found.read_cluster().await.map_err(|error| access.explain(error));
+        let named = found.read_cluster().await;
+        let named = named.map_err(|error| found.access.explain(error));
         if let Some(wanted) = choice.needs_search(&named) {
             let mut candidates = found.list_all().await;
             // The caller may read no logs.
@@ -152,6 +156,11 @@ impl Installation {
             }
         }
         Ok(ended)
+    }
+
+    /// Checks whether the execution is one of `recycle-node` or `rotate-nodes` of this installation.
+    pub(crate) fn recycles(&self, arn: &str) -> bool {
+        RECYCLING.iter().any(|machine| self.has_execution(machine, arn))
     }
 
     pub(crate) fn has_execution(&self, machine: &str, arn: &str) -> bool {

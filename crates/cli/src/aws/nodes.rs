@@ -41,23 +41,34 @@ pub(crate) async fn fetch_one(installation: &Installation, name: &str) -> Result
     Ok(status)
 }
 
-/// Fetches one node by its instance id or by the name of its Node.
+/// Fetches one node by its instance id or by the name of its Node. If the cluster cannot be read, an instance still has its tags.
 pub(crate) async fn find_node(installation: &Installation, name: &str) -> Result<NodeStatus> {
     let mut status = fetch_one(installation, name).await?;
-    if let Some(node) = status.nodes.pop() {
-        return Ok(node);
+    match status.nodes.pop() {
+        Some(node) => Ok(node),
+        None => Err(describe_missing(installation, name, status)),
     }
+}
+
+/// Fetches one node for a command that needs what the cluster says about it.
+pub(crate) async fn find_node_in_cluster(installation: &Installation, name: &str) -> Result<NodeStatus> {
+    let mut status = fetch_one(installation, name).await?;
+    let found = status.nodes.pop().filter(|_| status.cluster_is_away.is_none());
+    found.ok_or_else(|| describe_missing(installation, name, status))
+}
+
+fn describe_missing(installation: &Installation, name: &str, status: Status) -> Error {
     let cluster = &installation.cluster;
     if let Some(why) = status.cluster_is_away {
-        return Err(Error::Unreachable(format!(
-            "{name:?} is unknown, and the cluster {cluster} cannot be read: {why}"
-        )));
+        return Error::Unreachable(format!(
+            "{name:?} cannot be found: the cluster {cluster} cannot be read: {why}"
+        ));
     }
     let unreadable = status.unreadable_nodes.map(|why| format!("; {why}"));
-    misuse!(
+    Error::Usage(format!(
         "there is no instance and no node {name:?} in cluster {cluster}: use an instance id, or the name of a Node or an execution{}",
         unreadable.unwrap_or_default()
-    )
+    ))
 }
 
 #[cfg(test)]

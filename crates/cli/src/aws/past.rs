@@ -6,6 +6,7 @@ use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_one;
 use crate::aws::step_functions::StepFunctions;
 use crate::base::error::{Result, misuse};
+use crate::history::started_by::find_instance;
 
 /// The number of executions among which the last one of a node is searched. Step Functions forgets executions after 90 days.
 /// Names of executions that a rotation or a trigger starts contain the instance. Each other one takes a call, at most ten a second.
@@ -47,7 +48,7 @@ async fn search(
         .await?;
     let searched = listed.len();
     for execution in listed {
-        let is_named = execution.name.contains(instance);
+        let is_named = find_instance(&execution.name).is_some_and(|named| named.as_str() == instance);
         // The name has another instance.
         if !is_named && execution.name.contains("-i-") && known.is_some() {
             continue;

@@ -105,7 +105,14 @@ impl Error {
     /// Whether a retry may succeed, because AWS did not answer or is busy.
     /// That includes functions that fail for this reason, or that Lambda has ended.
     pub(crate) fn is_outage(&self) -> bool {
-        let busy = ["Throttl", "TooManyRequests", "ServiceUnavailable", "Internal"];
+        // Lambda calls its own failures ServiceException.
+        let busy = [
+            "Throttl",
+            "TooManyRequests",
+            "ServiceUnavailable",
+            "ServiceException",
+            "Internal",
+        ];
         let is_busy = |code: &str| busy.iter().any(|word| code.contains(word));
         let of_functions = [Failure::ServiceUnavailable, Failure::InternalError].map(Failure::name);
         match self {

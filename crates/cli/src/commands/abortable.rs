@@ -10,6 +10,7 @@ use recycle::records::claim::{Claim, Phase};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::base::error::{Error, Result, refuse};
+use crate::base::printed::recycle_eks;
 use crate::history::started_by::{Starter, find_instance, instance_of, name_of};
 
 /// The executions that run now.
@@ -36,12 +37,21 @@ impl Running {
         let status = fetch_status(installation, None).await?;
         if let Some(why) = status.cluster_is_away {
             return Err(Error::Unreachable(format!(
-                "the cluster {} cannot be read, so it is unknown which nodes could not be restored: {why}. To stop one node or rotation: \
-                 recycle-eks abort",
-                installation.cluster
+                "the cluster {} cannot be read, so it is unknown which nodes could not be restored: {why}. To stop one node or rotation: {}",
+                installation.cluster,
+                recycle_eks("abort NODE-OR-EXECUTION")
             )));
         }
-        Ok(Self::sort(rotations, nodes, &status.nodes))
+        let mut found = Self::sort(rotations, nodes, &status.nodes);
+        found.kept.extend(list_foreign(installation, &status.nodes));
+        Ok(found)
+    }
+
+    /// Leaves out the executions that have ended or may no longer be stopped, as `now` says.
+    pub(super) fn keep_only(&mut self, now: Self) {
+        self.rotations.retain(|arn| now.rotations.contains(arn));
+        self.nodes.retain(|arn| now.nodes.contains(arn));
+        self.kept = now.kept;
     }
 
     /// An execution without a claim has not changed its node yet, so it can be stopped. Step Functions stops the executions of a
@@ -101,6 +111,18 @@ fn find_obstacle(node: &NodeStatus) -> Option<String> {
     }
 }
 
+/// Explains why nodes go on whose claims are those of another installation on the same cluster.
+fn list_foreign(installation: &Installation, nodes: &[NodeStatus]) -> Vec<String> {
+    let own = ["recycle-node", "sweep"];
+    let foreign = nodes.iter().filter_map(|node| {
+        let arn = node.claim.as_ref()?.fence.execution.as_str();
+        let is_own = own.iter().any(|machine| installation.has_execution(machine, arn));
+        let named = describe(node);
+        (!is_own).then(|| format!("{arn}, which has claimed {named}, is of another installation"))
+    });
+    foreign.collect()
+}
+
 /// Whether the execution has the node's claim. If the claim cannot be read, the name of the execution decides.
 fn works_on(arn: &str, node: &NodeStatus) -> bool {
     match &node.claim {
@@ -111,7 +133,8 @@ fn works_on(arn: &str, node: &NodeStatus) -> bool {
 
 fn hold_rotation(arn: &str, of: &str) -> String {
     format!(
-        "the rotation {arn}, with which Step Functions would stop {of}: to start no other node, use recycle-eks pause"
+        "the rotation {arn}, with which Step Functions would stop {of}: to start no other node, use {}",
+        recycle_eks("pause --all")
     )
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::args::flags::{Extend, Finish};
 use crate::aws::installation::Installation;
-use crate::aws::nodes::find_node;
+use crate::aws::nodes::find_node_in_cluster;
 use crate::base::clock;
 use crate::base::error::{Result, misuse, refuse};
 use crate::base::exit::Exit;
@@ -24,7 +24,7 @@ use crate::views::output::Output;
 
 pub(crate) async fn extend(installation: &Installation, output: &Output, wanted: &Extend) -> Result<Exit> {
     let until = wanted.until.as_deref().map(parse_time).transpose()?;
-    let node = find_node(installation, &wanted.node).await?;
+    let node = find_node_in_cluster(installation, &wanted.node).await?;
     let until = match (until, wanted.by) {
         (Some(until), _) => check_later(until, clock::now())?,
         (None, by) => prolong(&node, by.unwrap_or_default())?,
@@ -33,7 +33,7 @@ pub(crate) async fn extend(installation: &Installation, output: &Output, wanted:
 }
 
 pub(crate) async fn finish(installation: &Installation, output: &Output, wanted: &Finish) -> Result<Exit> {
-    let node = find_node(installation, &wanted.node).await?;
+    let node = find_node_in_cluster(installation, &wanted.node).await?;
     if let Some(warning) = warn_of_end(&node).filter(|_| !wanted.yes) {
         confirm(output, &warning, "end the drain?")?;
     }
@@ -41,13 +41,13 @@ pub(crate) async fn finish(installation: &Installation, output: &Output, wanted:
 }
 
 /// Returns a sentence about what the end of the drain costs.
-/// None if the node has no claim, or if it is certain that the node is restored at the end.
+/// None if the node has no claim, or if the last check says that the node is restored at the end.
 /// The progress on the Node decides that only for a planned drain.
 fn warn_of_end(node: &NodeStatus) -> Option<String> {
     let claim = node.claim.as_ref()?;
     let progress = node.progress.as_ref();
     let planned = progress.map_or("", |progress| progress.then.as_str());
-    let is_restored = planned.is_empty() || planned.starts_with("the node is restored");
+    let is_restored = planned.starts_with("the node is restored");
     if is_restored && claim.urgency == Urgency::Planned {
         return None;
     }
@@ -56,10 +56,14 @@ fn warn_of_end(node: &NodeStatus) -> Option<String> {
         Some(none) if none.is_empty() => "no pod".to_owned(),
         Some(pods) => pods.join(", "),
     };
-    let then = if is_restored {
-        "its group terminates the instance"
-    } else {
-        planned
+    let then = match claim.urgency {
+        Urgency::Planned if planned.is_empty() => {
+            "its instance may be disposed of with them: no check has said yet what happens at the end"
+        }
+        Urgency::Hook | Urgency::Spot | Urgency::Interruption if is_restored || planned.is_empty() => {
+            "its group terminates the instance"
+        }
+        Urgency::Planned | Urgency::Hook | Urgency::Spot | Urgency::Interruption => planned,
     };
     Some(format!(
         "{} is held by {pods}; if its drain ends now, {then}.",
@@ -171,7 +175,7 @@ fn parse_time(text: &str) -> Result<Timestamp> {
 fn check_later(until: Timestamp, now: Timestamp) -> Result<Timestamp> {
     if until <= now {
         misuse!(
-            "--until must be later than now ({now}), but is {until}: to end the drain now, use recycle-eks finish"
+            "--until must be later than now ({now}), but is {until}: to end the drain now, use finish instead of extend"
         );
     }
     Ok(until)
@@ -208,7 +212,7 @@ mod tests {
             "the hook is no longer kept alive, and its group terminates the instance within 1800 seconds";
         for (urgency, then, warns) in [
             ("planned", back, false),
-            ("planned", "", false),
+            ("planned", "", true),
             ("planned", evicted, true),
             ("hook", ended, true),
             ("hook", back, true),
@@ -225,10 +229,13 @@ mod tests {
             .unwrap();
             let warning = warn_of_end(&node);
             assert_eq!(warning.is_some(), warns, "{urgency} {then}");
-            let then = if then == back || then.is_empty() {
-                "its group terminates the instance"
-            } else {
-                then
+            let then = match (urgency, then) {
+                ("planned", "") => {
+                    "its instance may be disposed of with them: no check has said yet what happens at the end"
+                }
+                (_, "") => "its group terminates the instance",
+                (_, then) if then == back => "its group terminates the instance",
+                (_, then) => then,
             };
             let expected = format!(
                 "i-0123456789abcdef0 is held by 7 awaited (jobs/train, …); if its drain ends now, {then}."
@@ -238,15 +245,19 @@ mod tests {
     }
 
     #[test]
-    fn finish_asks_also_before_the_first_check_if_the_group_terminates_the_node() {
-        for (urgency, warns) in [("planned", false), ("hook", true), ("spot", true)] {
+    fn finish_asks_also_before_the_first_check() {
+        for urgency in ["planned", "hook", "spot"] {
             let node: NodeStatus = serde_json::from_value(json!({
                 "instance_id": "i-0123456789abcdef0", "is_marked": true,
                 "claim": {"schema": 1, "fence": "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:one#0", "group": "workers",
                           "phase": "claimed", "urgency": urgency, "claimed_at": "2027-01-01T00:00:00Z"},
             }))
             .unwrap();
-            assert_eq!(warn_of_end(&node).is_some(), warns, "{urgency}");
+            let warning = warn_of_end(&node).unwrap();
+            assert!(
+                warning.contains("pods that have not been checked yet"),
+                "{warning}"
+            );
         }
     }
 

@@ -13,6 +13,7 @@ use crate::aws::step_functions::Listed;
 use crate::base::clock;
 use crate::base::error::{Result, misuse};
 use crate::base::exit::Exit;
+use crate::base::printed::recycle_eks;
 use crate::base::times::{moment, shortly};
 use crate::history::end::describe_end;
 use crate::history::rotation_end::{RotationEnd, describe_rotation_end};
@@ -264,12 +265,17 @@ fn show(output: &Output, found: &[Past], more: usize, now: Timestamp) -> Result<
         output.say(format!("… {more} older executions"))?;
     }
     if FORM.shows(EXECUTION, &rows, width) {
-        return output.say("\nfor more about one of them: recycle-eks report EXECUTION --file report.html");
+        let more = recycle_eks("report EXECUTION --file report.html");
+        return output.say(format!("\nfor more about one of them: {more}"));
     }
-    output.say(
-        "\nfor more about the last execution of an instance: recycle-eks report INSTANCE --file report.html",
-    )?;
-    output.say("the names of the executions, for which this terminal is too narrow: recycle-eks status --history --output json")
+    output.say(format!(
+        "\nfor more about the last execution of an instance: {}",
+        recycle_eks("report INSTANCE --file report.html")
+    ))?;
+    output.say(format!(
+        "the names of the executions, for which this terminal is too narrow: {}",
+        recycle_eks("status --history --output json")
+    ))
 }
 
 /// Draws a failure, a rotation that runs, and a plan, for the pictures of the screens.

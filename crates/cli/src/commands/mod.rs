@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+pub(crate) mod abort;
 pub(crate) mod abort_all;
 mod abortable;
 mod confirm;

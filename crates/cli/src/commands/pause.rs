@@ -17,6 +17,7 @@ use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::base::error::{Error, Result, misuse};
 use crate::base::exit::Exit;
+use crate::base::printed::recycle_eks;
 use crate::views::output::Output;
 
 /// The maximum number of groups in one call. If a call is refused, earlier calls have already changed their groups.
@@ -46,7 +47,7 @@ pub(crate) async fn run(
         .into_iter()
         .partition(|group| groups.paused.contains(group) == change.pauses());
     for group in &same {
-        output.say(match change {
+        output.say_first(match change {
             Change::Pause => format!("{group} is paused already"),
             Change::Resume => format!("{group} is not paused"),
         })?;
@@ -111,9 +112,12 @@ fn describe_queued(queued: &[String]) -> String {
         (format!("{} queued nodes", queued.len()), "one of them")
     };
     format!(
-        "{nodes} will still be recycled, because the executions have begun: {}. To stop {them}: recycle-eks abort {}",
+        "{nodes} will still be recycled, because the executions have begun: {}. To stop {them}: {}",
         queued.join(", "),
-        queued.first().map_or("", String::as_str)
+        recycle_eks(format_args!(
+            "abort {}",
+            queued.first().map_or("", String::as_str)
+        ))
     )
 }
 

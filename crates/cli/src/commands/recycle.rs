@@ -6,6 +6,7 @@ use crate::args::flags::Recycle;
 use crate::aws::installation::Installation;
 use crate::base::error::Result;
 use crate::base::exit::Exit;
+use crate::base::printed::recycle_eks;
 use crate::commands::start::{node_input, start};
 use crate::views::output::Output;
 
@@ -14,7 +15,8 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &R
     let (arn, mut watch) = start(installation, output, &installation.live(), &input).await?;
     if wanted.no_wait {
         let instance = input["instance_id"].as_str().unwrap_or_default();
-        output.say(format!("to watch it: recycle-eks status --watch {instance}"))?;
+        let watch = recycle_eks(format_args!("status --watch {instance}"));
+        output.say(format!("to watch it: {watch}"))?;
         output.document(&json!({"execution_arn": arn, "instance_id": instance}))?;
         return Ok(Exit::Done);
     }

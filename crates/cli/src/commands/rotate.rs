@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use aws_sdk_autoscaling::types::{Instance, LifecycleState};
+use aws_sdk_autoscaling::types::{AutoScalingGroup, Instance, LifecycleState};
 use jiff::Timestamp;
 use recycle::base::ids::InstanceId;
 use recycle::base::shell::quote;
@@ -12,12 +12,13 @@ use serde_json::{Value, json};
 
 use crate::args::flags::{Plan, Rotate, Selection};
 use crate::args::selection::rotation_input;
-use crate::aws::groups::{check_names, list_groups, list_paused};
+use crate::aws::groups::{check_names, is_paused, list_groups};
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
 use crate::aws::step_functions::Listed;
 use crate::base::error::Result;
 use crate::base::exit::Exit;
+use crate::base::printed::recycle_eks;
 use crate::base::times::clock_face;
 use crate::commands::confirm::confirm;
 use crate::commands::dry_run::{PlannedNode, show, show_nodes, wait_for_end};
@@ -45,7 +46,10 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &R
     let machine = installation.machine("rotate-nodes");
     let (arn, mut watching) = start(installation, output, &machine, &input).await?;
     if wanted.no_wait {
-        output.say(format!("to watch it: recycle-eks status --watch {arn}"))?;
+        output.say(format!(
+            "to watch it: {}",
+            recycle_eks(format_args!("status --watch {arn}"))
+        ))?;
         output.document(&json!({"execution_arn": arn}))?;
         return Ok(Exit::Done);
     }
@@ -71,25 +75,38 @@ async fn check_groups(installation: &Installation, wanted: &[String]) -> Result<
 /// Prints which of the selected groups are paused, because the rotation starts no node of them. No groups select all of them.
 /// If the groups cannot be read, the rotation itself says so.
 async fn warn_of_pauses(installation: &Installation, output: &Output, selection: &Selection) -> Result<()> {
-    let paused = list_paused(installation).await.unwrap_or_default();
-    let groups = &selection.groups;
-    // Instances or a tag select groups that only the rotation knows.
-    let is_certain = selection.instances.is_empty() && selection.group_tag.is_none();
-    for group in paused
+    let client = aws_sdk_autoscaling::Client::new(&installation.aws);
+    let groups = list_groups(&client, &installation.cluster).await;
+    let groups = groups.unwrap_or_default();
+    for group in groups
         .iter()
-        .filter(|group| groups.is_empty() || groups.contains(group))
+        .filter(|group| is_paused(group) && may_be_selected(group, selection))
     {
-        let waits = if is_certain {
+        let Some(name) = group.auto_scaling_group_name() else {
+            continue;
+        };
+        // A tag may exclude the group.
+        let waits = if selection.group_tag.is_none() {
             "the rotation waits"
         } else {
-            "nodes of it wait"
+            "nodes of it that are selected wait"
         };
-        let resume = quote(group);
-        output.say(format!(
-            "group {group} is paused: {waits} there until you run: recycle-eks resume {resume}"
+        let resume = recycle_eks(format_args!("resume {}", quote(name)));
+        output.say_first(format!(
+            "group {name} is paused: {waits} there for a day at most, or until you run: {resume}"
         ))?;
     }
     Ok(())
+}
+
+fn may_be_selected(group: &AutoScalingGroup, selection: &Selection) -> bool {
+    let is_named = |name: &str| selection.groups.iter().any(|wanted| wanted == name);
+    let has_one = |ids: &[String]| {
+        let mut members = group.instances().iter().filter_map(Instance::instance_id);
+        members.any(|member| ids.iter().any(|id| id == member))
+    };
+    (selection.groups.is_empty() || group.auto_scaling_group_name().is_some_and(is_named))
+        && (selection.instances.is_empty() || has_one(&selection.instances))
 }
 
 /// Asks before all nodes of the cluster are recycled, or those of the selected groups.
@@ -227,7 +244,7 @@ pub(super) async fn watch(watch: &mut Watch<'_>, arn: &str) -> Result<Exit> {
         let exit = history.end.as_ref().map(exit_of_rotation);
         Ok((shown, exit.map_or(Next::Soon, Next::Over)))
     });
-    let again = format!("recycle-eks status --watch {arn}");
+    let again = recycle_eks(format_args!("status --watch {arn}"));
     over.await?.map_or_else(|| watch.leave(arn, &again), Ok)
 }
 
@@ -347,6 +364,28 @@ mod tests {
                 shown,
                 "{now} {before:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_pause_concerns_a_rotation_only_if_the_group_may_be_selected() {
+        let member = Instance::builder().instance_id("i-1").build();
+        let group = AutoScalingGroup::builder().auto_scaling_group_name("workers");
+        let group = group.instances(member).build();
+        let names = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
+        for (groups, instances, expected) in [
+            (&[][..], &[][..], true),
+            (&["workers"], &[], true),
+            (&["web"], &[], false),
+            (&[], &["i-2", "i-1"], true),
+            (&[], &["i-2"], false),
+        ] {
+            let selection = Selection {
+                groups: names(groups),
+                instances: names(instances),
+                ..Selection::default()
+            };
+            assert_eq!(may_be_selected(&group, &selection), expected, "{selection:?}");
         }
     }
 

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use recycle::base::shell::quote;
 use recycle::notify::status::NodeStatus;
 use recycle::report::event::Execution;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::flags::Status;
 use crate::aws::groups::list_paused;
@@ -17,6 +17,7 @@ use crate::aws::step_functions::Listed;
 use crate::base::clock;
 use crate::base::error::{Error, Result, misuse};
 use crate::base::exit::Exit;
+use crate::base::printed::recycle_eks;
 use crate::base::times::clock_face;
 use crate::history::node::History;
 use crate::history::rotation::RotationHistory;
@@ -59,12 +60,15 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &S
             )));
         }
         misuse!(
-            "there is no instance and no node {name:?} in cluster {cluster}. For the past of an instance: recycle-eks status --history {name}"
+            "there is no instance and no node {name:?} in cluster {cluster}. For the past of an instance: {}",
+            recycle_eks(format_args!("status --history {}", quote(name)))
         );
     }
     if !wanted.watch {
         let mut seen = seen;
-        seen.failed = list_failed(installation, node).await?;
+        seen.failed = list_failed(installation, node)
+            .await
+            .map_err(|error| error.to_string());
         return match node {
             Some(_) => show_node(installation, output, &seen).await,
             None => show(output, &seen, clock::now()),
@@ -93,7 +97,9 @@ async fn watch_execution(
     if !is_watched {
         let name = name_of(arn);
         misuse!(
-            "an execution needs another command. To watch it: recycle-eks status --watch {name}. For its history: recycle-eks report {name}"
+            "an execution needs another command. To watch it: {}. For its history: {}",
+            recycle_eks(format_args!("status --watch {name}")),
+            recycle_eks(format_args!("report {name}"))
         );
     }
     if installation.states.find(arn).await?.is_none() {
@@ -109,7 +115,8 @@ async fn watch_execution(
 /// The state of the cluster and the state machines at one check.
 struct Seen {
     /// The executions that ended badly within the last day, the newest first. Not known in a watch.
-    failed: Vec<Listed>,
+    /// An error if they could not be listed. The rest is shown then.
+    failed: std::result::Result<Vec<Listed>, String>,
     rotations: Vec<Heading>,
     /// The ARNs of rotations that are dry runs.
     plans: Vec<String>,
@@ -142,13 +149,16 @@ impl Seen {
         let paused = match &self.paused {
             Ok(none) if none.is_empty() => None,
             Ok(groups) => Some(format!(
-                "paused: {}. Rotations start no node there. To let them go on: recycle-eks resume {}",
+                "paused: {}. Rotations start no node there. To let them go on: {}",
                 groups.join(", "),
-                groups
-                    .iter()
-                    .map(|group| quote(group))
-                    .collect::<Vec<_>>()
-                    .join(" ")
+                recycle_eks(format_args!(
+                    "resume {}",
+                    groups
+                        .iter()
+                        .map(|group| quote(group))
+                        .collect::<Vec<_>>()
+                        .join(" ")
+                ))
             )),
             Err(why) => Some(format!("pauses cannot be read: {why}")),
         };
@@ -167,14 +177,20 @@ impl Seen {
     }
 
     fn describe_failed(&self) -> Option<String> {
-        let newest = self.failed.first()?;
-        let count = match self.failed.len() {
+        let failed = match &self.failed {
+            Ok(failed) => failed,
+            Err(why) => return Some(format!("the executions that ended badly cannot be read: {why}")),
+        };
+        let newest = failed.first()?;
+        let count = match failed.len() {
             1 => "1 execution".to_owned(),
             more => format!("{more} executions"),
         };
         Some(format!(
-            "in the last 24 hours {count} ended badly, the last one {} ({}). For the reasons: recycle-eks status --history",
-            newest.name, newest.status
+            "in the last 24 hours {count} ended badly, the last one {} ({}). For the reasons: {}",
+            newest.name,
+            newest.status,
+            recycle_eks("status --history")
         ))
     }
 
@@ -192,10 +208,12 @@ impl Seen {
         let document = &mut shown.document;
         document["plans"] = json!(self.plans);
         document["paused_groups"] = json!(self.paused.as_ref().ok());
-        let failed = self.failed.iter().map(|listed| {
-            json!({"execution_arn": listed.arn, "status": listed.status, "started": listed.started_at, "ended": listed.ended_at})
+        document["failed_executions"] = self.failed.as_ref().map_or(Value::Null, |failed| {
+            let failed = failed.iter().map(|listed| {
+                json!({"execution_arn": listed.arn, "status": listed.status, "started": listed.started_at, "ended": listed.ended_at})
+            });
+            failed.collect()
         });
-        document["failed_executions"] = failed.collect();
         if self.cluster_is_away.is_some() {
             document["cluster_is_away"] = json!(self.cluster_is_away);
         }
@@ -243,7 +261,7 @@ async fn fetch(
     sort_rows(&mut rows);
     let paused = list_paused(installation).await.map_err(|error| error.to_string());
     Ok(Seen {
-        failed: Vec::new(),
+        failed: Ok(Vec::new()),
         rotations,
         plans,
         paused,
@@ -332,8 +350,9 @@ fn show(output: &Output, seen: &Seen, now: Timestamp) -> Result<Exit> {
     }
     if seen.rows.len() > MOST_DETAILED {
         output.say(format!(
-            "\n… and {} more nodes. For one of them: recycle-eks status NODE",
-            seen.rows.len() - MOST_DETAILED
+            "\n… and {} more nodes. For one of them: {}",
+            seen.rows.len() - MOST_DETAILED,
+            recycle_eks("status NODE")
         ))?;
     }
     finish(output, seen)
@@ -374,12 +393,15 @@ async fn show_node(installation: &Installation, output: &Output, seen: &Seen) ->
         for line in list_details(row, now) {
             output.say(line)?;
         }
-        if let Some(arn) = &row.execution {
-            output.say(format!(
-                "to watch it: recycle-eks status --watch {}\nits history: recycle-eks report {}",
-                row.instance,
-                name_of(arn)
-            ))?;
+        if row.execution.is_some() {
+            let watch = recycle_eks(format_args!("status --watch {}", row.instance));
+            output.say(format!("to watch it: {watch}"))?;
+        }
+        // A sweep that restores the node has no report.
+        let reported = row.execution.as_ref().filter(|arn| installation.recycles(arn));
+        if let Some(arn) = reported {
+            let report = recycle_eks(format_args!("report {}", name_of(arn)));
+            output.say(format!("its history: {report}"))?;
         }
     }
     finish(output, seen)
@@ -391,9 +413,12 @@ async fn watch(installation: &Installation, output: &Output, node: Option<&str>)
     let over = watch.until_over(async |now| {
         let began: Timestamp = *began.get_or_insert(now);
         let seen = fetch(installation, node, &mut known).await?;
-        let shown = seen.frame(clock_face(now.duration_since(began)), now, output.width());
+        let mut shown = seen.frame(clock_face(now.duration_since(began)), now, output.width());
         begun = seen.only_running().filter(|_| node.is_some());
         let over = (begun.is_some() || seen.is_quiet()).then_some(Exit::Done);
+        if let Some(exit) = over.filter(|_| begun.is_none()) {
+            shown.document["exit"] = exit.code().into();
+        }
         Ok((shown, over.map_or(Next::Later, Next::Over)))
     });
     let over = over.await?;

@@ -14,6 +14,7 @@ use crate::aws::groups::list_paused;
 use crate::aws::installation::Installation;
 use crate::base::error::Result;
 use crate::base::exit::Exit;
+use crate::base::printed::recycle_eks;
 use crate::views::output::Output;
 
 /// The findings, and the level of the worst.
@@ -56,8 +57,8 @@ fn find_pause(group: String) -> Finding {
         level: Level::Warning,
         found: "the group is paused: rotations start no node of it".to_owned(),
         remedy: Some(format!(
-            "To let rotations go on: recycle-eks resume {}",
-            quote(&group)
+            "To let rotations go on: {}",
+            recycle_eks(format_args!("resume {}", quote(&group)))
         )),
         of: group,
     }

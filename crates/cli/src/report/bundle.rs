@@ -32,12 +32,17 @@ pub(super) fn check_new(file: &Path) -> Result<()> {
     if file.exists() {
         misuse!("--bundle must be a new file, but {} exists", file.display());
     }
+    check_folder("--bundle", file)
+}
+
+/// Refuses a file without a folder, before anything is read.
+pub(super) fn check_folder(flag: &str, file: &Path) -> Result<()> {
     let folder = file.parent().unwrap_or(file);
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
     }
     misuse!(
-        "--bundle must be a file in a folder that exists, but {} is none",
+        "{flag} must be a file in a folder that exists, but {} is none",
         folder.display()
     );
 }

@@ -23,7 +23,10 @@ pub(super) async fn find_execution(
             if !RECYCLING.iter().any(|machine| is_of_machine(arn, machine)) {
                 misuse!("EXECUTION must be an execution of recycle-node or rotate-nodes, but is {arn:?}");
             }
-            states.describe(arn).await
+            let Some(execution) = states.find(arn).await? else {
+                misuse!("there is no execution {arn}");
+            };
+            Ok(execution)
         }
         Some(instance) if instance.starts_with("i-") => find_of_node(installation, states, instance).await,
         Some(name) => {

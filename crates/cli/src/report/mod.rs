@@ -28,13 +28,16 @@ use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::base::exit::Exit;
 use crate::history::rotation_end::RotationEnd;
-use crate::report::bundle::{check_new, write_bundle};
+use crate::report::bundle::{check_folder, check_new, write_bundle};
 use crate::report::find::{find_execution, is_of_machine};
 use crate::views::output::Output;
 
 pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &Wanted) -> Result<Exit> {
     if let Some(file) = &wanted.bundle {
         check_new(file)?;
+    }
+    if let Some(file) = &wanted.file {
+        check_folder("--file", file)?;
     }
     let states = StepFunctions::patient(&installation.aws, Output::note);
     let execution = find_execution(installation, &states, wanted).await?;

@@ -55,6 +55,14 @@ impl Output {
         Self::write(text.as_ref())
     }
 
+    /// Writes a line of text before the command acts. A reader who has closed the output does not keep it from acting.
+    pub(crate) fn say_first(&self, text: impl AsRef<str>) -> Result<()> {
+        match self.say(text) {
+            Err(error) if error.is_broken_pipe() => Ok(()),
+            said => said,
+        }
+    }
+
     /// Writes a JSON document on one line. Writes nothing if the output is not JSON.
     pub(crate) fn document(&self, document: &Value) -> Result<()> {
         if self.is_json() {

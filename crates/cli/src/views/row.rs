@@ -11,6 +11,7 @@ use recycle::records::claim::Phase;
 use recycle::records::progress::Progress;
 use serde::Serialize;
 
+use crate::base::printed::with_flags;
 use crate::history::started_by::{StartedBy, Starter};
 use crate::views::viewer::Style;
 
@@ -119,7 +120,13 @@ pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&st
             .manual
             .as_ref()
             .filter(|_| !is_alive)
-            .map(|manual| manual.commands.clone())
+            .map(|manual| {
+                manual
+                    .commands
+                    .iter()
+                    .map(|command| with_flags(command))
+                    .collect()
+            })
             .unwrap_or_default(),
         style,
     }

@@ -10,6 +10,7 @@ use crate::aws::installation::Installation;
 use crate::base::clock;
 use crate::base::error::Result;
 use crate::base::exit::Exit;
+use crate::base::printed::recycle_eks;
 use crate::history::end::{describe_end, describe_flags, exit_of};
 use crate::history::node::History;
 use crate::views::node::frame;
@@ -79,7 +80,7 @@ impl<'a> Watch<'a> {
                         outages += 1;
                         Next::Soon
                     }
-                    Err(error) => return Err(error),
+                    Err(error) => return Err(self.installation.access.explain(error)),
                 };
                 match next {
                     Next::Soon => pause(1).await,
@@ -124,7 +125,7 @@ impl<'a> Watch<'a> {
         let Some(exit) = over.await? else {
             // Before the first check only the execution is known.
             let instance = Some(history.instance()).filter(|instance| !instance.is_empty());
-            let again = format!("recycle-eks status --watch {}", instance.unwrap_or(arn));
+            let again = recycle_eks(format_args!("status --watch {}", instance.unwrap_or(arn)));
             return self.leave(arn, &again);
         };
         if let Some(end) = history.end {

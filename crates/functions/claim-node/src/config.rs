@@ -1,19 +1,17 @@
 //! Reads the environment: the cluster of this function, the limits for each group, and the module's defaults for the input fields.
 
-use lambda::{EnvironmentError, MAX_SURGE, read_cluster_name, read_count, read_object};
+use lambda::{EnvironmentError, MAX_SURGE, read_cluster_name, read_count, read_input_defaults};
 use recycle::input::fields::Settings;
 use recycle::input::limits::Limits;
 
-const INPUT_DEFAULTS: &str = "INPUT_DEFAULTS";
 const MAX_PARALLEL: &str = "MAX_PARALLEL_PER_GROUP";
 
 /// Reads the environment through `variable`.
 pub fn read_settings(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, EnvironmentError> {
-    let defaults = variable(INPUT_DEFAULTS).unwrap_or_else(|| "{}".to_owned());
     Ok(Settings {
         cluster_name: read_cluster_name(&variable)?,
         limits: read_limits(&variable)?,
-        defaults: read_object(INPUT_DEFAULTS, &defaults)?,
+        defaults: read_input_defaults(&variable)?,
     })
 }
 
@@ -36,6 +34,7 @@ mod tests {
     use super::*;
 
     const CLUSTER_NAME: &str = "CLUSTER_NAME";
+    const INPUT_DEFAULTS: &str = "INPUT_DEFAULTS";
 
     fn read(cluster_name: Option<&str>, defaults: Option<&str>) -> Result<Settings, String> {
         let variable = |name: &str| match name {

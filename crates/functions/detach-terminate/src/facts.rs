@@ -15,7 +15,7 @@ use recycle::cluster::node::{NodeFacts, Taint, is_out_of_service_taint};
 use recycle::contract::requests::StepRequest;
 use recycle::contract::run::Run;
 use recycle::contract::verdicts::DisposeVerdict;
-use recycle::disposal::next_step::DisposalFacts;
+use recycle::disposal::next_step::{DisposalFacts, find_balancer_grace};
 use recycle::drain::lost::find_loss;
 use recycle::drain::survey::PodSurvey;
 use recycle::input::model::Dispose;
@@ -192,18 +192,8 @@ impl FetchedFacts {
             raised_from: self.raised_from,
             since: self.run.disposing_since.unwrap_or(self.now),
             now: self.now,
-            balancer_grace: self.balancer_grace(),
+            balancer_grace: find_balancer_grace(&self.run.input, self.now),
         }
-    }
-
-    /// Returns the seconds for load balancers: the input's, but at most half of the time that EC2 leaves.
-    /// The other half is for the group, to replace the instance before it goes.
-    fn balancer_grace(&self) -> u32 {
-        let input = &self.run.input;
-        let half_of = |end: Timestamp| end.duration_since(self.now).as_secs().max(0) / 2;
-        let left = input.interrupted_at.map(half_of);
-        let left = left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
-        input.load_balancer_grace.min(left)
     }
 
     /// Checks whether a node that was given up as lost has recovered.

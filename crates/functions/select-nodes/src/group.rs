@@ -127,7 +127,7 @@ impl SelectNodes {
         };
         let recycle = group_request.rotation.fields();
         let at_once = terms.count_at_once(fleet.members.len(), self.most_at_once)?;
-        let most_surging = fleet.surge_at_once(&recycle);
+        let most_surging = fleet.surge_at_once(&recycle, &self.input_defaults);
         let group = GroupBody {
             nodes: chosen.nodes,
             criteria: terms.dry_run.then_some(chosen.criteria),
@@ -214,7 +214,7 @@ mod tests {
     use recycle::base::poll::spread;
     use recycle::rotation::fleet::Fleet;
     use scripted_aws::ScriptedAws;
-    use serde_json::{Value, json};
+    use serde_json::{Map, Value, json};
 
     use super::*;
 
@@ -251,7 +251,7 @@ mod tests {
         input: Value,
         waiting_node: Value,
     ) -> Result<Answer<SelectVerdict>, Error> {
-        SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
+        SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5, Map::new())
             .handle(request(&input, &waiting_node))
             .await
     }
@@ -310,7 +310,7 @@ mod tests {
         let gone = (0..40).map(|number| format!("i-{number:017x}"));
         let nodes = gone.chain([NODE.to_owned(), OTHER.to_owned()]);
         asked.members.as_mut().unwrap().nodes = nodes.map(|id| id.parse().unwrap()).collect();
-        let function = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5);
+        let function = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5, Map::new());
         let answer = function.handle(asked).await.unwrap();
         let SelectBody::Ended(ended) = answer.body else {
             panic!("{answer:?}")
@@ -392,7 +392,7 @@ mod tests {
             asked.select = recycle::contract::requests::Selection::Group;
             let aws =
                 unreadable_group().refuses("DescribeCluster", 503, "ServiceUnavailableException", "away");
-            let answer = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
+            let answer = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5, Map::new())
                 .handle(asked)
                 .await;
             if is_left {
@@ -441,7 +441,7 @@ mod tests {
             })
             .collect();
         let aws = ScriptedAws::new().on("ListExecutions", &json!({"executions": listed}).to_string());
-        let step = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5);
+        let step = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5, Map::new());
         let lost = step.find_lost(&group_request, &gone, &fleet).await.unwrap();
         assert_eq!(lost, gone.iter().take(3).collect::<Vec<_>>());
         assert!(
@@ -450,7 +450,7 @@ mod tests {
             aws.calls()
         );
         let unused = ScriptedAws::new();
-        let step = SelectNodes::new(&unused.config(), &"world".parse().unwrap(), 5);
+        let step = SelectNodes::new(&unused.config(), &"world".parse().unwrap(), 5, Map::new());
         assert!(
             step.find_lost(&group_request, &[], &fleet)
                 .await
@@ -468,7 +468,7 @@ mod tests {
         let mut incomplete = request(&json!({}), &json!({}));
         incomplete.members = None;
         let aws = ScriptedAws::new();
-        let error = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
+        let error = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5, Map::new())
             .handle(incomplete)
             .await
             .unwrap_err();

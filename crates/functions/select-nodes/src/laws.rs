@@ -4,7 +4,7 @@ use bad_input::{beyond, block_on, each_gap_of_xml, few_cases, spoiled_xml};
 use proptest::prelude::*;
 use recycle::base::failure::NamedFailure as _;
 use scripted_aws::ScriptedAws;
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::*;
 
@@ -67,13 +67,15 @@ fn select_by([groups, instances, template]: &[String; 3]) -> Vec<String> {
             "cluster_name": "world",
         });
         let request = serde_json::from_value(request).unwrap();
-        match block_on(SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5).handle(request)) {
+        match block_on(
+            SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5, Map::new()).handle(request),
+        ) {
             Ok(answer) => {
                 let body = json!(answer);
                 let starts = body["starts"].as_array().into_iter().flatten();
                 let started = starts.map(|start| &start["instance_id"]);
                 let groups = body["groups"].as_array().into_iter().flatten();
-                let names = started.chain(groups).filter_map(serde_json::Value::as_str);
+                let names = started.chain(groups).filter_map(Value::as_str);
                 selected.extend(names.map(str::to_owned));
             }
             Err(error) => {

@@ -30,6 +30,7 @@ use recycle::notify::metrics::measure_claims;
 use recycle::records::lease::Lease;
 use recycle::restore::sweep::{OWN_TAGS, choose_instances, find_leftovers, find_named};
 use recycle::rotation::marks::{find_rotations, machine_of, rotations_beside};
+use serde_json::{Map, Value};
 
 use crate::executions::Executions;
 
@@ -48,17 +49,24 @@ pub struct SelectNodes {
     instances: Instances,
     executions: Executions,
     most_at_once: u32,
+    input_defaults: Map<String, Value>,
 }
 
 impl SelectNodes {
     /// `most_at_once` is the module's `max_surge_per_group`.
-    pub fn new(aws: &SdkConfig, cluster: &ClusterName, most_at_once: u32) -> Self {
+    pub fn new(
+        aws: &SdkConfig,
+        cluster: &ClusterName,
+        most_at_once: u32,
+        input_defaults: Map<String, Value>,
+    ) -> Self {
         Self {
             access: Access::new(aws, cluster),
             groups: Groups::new(aws),
             instances: Instances::new(aws),
             executions: Executions::new(aws),
             most_at_once,
+            input_defaults,
         }
     }
 
@@ -188,7 +196,7 @@ mod tests {
             "select": "leftovers",
             "cluster_name": "world",
         }));
-        let answer = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
+        let answer = SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5, Map::new())
             .handle(request.unwrap())
             .await
             .unwrap();

@@ -170,7 +170,7 @@ pub(crate) fn list_members(fleets: &[&Fleet]) -> Vec<InstanceId> {
 #[cfg(test)]
 mod tests {
     use scripted_aws::ScriptedAws;
-    use serde_json::{Value, json};
+    use serde_json::{Map, Value, json};
 
     use super::*;
 
@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn step(aws: &ScriptedAws) -> SelectNodes {
-        SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5)
+        SelectNodes::new(&aws.config(), &"world".parse().unwrap(), 5, Map::new())
     }
 
     /// Returns a group whose template is at version 2, with members of version 1.

@@ -9,10 +9,10 @@ use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG};
 use recycle::base::poll::{SHORTEST_WAIT, next_wait};
 use recycle::claim::places::{find_restored, size_without_places};
 use recycle::cluster::group::Group;
-use recycle::input::model::Override;
 use recycle::records::claim::{Claim, Phase};
 use recycle::records::lease::Lease;
 use recycle::records::node_record::Record;
+use recycle::replacement::protection::{is_to_be_protected, is_to_be_protected_again};
 use recycle::restore::step::PATIENCE;
 
 use crate::entering::record;
@@ -43,15 +43,12 @@ impl StandbyNode {
         Ok(facts.wait(next_wait(0, timeout, 0, None), text))
     }
 
-    /// Goes on after an earlier attempt. The node is protected unless the record says that it was: an operator may have removed that.
+    /// Goes on after an earlier attempt.
     async fn resume(&self, facts: &FetchedFacts, group: &Group, record: &Record) -> Result<(), Error> {
         let id = &facts.run.input.instance_id;
-        let was_protected = record.protected.contains(id);
-        let own = if was_protected {
-            &[]
-        } else {
-            find_own_protection(facts, group)
-        };
+        let input = &facts.run.input;
+        let own = is_to_be_protected_again(input, group, record).then(|| id.clone());
+        let own = own.as_slice();
         let claim = Claim {
             phase: facts.claim.phase.max(Phase::Standby),
             ..facts.claim.clone()
@@ -75,7 +72,8 @@ impl StandbyNode {
             phase: Phase::Standby,
             ..facts.claim.clone()
         };
-        let own = find_own_protection(facts, group);
+        let own = is_to_be_protected(&facts.run.input, group).then(|| id.clone());
+        let own = own.as_slice();
         record_size(facts, group, &claim, own).await?;
         // The log of an earlier restore no longer applies.
         let tags = [(CLAIM_TAG, claim.to_tag()), (RESTORE_LOG_TAG, String::new())];
@@ -152,19 +150,6 @@ pub(crate) async fn find_size_without_place(
     Ok(kubernetes::find_size_without_place(&facts.client, record, id, group).await?)
 }
 
-/// Returns the instance if recycle-eks is to protect it. A member that an operator or the group has protected keeps its protection at the
-/// end. The protection for the restore of another node ends earlier than this drain, so it counts as none.
-fn find_own_protection<'a>(facts: &'a FetchedFacts, group: &Group) -> &'a [InstanceId] {
-    let input = &facts.run.input;
-    let is_protected = group.is_protected(&input.instance_id);
-    let is_meant = input.overrides.contains(&Override::ScaleInProtection) || group.protects_new_members;
-    if is_protected && is_meant {
-        &[]
-    } else {
-        std::slice::from_ref(&input.instance_id)
-    }
-}
-
 /// Ends the execution before anything is changed.
 fn refuse(facts: &FetchedFacts, state: String) -> Error {
     Error::Ended(Failure::PreflightRefused, facts.describe_state(&state))
@@ -175,6 +160,7 @@ mod tests {
     use recycle::base::names::RECORD_ANNOTATION;
     use recycle::cluster::group::Member;
     use recycle::contract::verdicts::StandbyVerdict;
+    use recycle::input::model::Override;
     use recycle::input::path::RecyclePath;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
@@ -297,13 +283,20 @@ mod tests {
     #[tokio::test]
     async fn a_capacity_that_an_earlier_attempt_has_raised_is_not_raised_again() {
         let protecting = ["CreateTags", "SetInstanceProtection"];
-        for (protected, expected) in [(vec![crate::fixtures::id()], &[][..]), (vec![], &protecting[..])] {
+        let by_us = vec![crate::fixtures::id()];
+        for (protected, by_operator, expected) in [
+            (by_us, false, &[][..]),
+            (vec![], false, &protecting[..]),
+            (vec![], true, &[][..]),
+        ] {
             let kube = kube();
             let aws = ScriptedAws::new()
                 .on("CreateTags", "")
                 .on("SetInstanceProtection", "");
             let mut facts = surging(&kube);
-            facts.group.as_mut().unwrap().desired = 2;
+            let group = facts.group.as_mut().unwrap();
+            group.desired = 2;
+            group.members[0].protected_from_scale_in = by_operator;
             let record = json!({"schema": 1, "raised_from": 1, "protected": protected}).to_string();
             let lease = facts.node.lease.as_mut().unwrap();
             lease.annotations.insert(RECORD_ANNOTATION.to_owned(), record);

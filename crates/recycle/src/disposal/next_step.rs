@@ -14,7 +14,7 @@ use crate::cluster::group::Group;
 use crate::cluster::hook::{RETAINED, WAITING};
 use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
-use crate::input::model::Dispose;
+use crate::input::model::{Dispose, Input};
 use crate::input::path::RecyclePath;
 
 /// Seconds to wait for volumes to detach before the instance is disposed of anyway. A detach that takes longer than five minutes hangs.
@@ -139,6 +139,15 @@ pub fn next_disposal_step(disposal_facts: &DisposalFacts<'_>) -> DisposalStep {
             })
         }
     }
+}
+
+/// Returns the seconds for load balancers: the input's, but at most half of the time that EC2 leaves to an interrupted instance.
+/// The other half is for the group, to replace the instance before it goes.
+pub fn find_balancer_grace(input: &Input, now: Timestamp) -> u32 {
+    let half_of = |end: Timestamp| end.duration_since(now).as_secs().max(0) / 2;
+    let left = input.interrupted_at.map(half_of);
+    let left = left.map_or(u32::MAX, |left| u32::try_from(left).unwrap_or(u32::MAX));
+    input.load_balancer_grace.min(left)
 }
 
 /// Returns the seconds to wait before a failed read is repeated, or none if the time of the disposal is over.

@@ -150,7 +150,7 @@ pub fn find_rule(pod: &PodFacts, terms: &Terms<'_>) -> Rule {
     }
 }
 
-fn is_selected(pod: &PodFacts, awaited: &Awaited) -> bool {
+pub(crate) fn is_selected(pod: &PodFacts, awaited: &Awaited) -> bool {
     let in_namespace = awaited.namespaces.is_empty() || awaited.namespaces.contains(&pod.namespace);
     let selector = awaited.selector.as_ref();
     in_namespace && selector.is_some_and(|selector| selector.matches(&pod.labels))

@@ -122,7 +122,7 @@ pub const FIELDS: [(&str, bool, &str); 15] = [
     (
         "severity",
         false,
-        "how urgently an operator should look; see the table below",
+        "how soon an operator has to act; see the table below",
     ),
     (
         "outcome",

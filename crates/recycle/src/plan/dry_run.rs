@@ -9,7 +9,7 @@ use crate::cluster::group::Group;
 use crate::cluster::node::NodeFacts;
 use crate::cluster::pod::PodFacts;
 use crate::drain::budgets::{Budget, describe_refusing, is_refused};
-use crate::drain::classify::{PodClass, Rule, find_rule};
+use crate::drain::classify::{PodClass, Rule, find_rule, is_selected};
 use crate::drain::survey::PodSurvey;
 use crate::drain::terms::Terms;
 use crate::input::model::{Dispose, Evict, Input, OnDrainTimeout, Replacement};
@@ -114,7 +114,11 @@ pub fn write_plan(facts: PlanFacts<'_>, notes: Vec<String>) -> Plan {
         longest_wait: find_longest_wait(facts),
         blocked,
         steps,
-        notes: notes.into_iter().chain(note_pods(survey)).collect(),
+        notes: notes
+            .into_iter()
+            .chain(note_selector(facts))
+            .chain(note_pods(survey))
+            .collect(),
         pods: plan_pods(facts),
         restore: plan_restore(input, group, own),
     }
@@ -347,6 +351,22 @@ fn plan_disposal(input: &Input, group: &Group, own: u32) -> String {
     }
 }
 
+/// Notes a selector that matches none of the node's pods, because a misspelt one would let the pods be evicted that it was meant for.
+fn note_selector(facts: PlanFacts<'_>) -> Option<String> {
+    let awaited = &facts.input.awaited;
+    let selector = awaited.selector.as_ref()?;
+    if facts.pods.is_empty() || facts.pods.iter().any(|pod| is_selected(pod, awaited)) {
+        return None;
+    }
+    let namespaces = match awaited.namespaces.iter().map(String::as_str).collect::<Vec<_>>() {
+        none if none.is_empty() => String::new(),
+        names => format!(" and in namespace {}", names.join(" or ")),
+    };
+    Some(format!(
+        "no pod on this node matches label_selector {selector}{namespaces}"
+    ))
+}
+
 fn note_pods(survey: &PodSurvey) -> Vec<String> {
     let counts = survey.counts();
     [
@@ -464,6 +484,33 @@ mod tests {
                 "some awaited pods do not end by themselves; an operator has to end them (never_ends: 1)"
             ]
         );
+    }
+
+    #[test]
+    fn a_plan_notes_a_selector_that_matches_no_pod_on_the_node() {
+        let training = PodFacts {
+            labels: strings([("app", "training")]),
+            ..job_pod("job")
+        };
+        let pods = [training, pod("web")];
+        let noted = |more| plan_of(more, &group(), &pods, &PodSurvey::default()).notes;
+        let of_labels = ["no pod on this node matches label_selector app=trainig"];
+        assert_eq!(noted(json!({"label_selector": "app=trainig"})), of_labels);
+        let of_namespaces =
+            ["no pod on this node matches label_selector app=training and in namespace ml or web"];
+        let narrowed = json!({"label_selector": "app=training", "namespaces": ["web", "ml"]});
+        assert_eq!(noted(narrowed), of_namespaces);
+        for matches in ["*", "", "app=training"] {
+            let selector = json!({"label_selector": matches});
+            assert_eq!(noted(selector), [""; 0], "{matches:?}");
+        }
+        let empty = plan_of(
+            json!({"label_selector": "app=trainig"}),
+            &group(),
+            &[],
+            &PodSurvey::default(),
+        );
+        assert_eq!(empty.notes, [""; 0]);
     }
 
     fn write_on(

@@ -38,7 +38,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// The claim of the execution that works on this node. Stored on the Node as JSON and on the instance as a tag.
+/// The claim of the execution that works on this node. Stored in the Lease of the instance as JSON, with copies on the Node and, as a tag, on the instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
     /// [`SCHEMA`] of the writer.

@@ -3,5 +3,6 @@
 pub mod defect;
 pub mod next_step;
 pub mod old_node;
+pub mod protection;
 pub mod shortage;
 pub mod usable;

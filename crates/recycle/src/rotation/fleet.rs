@@ -79,10 +79,14 @@ impl Fleet {
     }
 
     /// Returns how many nodes may be raised at once. None if the nodes are not recycled with replacement `surge`.
-    /// `fields` are those of the executions' input. EKS is not asked: a wrong tag only makes the rotation slower.
-    pub fn surge_at_once(&self, fields: &Map<String, Value>) -> Option<u32> {
-        let is_given = |name: &str, value: &str| fields.get(name).is_some_and(|given| given == value);
-        let surges = match fields.get("replacement").and_then(Value::as_str) {
+    /// `fields` are those of the executions' input, `defaults` the module's. EKS is not asked: a wrong tag only makes the rotation slower.
+    pub fn surge_at_once(&self, fields: &Map<String, Value>, defaults: &Map<String, Value>) -> Option<u32> {
+        let given = |name: &str| {
+            let value = fields.get(name).filter(|value| !value.is_null());
+            value.or_else(|| defaults.get(name)).and_then(Value::as_str)
+        };
+        let is_given = |name: &str, value: &str| given(name) == Some(value);
+        let surges = match given("replacement") {
             Some(replacement) => replacement == "surge",
             // Stopping and detaching need Standby, and warnings of EC2 do not wait for room.
             None => {
@@ -147,28 +151,74 @@ mod tests {
             room: 0,
             ..managed.clone()
         };
-        for (name, fleet, fields, expected) in [
-            ("a managed node group", &managed, json!({}), Some(2)),
-            ("Capacity Rebalancing", &rebalancing, json!({}), Some(2)),
-            ("no room yet", &full, json!({}), Some(1)),
+        let none = || json!({});
+        let replacement = |value: Value| json!({"replacement": value});
+        for (name, fleet, fields, defaults, expected) in [
+            ("a managed node group", &managed, none(), none(), Some(2)),
+            ("Capacity Rebalancing", &rebalancing, none(), none(), Some(2)),
+            ("no room yet", &full, none(), none(), Some(1)),
             (
                 "the input asks for it",
                 &plain,
-                json!({"replacement": "surge"}),
+                replacement(json!("surge")),
+                none(),
                 Some(2),
             ),
-            ("another group", &plain, json!({}), None),
+            (
+                "the module asks for it",
+                &plain,
+                none(),
+                replacement(json!("surge")),
+                Some(2),
+            ),
+            (
+                "null asks for nothing",
+                &plain,
+                replacement(Value::Null),
+                replacement(json!("surge")),
+                Some(2),
+            ),
+            (
+                "the input decides",
+                &managed,
+                replacement(json!("after")),
+                replacement(json!("surge")),
+                None,
+            ),
+            ("another group", &plain, none(), none(), None),
             (
                 "another replacement",
                 &managed,
-                json!({"replacement": "after"}),
+                replacement(json!("after")),
+                none(),
                 None,
             ),
-            ("stopped", &managed, json!({"dispose": "stop"}), None),
-            ("a warning of EC2", &managed, json!({"urgency": "spot"}), None),
+            (
+                "the module asks for another one",
+                &managed,
+                none(),
+                replacement(json!("after")),
+                None,
+            ),
+            ("no default", &managed, none(), replacement(Value::Null), Some(2)),
+            ("stopped", &managed, json!({"dispose": "stop"}), none(), None),
+            (
+                "stopped by default",
+                &managed,
+                none(),
+                json!({"dispose": "stop"}),
+                None,
+            ),
+            (
+                "a warning of EC2",
+                &managed,
+                json!({"urgency": "spot"}),
+                none(),
+                None,
+            ),
         ] {
-            let fields = fields.as_object().unwrap();
-            assert_eq!(fleet.surge_at_once(fields), expected, "{name}");
+            let found = fleet.surge_at_once(fields.as_object().unwrap(), defaults.as_object().unwrap());
+            assert_eq!(found, expected, "{name}");
         }
     }
 }
