@@ -8,6 +8,7 @@ import jsonschema
 import referencing
 
 from prepare import ROOT
+from world.deployment import CLUSTER
 
 SCHEMA = json.loads((ROOT / "docs" / "status.schema.json").read_text())
 WATCH = json.loads((ROOT / "docs" / "watch.schema.json").read_text())
@@ -60,7 +61,7 @@ def test_every_document_of_a_watch_has_the_form_of_its_schema(world, cli, node):
     watching.sees("state")
     documents, forms = watched(watching.is_interrupted())
     assert forms == {"restore", "left"} and documents[-1]["instance_id"] == other.instance_id
-    world.run("1h")
+    world.wait("20m")
     documents, forms = watched(cli("restore", "--all", "-o", "json"))
     assert forms == {"restore"} and documents[-1]["state"] == "there was nothing to restore"
     assert documents[-1]["execution_arn"] == world.executions("sweep")[-1].arn
@@ -191,8 +192,11 @@ def test_a_pause_is_visible_everywhere_and_names_the_queued_nodes_that_still_go(
     assert steps[queued.instance_id][0] == "queued" and first.name in steps[queued.instance_id][1]
     found = cli("doctor").text
     assert "warning  pause workers: the group is paused" in found, found
-    started = cli("rotate", "--all", "--yes", "--no-wait")
-    assert "group workers is paused: the rotation waits there until you run: recycle-eks resume workers" in started.text
+    started = cli("rotate", "--all", "--yes", "--no-wait", "--cluster", CLUSTER)
+    paused = "group workers is paused: the rotation waits there for a day at most, or until you run: "
+    assert f"{paused}recycle-eks resume workers --cluster {CLUSTER}" in started.text, started
+    unasked = cli("finish", queued.instance_id)
+    assert unasked.code == 8 and "may be disposed of with them: no check has said yet what happens" in unasked.errors, unasked
     assert "workers is paused already" in cli("pause", "workers").text
     assert "resumed workers" in cli("resume", "workers").text
     assert "workers is not paused" in cli("resume", "--all").text
@@ -277,3 +281,22 @@ def test_everything_is_stopped_and_restored_after_one_question(world, cli):
         assert not node.unschedulable and "recycle-eks/claim" not in node.annotations
     assert "nothing runs that could be stopped" in cli("abort", "--all").text
     assert "there was nothing to restore" in cli("restore", "--all").text
+
+
+def test_the_sweep_that_restores_a_node_is_neither_aborted_nor_another_executions(world, cli):
+    workers = world.group("workers", size=2, minimum=1, maximum=4)
+    node = workers.nodes[0]
+    node.job("train", labels={"app": "train"})
+    execution = world.recycle(node, label_selector="app=train")
+    world.run("5m")
+    world.let_sweep()
+    execution.stop()
+    world.clock.run(until=lambda: "-sweep:" in node.records.get("recycle-eks/claim", ""), limit=world.seconds("1h"))
+
+    refused = cli("abort", node.instance_id, "--yes", pace=0)
+    shown = cli("status", node.instance_id, pace=0)
+    left = cli("restore", node.instance_id)
+
+    assert refused.code == 8 and f"is restoring node {node.name}" in refused.errors, refused
+    assert "it is being restored" in shown.text and "recycle-eks report" not in shown.text, shown
+    assert left.code == 0 and "restored: it carries no mark of recycle-eks" in left.text, left

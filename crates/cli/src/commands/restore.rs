@@ -18,6 +18,7 @@ use crate::commands::abortable::describe;
 use crate::commands::start::start;
 use crate::history::end::describe_end;
 use crate::history::node::History;
+use crate::history::started_by::is_sweep;
 use crate::views::output::Output;
 use crate::views::row::row_of;
 use crate::views::viewer::{Frame, Style};
@@ -106,7 +107,11 @@ pub(super) async fn watch_restore(
         let found = nodes.find(|found| found.instance_id == node.instance_id);
         let before = node.claim.as_ref();
         if let (Sweep::Next, Some(found)) = (&sweep, found.filter(|found| !is_held_as(found, before))) {
-            let restores = match found.claim.as_ref().filter(|claim| is_sweep(claim)) {
+            let restores = match found
+                .claim
+                .as_ref()
+                .filter(|claim| is_sweep(claim.fence.execution.as_str()))
+            {
                 Some(claim) => runs(installation, claim).await?,
                 None => false,
             };
@@ -168,12 +173,7 @@ fn is_held_as(node: &NodeStatus, before: Option<&Claim>) -> bool {
 /// Checks whether another execution of `recycle-node` holds the node now. A sweep only holds it until it is restored.
 fn is_held_by_others(node: &NodeStatus, before: Option<&Claim>) -> bool {
     let holder = node.claim.as_ref().filter(|_| !is_held_as(node, before));
-    holder.is_some_and(|claim| !is_sweep(claim))
-}
-
-fn is_sweep(claim: &Claim) -> bool {
-    let machine = claim.fence.execution.as_str().split(':').nth(6);
-    machine.is_some_and(|machine| machine.ends_with("-sweep"))
+    holder.is_some_and(|claim| !is_sweep(claim.fence.execution.as_str()))
 }
 
 /// Describes which execution holds the node, and in which step that is. The progress on the Node may be that of another execution.
@@ -182,7 +182,7 @@ fn describe_holder(node: &NodeStatus, before: Option<&Claim>) -> String {
         return "waits for the sweep".to_owned();
     };
     let (arn, phase) = (&claim.fence.execution, claim.phase);
-    if is_sweep(claim) {
+    if is_sweep(arn.as_str()) {
         format!("is being restored by {arn}")
     } else if is_held_as(node, before) {
         format!("waits for the sweep: {arn} has ended in step {phase}")

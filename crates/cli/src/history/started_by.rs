@@ -103,6 +103,13 @@ pub(crate) fn find_instance(name: &str) -> Option<InstanceId> {
     before.get(begin..)?.parse().ok()
 }
 
+/// Checks whether an execution is a sweep, of any installation.
+pub(crate) fn is_sweep(arn: &str) -> bool {
+    arn.split(':')
+        .nth(6)
+        .is_some_and(|machine| machine.ends_with("-sweep"))
+}
+
 /// Returns the name of an execution or of a state machine.
 pub(crate) fn name_of(arn: &str) -> &str {
     arn.rsplit(':').next().unwrap_or(arn)

@@ -12,7 +12,7 @@ use recycle::records::progress::Progress;
 use serde::Serialize;
 
 use crate::base::printed::with_flags;
-use crate::history::started_by::{StartedBy, Starter};
+use crate::history::started_by::{StartedBy, Starter, is_sweep};
 use crate::views::viewer::Style;
 
 /// The step of a node that carries no mark of recycle-eks.
@@ -79,12 +79,15 @@ impl Row {
 pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&str) -> bool) -> Row {
     let execution = node.claim.as_ref().map(|claim| claim.fence.execution.to_string());
     let is_alive = execution.as_deref().is_some_and(runs);
-    let (step, style) = judge(node, is_alive);
+    let restores = execution.as_deref().is_some_and(is_sweep) || node.restoring_since.is_some();
+    let is_restoring = is_alive && restores;
+    let (step, style) = judge(node, is_alive, is_restoring);
     let progress = node.progress.as_ref();
     let phase = node.claim.as_ref().map(|claim| claim.phase);
     let name = node.node.as_ref().map(ToString::to_string);
-    let restoring_since = node.restoring_since.filter(|_| is_alive);
-    let waits = is_alive && restoring_since.is_none();
+    let claimed_at = node.claim.as_ref().map(|claim| claim.claimed_at);
+    let restoring_since = node.restoring_since.or(claimed_at).filter(|_| is_restoring);
+    let waits = is_alive && !is_restoring;
     let drains = waits && matches!(phase, Some(Phase::Draining | Phase::Waiting));
     let then = progress.map(|progress| progress.then.clone());
     let then = then.filter(|then| drains && !then.is_empty());
@@ -96,7 +99,7 @@ pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&st
         step: step.to_owned(),
         since: restoring_since
             .or(progress.map(|progress| progress.since))
-            .or(node.claim.as_ref().map(|claim| claim.claimed_at))
+            .or(claimed_at)
             .or(node.gave_up_at),
         until: progress
             .map(|progress| progress.hook_until.unwrap_or(progress.until))
@@ -104,7 +107,7 @@ pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&st
             .filter(|_| waits && phase != Some(Phase::Disposing)),
         end: then.as_deref().map(name_end),
         then,
-        what: describe_node(node, is_alive),
+        what: describe_node(node, is_alive, is_restoring),
         holding: Holding {
             pods: held.map(list_holding).unwrap_or_default(),
             unnamed_pods: held.into_iter().flat_map(count_unnamed).collect(),
@@ -132,7 +135,7 @@ pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&st
     }
 }
 
-fn judge(node: &NodeStatus, is_alive: bool) -> (&'static str, Style) {
+fn judge(node: &NodeStatus, is_alive: bool, is_restoring: bool) -> (&'static str, Style) {
     let is_blocked = node
         .progress
         .as_ref()
@@ -140,7 +143,7 @@ fn judge(node: &NodeStatus, is_alive: bool) -> (&'static str, Style) {
     match (&node.claim, is_alive) {
         // An execution that works on the node again finishes the work.
         (_, false) if node.gave_up_at.is_some() => ("manual", Style::Bad),
-        (Some(_), true) if node.restoring_since.is_some() => ("restoring", Style::Bad),
+        (Some(_), true) if is_restoring => ("restoring", Style::Bad),
         (Some(claim), true) => judge_phase(claim.phase, is_blocked),
         (Some(_), false) => ("to restore", Style::Bad),
         (None, _) if node.strange_claim.is_some() => ("claimed", Style::Bad),
@@ -161,12 +164,12 @@ fn judge_phase(phase: Phase, is_blocked: bool) -> (&'static str, Style) {
     }
 }
 
-fn describe_node(node: &NodeStatus, is_alive: bool) -> String {
+fn describe_node(node: &NodeStatus, is_alive: bool, is_restoring: bool) -> String {
     let mut parts = Vec::new();
     if let Some(strange) = &node.strange_claim {
         parts.push(format!("the claim is {strange}"));
     }
-    if node.restoring_since.is_some() && is_alive {
+    if is_restoring {
         parts.push("it is being restored".to_owned());
     } else if let Some(progress) = &node.progress {
         parts.push(describe_progress(progress));
