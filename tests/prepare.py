@@ -258,7 +258,7 @@ def build_lambdas() -> Path:
         done = subprocess.run(command, cwd=ROOT, env=cargo_environment(), stdout=sys.stderr, check=False)
         if done.returncode != 0:
             fail("failed: cargo build (see above)")
-    pack({name: target / "debug" / name for name in LAMBDAS}, target / "world" / host_architecture(), level=1)
+    pack({name: target / "debug" / name for name in LAMBDAS}, target / "world" / host_architecture())
     return target / "world"
 
 
@@ -328,11 +328,11 @@ def own_crates() -> list[str]:
     return [spelling for name in packages | examples for spelling in (name, name.replace("-", "_"))]
 
 
-def pack(binaries: Mapping[str, Path], folder: Path, level: int) -> None:
-    """A zip for each function, and their version, as Terraform takes them."""
+def pack(binaries: Mapping[str, Path], folder: Path) -> None:
+    """A zip for each function, quickly made, and their version, as Terraform takes them."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, binary in binaries.items():
-        zip_bootstrap(binary, folder / f"{name}.zip", level)
+        zip_bootstrap(binary, folder / f"{name}.zip")
     (folder / "version.txt").write_text(f"{version()}\n")
 
 
@@ -348,7 +348,7 @@ def version() -> str:
     return found[1]
 
 
-def zip_bootstrap(binary: Path, archive: Path, level: int) -> None:
+def zip_bootstrap(binary: Path, archive: Path) -> None:
     """The same binary gives the same bytes. An archive as old as the binary was made of it, and is left alone."""
     made = binary.stat()
     if archive.exists() and archive.stat().st_mtime_ns == made.st_mtime_ns:
@@ -358,7 +358,7 @@ def zip_bootstrap(binary: Path, archive: Path, level: int) -> None:
     entry.compress_type = zipfile.ZIP_DEFLATED
     temporary = archive.with_suffix(f".{os.getpid()}")
     with zipfile.ZipFile(temporary, "w") as out:
-        out.writestr(entry, binary.read_bytes(), compresslevel=level)
+        out.writestr(entry, binary.read_bytes(), compresslevel=1)
     os.utime(temporary, ns=(made.st_atime_ns, made.st_mtime_ns))
     temporary.replace(archive)
 

@@ -27,8 +27,17 @@ SPARE = 1 / 3
 
 
 def measure(world: World, scene: Scene) -> list[Measure]:
-    """Measures one cold process for each function."""
-    path = f"/api/v1/nodes/{scene.node_to_check}"
+    """Measures one cold process for each function. Afterwards the cluster is as before."""
+    path, scripted = f"/api/v1/nodes/{scene.node_to_check}", world.kubernetes.proxy.scripted
+    try:
+        return _measure(world, scene, path)
+    finally:
+        world.kubernetes.proxy.scripted = scripted
+        removed = dict.fromkeys(ALL_ANNOTATIONS)
+        world.kubernetes.client.patch(path, {"metadata": {"annotations": removed}}, MERGE_PATCH)
+
+
+def _measure(world: World, scene: Scene, path: str) -> list[Measure]:
     world.kubernetes.client.patch(path, {"metadata": {"annotations": ALL_ANNOTATIONS}}, MERGE_PATCH)
     taken = []
     for step, on in ((scene.recycle_eks.check, scene.node_to_check), (scene.recycle_eks.evict, scene.node_to_empty)):

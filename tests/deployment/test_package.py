@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -42,13 +43,17 @@ def test_the_same_binary_gives_the_same_bytes_whenever_and_wherever_it_was_built
     shutil.copyfile(DEBUG / "check-pods", again)
     os.utime(again, (0, 0))
     again.chmod(0o600)
-    pack({"check-pods": DEBUG / "check-pods"}, tmp_path / "one", level=9)
-    pack({"check-pods": again}, tmp_path / "two", level=9)
-    first, second = (tmp_path / each / "check-pods.zip" for each in ("one", "two"))
-    assert first.read_bytes() == second.read_bytes()
-    (bootstrap,) = zipfile.ZipFile(first).infolist()
-    assert bootstrap.filename == "bootstrap"
-    assert bootstrap.external_attr >> 16 == 0o755
+    for binary, folder in ((DEBUG / "check-pods", "one"), (again, "two")):
+        pack({"check-pods": binary}, tmp_path / folder)
+        package.pack_small({"check-pods": binary}, tmp_path / folder / "small", Path(sys.executable))
+    quick, small = tmp_path / "one" / "check-pods.zip", tmp_path / "one" / "small" / "check-pods.zip"
+    assert small.stat().st_size < quick.stat().st_size
+    for archive in (quick, small):
+        assert archive.read_bytes() == (tmp_path / "two" / archive.relative_to(tmp_path / "one")).read_bytes()
+        with zipfile.ZipFile(archive) as opened:
+            (bootstrap,) = opened.infolist()
+            assert opened.read("bootstrap") == again.read_bytes()
+        assert (bootstrap.external_attr >> 16 & 0o777, bootstrap.date_time[:3]) == (0o755, (1980, 1, 1))
 
 
 def test_a_binary_that_needs_a_loader_is_distinguished_from_a_static_one(tmp_path):
@@ -61,7 +66,7 @@ def test_a_binary_that_needs_a_loader_is_distinguished_from_a_static_one(tmp_pat
 
 def test_sha256sum_accepts_the_sums_and_finds_a_changed_file(tmp_path):
     for architecture in package.TARGETS:
-        pack({"check-pods": DEBUG / "check-pods"}, tmp_path / architecture, level=1)
+        pack({"check-pods": DEBUG / "check-pods"}, tmp_path / architecture)
         (tmp_path / architecture / sbom.NAME).write_text("{}")
     (tmp_path / "SHA256SUMS").write_text(package.checksums(tmp_path))
     check = ["sha256sum", "--check", "SHA256SUMS"]

@@ -64,7 +64,8 @@ def test_every_document_of_a_watch_has_the_form_of_its_schema(world, cli, node):
     world.wait("20m")
     documents, forms = watched(cli("restore", "--all", "-o", "json"))
     assert forms == {"restore"} and documents[-1]["state"] == "there was nothing to restore"
-    assert documents[-1]["execution_arn"] == world.executions("sweep")[-1].arn
+    # The schedule may have started one since.
+    assert documents[-1]["execution_arn"] in [sweep.arn for sweep in world.executions("sweep")]
 
 
 def test_status_names_the_pods_that_hold_a_node_with_the_reason_of_each_and_the_deadline(world, cli, node):

@@ -82,8 +82,8 @@ pub(crate) enum Command {
     Extend(Extend),
     /// End a running drain now, with the same result as when its time is over (on_drain_timeout)
     ///
-    /// If this ends pods, the command names them and asks first. It does so with on_drain_timeout evict or terminate, and with a lifecycle
-    /// hook whose group does not retain the instance.
+    /// If this may end pods, the command names them and asks first. It does so with on_drain_timeout evict or terminate, with a lifecycle
+    /// hook whose group does not retain the instance, and as long as no check has said what happens at the end.
     Finish(Finish),
     /// Stop the execution that works on a node, and watch the restore of the node
     ///

@@ -48,9 +48,10 @@ async fn search(
         .await?;
     let searched = listed.len();
     for execution in listed {
-        let is_named = find_instance(&execution.name).is_some_and(|named| named.as_str() == instance);
+        let named = find_instance(&execution.name);
+        let is_named = named.as_ref().is_some_and(|named| named.as_str() == instance);
         // The name has another instance.
-        if !is_named && execution.name.contains("-i-") && known.is_some() {
+        if !is_named && named.is_some() && known.is_some() {
             continue;
         }
         let execution = states.describe(&execution.arn).await?;

@@ -11,11 +11,11 @@ use crate::aws::nodes::find_node;
 use crate::base::error::{Result, misuse, refuse};
 use crate::base::exit::Exit;
 use crate::base::printed::recycle_eks;
-use crate::commands::abortable::{check_abortable, check_readable, check_rotation, describe};
+use crate::commands::abortable::{check_abortable, check_own, check_readable, check_rotation, describe};
 use crate::commands::confirm::confirm;
 use crate::commands::restore::{Sweep, runs, watch_restore};
 use crate::commands::room::warn_of_room;
-use crate::history::started_by::Starter;
+use crate::history::started_by::{Starter, is_sweep};
 use crate::views::output::Output;
 use crate::views::watch::Watch;
 
@@ -40,6 +40,7 @@ pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: 
     let Some(claim) = &node.claim else {
         refuse!("no execution works on {named}: there is nothing to abort");
     };
+    check_own(installation, &node, claim)?;
     if !runs(installation, claim).await? {
         refuse!(
             "the execution that worked on {named} has ended already ({}): to restore the node, use {}",
@@ -50,20 +51,14 @@ pub(crate) async fn abort(installation: &Installation, output: &Output, wanted: 
     abort_claimed(installation, output, &node, claim, wanted).await
 }
 
-/// Refuses a claim that no execution of `recycle-node` of this installation holds. To stop a sweep would also stop other restores.
-fn check_holder(installation: &Installation, node: &NodeStatus, claim: &Claim) -> Result<()> {
-    let (named, arn) = (describe(node), claim.fence.execution.as_str());
-    if installation.has_execution("sweep", arn) {
+/// Refuses a claim of a sweep. To stop that would also stop other restores.
+fn check_no_sweep(node: &NodeStatus, claim: &Claim) -> Result<()> {
+    let arn = claim.fence.execution.as_str();
+    if is_sweep(arn) {
         refuse!(
-            "the sweep {arn} is restoring {named}: there is nothing to abort. To watch it: {}",
+            "the sweep {arn} is restoring {}: there is nothing to abort. To watch it: {}",
+            describe(node),
             recycle_eks(format_args!("restore {}", node.instance_id))
-        );
-    }
-    if !installation.has_execution("recycle-node", arn) {
-        refuse!(
-            "{arn} works on {named}, and is not of the installation {:?} ({}): choose its own installation with --name or --cluster",
-            installation.name,
-            installation.place()
         );
     }
     Ok(())
@@ -77,7 +72,7 @@ async fn abort_claimed(
     claim: &Claim,
     wanted: &Abort,
 ) -> Result<Exit> {
-    check_holder(installation, node, claim)?;
+    check_no_sweep(node, claim)?;
     check_abortable(node, claim)?;
     let arn = claim.fence.execution.as_str();
     for warning in warn_of_room(installation, std::slice::from_ref(&node.instance_id)).await {

@@ -16,7 +16,8 @@ use crate::views::output::Output;
 
 pub(crate) async fn abort_all(installation: &Installation, output: &Output, wanted: &Abort) -> Result<Exit> {
     let mut found = Running::fetch(installation).await?;
-    for why in &found.kept {
+    let known = found.kept.clone();
+    for why in &known {
         output.say_first(format!("not stopped: {why}"))?;
     }
     if found.rotations.is_empty() && found.nodes.is_empty() {
@@ -47,12 +48,16 @@ pub(crate) async fn abort_all(installation: &Installation, output: &Output, want
     for arn in &stopped {
         output.say(format!("stopped {arn}"))?;
     }
+    for why in kept.iter().filter(|why| !known.contains(why)) {
+        output.say(format!("not stopped: {why}"))?;
+    }
     output.document(&json!({"stopped": stopped, "not_stopped": kept}))?;
     if let Some(error) = refused {
-        for why in &kept {
-            output.say(format!("not stopped: {why}"))?;
-        }
         return Err(error);
+    }
+    if stopped.is_empty() {
+        output.say("nothing was stopped")?;
+        return Ok(Exit::Done);
     }
     output.say(format!(
         "The sweep restores their nodes in about five minutes. To watch it: {}",

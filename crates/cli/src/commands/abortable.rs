@@ -113,14 +113,23 @@ fn find_obstacle(node: &NodeStatus) -> Option<String> {
 
 /// Explains why nodes go on whose claims are those of another installation on the same cluster.
 fn list_foreign(installation: &Installation, nodes: &[NodeStatus]) -> Vec<String> {
-    let own = ["recycle-node", "sweep"];
-    let foreign = nodes.iter().filter_map(|node| {
-        let arn = node.claim.as_ref()?.fence.execution.as_str();
-        let is_own = own.iter().any(|machine| installation.has_execution(machine, arn));
-        let named = describe(node);
-        (!is_own).then(|| format!("{arn}, which has claimed {named}, is of another installation"))
-    });
-    foreign.collect()
+    let claimed = nodes.iter().filter_map(|node| Some((node, node.claim.as_ref()?)));
+    let foreign = claimed.filter_map(|(node, claim)| check_own(installation, node, claim).err());
+    foreign.map(|why| why.to_string()).collect()
+}
+
+/// Refuses a claim of another installation on the same cluster.
+pub(super) fn check_own(installation: &Installation, node: &NodeStatus, claim: &Claim) -> Result<()> {
+    let arn = claim.fence.execution.as_str();
+    let mut own = ["recycle-node", "sweep"].into_iter();
+    if !own.any(|machine| installation.has_execution(machine, arn)) {
+        refuse!(
+            "{} is claimed by {arn}, which is not of the installation {:?}: choose its own one with --name",
+            describe(node),
+            installation.name
+        );
+    }
+    Ok(())
 }
 
 /// Whether the execution has the node's claim. If the claim cannot be read, the name of the execution decides.

@@ -1,35 +1,31 @@
 //! `restore`: starts the sweep, which restores the nodes, and watches it. `abort` watches the restore of its node, too.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
-use recycle::records::claim::{Claim, has_ended};
+use recycle::records::claim::{Claim, Phase, has_ended};
 use recycle::report::event::{End, Execution};
 use serde_json::{Value, json};
 
 use crate::args::flags::Restore;
 use crate::aws::installation::Installation;
-use crate::aws::nodes::{fetch_status, find_node_in_cluster};
-use crate::base::error::{Result, refuse};
+use crate::aws::nodes::{fetch_status, find_node, find_node_in_cluster};
+use crate::base::error::{Error, Result, refuse};
 use crate::base::exit::Exit;
 use crate::base::printed::recycle_eks;
 use crate::base::times::clock_face;
-use crate::commands::abortable::describe;
+use crate::commands::abortable::{check_own, check_readable, describe};
 use crate::commands::start::start;
 use crate::history::end::describe_end;
 use crate::history::node::History;
 use crate::history::started_by::is_sweep;
 use crate::views::output::Output;
-use crate::views::row::row_of;
 use crate::views::viewer::{Frame, Style};
 use crate::views::watch::{Next, Watch};
 
 pub(crate) async fn restore(installation: &Installation, output: &Output, wanted: &Restore) -> Result<Exit> {
     let node = match &wanted.node {
-        Some(name) => {
-            let node = find_node_in_cluster(installation, name).await?;
-            Some(check_restorable(installation, node).await?)
-        }
+        Some(name) => Some(check_restorable(installation, find_restorable(installation, name).await?).await?),
         None => None,
     };
     let input = json!({"started_by": "recycle-eks restore"});
@@ -44,13 +40,30 @@ pub(crate) async fn restore(installation: &Installation, output: &Output, wanted
     }
 }
 
+/// Fetches the node. If the cluster cannot be read, the marks on the instance are enough: the sweep restores what it can.
+async fn find_restorable(installation: &Installation, name: &str) -> Result<NodeStatus> {
+    let away = match find_node_in_cluster(installation, name).await {
+        Err(Error::Unreachable(why)) => why,
+        found => return found,
+    };
+    match find_node(installation, name).await {
+        Ok(node) if node.is_marked => Ok(node),
+        Ok(_) | Err(_) => Err(Error::Unreachable(away)),
+    }
+}
+
+/// Refuses a node that the sweep would leave alone.
 async fn check_restorable(installation: &Installation, node: NodeStatus) -> Result<NodeStatus> {
     let named = describe(&node);
     if !node.is_marked {
         refuse!("{named} carries no mark of recycle-eks: there is nothing to restore");
     }
+    check_readable(&node)?;
+    if let Some(claim) = &node.claim {
+        check_own(installation, &node, claim)?;
+    }
     if let Some(claim) = &node.claim
-        && !installation.has_execution("sweep", claim.fence.execution.as_str())
+        && !is_sweep(claim.fence.execution.as_str())
         && runs(installation, claim).await?
     {
         if claim.urgency == Urgency::Hook {
@@ -74,6 +87,9 @@ pub(super) async fn runs(installation: &Installation, claim: &Claim) -> Result<b
     let execution = installation.states.find(claim.fence.execution.as_str()).await?;
     Ok(execution.is_some_and(|execution| execution.end.is_none_or(|end| !has_ended(&end.status))))
 }
+
+/// The time after which the sweep has seen a stopped execution: the next one begins within 15 minutes.
+const LONGEST_SWEEP: SignedDuration = SignedDuration::from_mins(20);
 
 /// The sweep that restores a node.
 pub(super) enum Sweep<'a> {
@@ -106,20 +122,21 @@ pub(super) async fn watch_restore(
         let mut nodes = status.nodes.iter();
         let found = nodes.find(|found| found.instance_id == node.instance_id);
         let before = node.claim.as_ref();
-        if let (Sweep::Next, Some(found)) = (&sweep, found.filter(|found| !is_held_as(found, before))) {
-            let restores = match found
-                .claim
-                .as_ref()
-                .filter(|claim| is_sweep(claim.fence.execution.as_str()))
-            {
-                Some(claim) => runs(installation, claim).await?,
-                None => false,
-            };
-            if !restores {
-                sweep = Sweep::Seen(None);
-            }
+        let is_over = now.duration_since(began) > LONGEST_SWEEP;
+        if matches!(sweep, Sweep::Next) && (is_over || found.is_some_and(|found| !is_held_as(found, before)))
+        {
+            sweep = Sweep::Seen(None);
         }
-        let (text, exit) = judge_restore(found, before, status.cluster_is_away.as_deref(), &sweep);
+        let of_sweep = found.and_then(|found| found.claim.as_ref());
+        let is_restoring = match of_sweep.filter(|claim| is_sweep(claim.fence.execution.as_str())) {
+            Some(claim) => runs(installation, claim).await?,
+            None => false,
+        };
+        let away = status.cluster_is_away.as_deref();
+        let (text, exit) = match found.filter(|_| is_restoring) {
+            Some(found) => (describe_holder(found, before), None),
+            None => judge_restore(found, before, away, &sweep),
+        };
         let document = json!({"instance_id": id, "state": text});
         let shown = frame_of(id, document, &text, clock_face(now.duration_since(began)), exit);
         Ok((shown, exit.map_or(Next::Later, Next::Over)))
@@ -246,16 +263,29 @@ struct Left {
 
 impl Left {
     async fn fetch(installation: &Installation) -> Result<Self> {
+        let status = fetch_status(installation, None).await?;
+        if let Some(why) = status.cluster_is_away {
+            return Err(Error::Unreachable(format!(
+                "the sweep has ended, and which nodes are restored is unknown, because the cluster {} cannot be read: {why}",
+                installation.cluster
+            )));
+        }
         let mut left = Self::default();
-        for node in fetch_status(installation, None).await?.nodes {
-            let is_alive = match &node.claim {
+        for node in status.nodes {
+            let claim = node.claim.as_ref();
+            let is_own = claim.is_none_or(|claim| check_own(installation, &node, claim).is_ok());
+            if !is_own {
+                continue;
+            }
+            let is_alive = match claim {
                 Some(claim) => runs(installation, claim).await?,
                 None => false,
             };
-            match row_of(&node, &[], |_| is_alive).step.as_str() {
-                "manual" => left.given_up.push(node.instance_id.to_string()),
-                "to restore" | "restoring" => left.open.push(node.instance_id.to_string()),
-                _ => {}
+            let id = node.instance_id.to_string();
+            if node.gave_up_at.is_some() && !is_alive {
+                left.given_up.push(id);
+            } else if claim.is_some_and(|claim| is_left_open(claim, is_alive)) {
+                left.open.push(id);
             }
         }
         Ok(left)
@@ -264,6 +294,15 @@ impl Left {
     fn is_empty(&self) -> bool {
         self.given_up.is_empty() && self.open.is_empty()
     }
+}
+
+/// Checks whether a node with this claim is still to be restored. A member that its group terminates, and an instance that is being
+/// disposed of, end otherwise.
+fn is_left_open(claim: &Claim, is_alive: bool) -> bool {
+    if is_alive {
+        return is_sweep(claim.fence.execution.as_str());
+    }
+    claim.urgency != Urgency::Hook && claim.phase != Phase::Disposing
 }
 
 /// Describes how the sweep has ended, with the results of its nodes, and the nodes that it has left.

@@ -7,7 +7,7 @@ use recycle::base::shell::quote;
 
 use crate::aws::groups::list_groups;
 use crate::aws::installation::Installation;
-use crate::base::printed::with_flags;
+use crate::base::printed::aws;
 
 /// Returns a warning for each group that lacks room for those of the nodes that are in Standby. If the groups cannot be read, there is none.
 pub(super) async fn warn_of_room(installation: &Installation, nodes: &[InstanceId]) -> Vec<String> {
@@ -45,8 +45,7 @@ fn find_shortage(group: &AutoScalingGroup, nodes: &[InstanceId]) -> Option<Strin
         format!(
             "warning: group {name} has {has_room} (desired capacity {desired}, maximum {max}), so a node whose replacement has pods stays in \
              Standby until there is room. To make room first: {}",
-            with_flags(&format!(
-                "aws autoscaling update-auto-scaling-group --auto-scaling-group-name {} --max-size {}",
+            aws(format_args!("autoscaling update-auto-scaling-group --auto-scaling-group-name {} --max-size {}",
                 quote(name),
                 desired + count
             ))

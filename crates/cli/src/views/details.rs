@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use crate::base::printed::environment;
 use crate::base::times::{moment, shortly};
 use crate::history::started_by::{StartedBy, name_of};
 use crate::views::row::Row;
@@ -37,6 +38,7 @@ pub(crate) fn list_details(row: &Row, now: Timestamp) -> Vec<String> {
     }
     if !row.commands.is_empty() {
         lines.push("  the commands for it:".to_owned());
+        lines.extend(environment().map(str::to_owned));
         lines.extend(row.commands.iter().cloned());
     }
     lines

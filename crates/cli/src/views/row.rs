@@ -11,7 +11,6 @@ use recycle::records::claim::Phase;
 use recycle::records::progress::Progress;
 use serde::Serialize;
 
-use crate::base::printed::with_flags;
 use crate::history::started_by::{StartedBy, Starter, is_sweep};
 use crate::views::viewer::Style;
 
@@ -123,13 +122,7 @@ pub(crate) fn row_of(node: &NodeStatus, rotations: &[Starter], runs: impl Fn(&st
             .manual
             .as_ref()
             .filter(|_| !is_alive)
-            .map(|manual| {
-                manual
-                    .commands
-                    .iter()
-                    .map(|command| with_flags(command))
-                    .collect()
-            })
+            .map(|manual| manual.commands.clone())
             .unwrap_or_default(),
         style,
     }

@@ -9,7 +9,7 @@ use crate::cluster::group::Group;
 use crate::cluster::node::NodeFacts;
 use crate::cluster::pod::PodFacts;
 use crate::drain::budgets::{Budget, describe_refusing, is_refused};
-use crate::drain::classify::{PodClass, Rule, find_rule, is_selected};
+use crate::drain::classify::{PodClass, Rule, find_rule, is_empty_node, is_selected};
 use crate::drain::survey::PodSurvey;
 use crate::drain::terms::Terms;
 use crate::input::model::{Dispose, Evict, Input, OnDrainTimeout, Replacement};
@@ -355,7 +355,7 @@ fn plan_disposal(input: &Input, group: &Group, own: u32) -> String {
 fn note_selector(facts: PlanFacts<'_>) -> Option<String> {
     let awaited = &facts.input.awaited;
     let selector = awaited.selector.as_ref()?;
-    if facts.pods.is_empty() || facts.pods.iter().any(|pod| is_selected(pod, awaited)) {
+    if is_empty_node(facts.pods) || facts.pods.iter().any(|pod| is_selected(pod, awaited)) {
         return None;
     }
     let namespaces = match awaited.namespaces.iter().map(String::as_str).collect::<Vec<_>>() {
