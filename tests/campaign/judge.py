@@ -26,8 +26,12 @@ FOR_OPERATORS = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/reco
 #: A lost node that was reported is not restored, so these records, taints and labels also remain on it and on its pods.
 FOR_LOST = FOR_OPERATORS | {"recycle-eks/draining", "recycle-eks/waits-until", "cordon"}
 FOR_LOST |= {"node.kubernetes.io/exclude-from-external-load-balancers"}
-#: Only the Lease says that recycle-eks has protected the instance, and not an operator. These remain if an operator deletes it.
-FOR_FORGOTTEN = {"recycle-eks:protected-for", "protection from scale-in"}
+#: Only the Lease says that recycle-eks has set these, and not an operator. They remain if an operator deletes it.
+FOR_FORGOTTEN = {
+    "recycle-eks:protected-for",
+    "protection from scale-in",
+    "node.kubernetes.io/exclude-from-external-load-balancers",
+}
 #: Tokens of EKS, presigned addresses, secrets of AWS as the local world issues them.
 SECRETS = re.compile(r"k8s-aws-v1\.|X-Amz-Signature|X-Amz-Security-Token|\b(AKIA|ASIA|LSIA)[0-9A-Z]{16}\b")
 
@@ -50,10 +54,11 @@ def violations(stage: Stage) -> list[str]:
 
 def _leftovers(stage: Stage) -> Iterator[str]:
     held, standing, lost = _reported_nodes(stage)
+    forgotten = stage.forgotten | {node.name for node in stage.nodes if node.instance_id in stage.forgotten}
     for group in stage.groups:
         for where, what in stage.world.leftovers(group):
             is_reported = where in held or (where in standing and what in FOR_OPERATORS) or (where in lost and what in FOR_LOST)
-            is_reported |= where in stage.forgotten and what in FOR_FORGOTTEN
+            is_reported |= where in forgotten and what in FOR_FORGOTTEN
             # A terminated instance has lost its tags.
             if not is_reported and not (where.startswith("i-") and stage.world.state_of(where) == "terminated"):
                 yield f"{what} is left on {where}"
