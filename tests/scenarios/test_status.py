@@ -19,6 +19,9 @@ OF_THE_PAGE = re.findall(
 REGISTRY = referencing.Registry().with_resource("status.schema.json", referencing.Resource.from_contents(SCHEMA))
 
 
+VALIDATE = jsonschema.Draft202012Validator(WATCH, registry=REGISTRY, format_checker=jsonschema.FormatChecker()).validate
+
+
 def document(cli, pace=60):
     """The JSON of `status`, which has the form of the schema."""
     printed = cli("status", "--output", "json", pace=pace)
@@ -28,10 +31,9 @@ def document(cli, pace=60):
 
 def watched(printed):
     """The documents of a watch, each with the name of its form in the schema."""
-    validate = jsonschema.Draft202012Validator(WATCH, registry=REGISTRY, format_checker=jsonschema.FormatChecker()).validate
     documents = [json.loads(line) for line in printed.text.splitlines()]
     for each in documents:
-        validate(each)
+        VALIDATE(each)
     forms = {"pods": "node", "rotations": "rotation", "watched": "left", "state": "restore"}
     return documents, {forms[key] for each in documents for key in each if key in forms}
 
@@ -213,6 +215,10 @@ def test_a_plan_never_looks_like_a_rotation(world, cli):
 
     assert (shown["rotations"], shown["plans"]) == ([], [plan.arn])
     assert "rotation" not in printed.text and "a dry run, which changes nothing" in printed.text, printed
+    alone = world.recycle(world.groups["workers"].nodes[0], dry_run=True)
+    everything = cli("abort", "--all", pace=0)
+    assert everything.code == 0 and "nothing runs that could be stopped" in everything.text, everything
+    assert plan.status == "RUNNING" and alone.status != "ABORTED"
     name = plan.arn.rpartition(":")[2]
     aborted = cli("abort", name, pace=0)
     assert aborted.code == 0 and "a plan, which had changed nothing" in aborted.text, aborted
@@ -282,6 +288,33 @@ def test_everything_is_stopped_and_restored_after_one_question(world, cli):
         assert not node.unschedulable and "recycle-eks/claim" not in node.annotations
     assert "nothing runs that could be stopped" in cli("abort", "--all").text
     assert "there was nothing to restore" in cli("restore", "--all").text
+
+
+def test_every_document_of_a_command_that_does_not_watch_has_the_form_of_its_schema(world, cli):
+    workers = world.group("workers", size=4, minimum=1, maximum=8)
+    for number, node in enumerate(workers.nodes):
+        node.job(f"train-{number}", labels={"app": "train"})
+    first, second, third, _ = workers.nodes
+    hold = ["-l", "app=train", "--no-wait"]
+
+    def keys(*arguments):
+        printed = cli(*arguments, "-o", "json")
+        VALIDATE(printed.document)
+        return printed.code, set(printed.document)
+
+    started, stopped = {"execution_arn"}, {"stopped"}
+    of_node = {"instance_id"}
+    assert keys("recycle", first.name, *hold) == (0, started | of_node)
+    world.wait("10m")
+    assert keys("abort", first.name, "--yes", "--no-wait") == (0, stopped | of_node)
+    assert keys("rotate", "--instance", second.instance_id, *hold) == (0, started)
+    (rotation,) = world.executions("rotate-nodes")
+    assert keys("abort", rotation.arn, "--yes") == (0, stopped)
+    assert keys("restore", "--all", "--no-wait") == (0, started)
+    assert keys("recycle", third.name, *hold) == (0, started | of_node)
+    assert keys("abort", "--all", "--yes") == (0, stopped | {"not_stopped"})
+    assert keys("abort", "--all", "--yes") == (0, stopped | {"not_stopped"})
+    assert keys("status", "no-such-node") == (2, {"error", "exit"})
 
 
 def test_the_sweep_that_restores_a_node_is_neither_aborted_nor_another_executions(world, cli):

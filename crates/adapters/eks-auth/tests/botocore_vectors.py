@@ -38,7 +38,9 @@ CREDENTIALS = [
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing, fail if the file is stale")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, fail if the file is stale"
+    )
     check = parser.parse_args().check
     text = json.dumps(make_vectors(), indent=2) + "\n"
     if not check:
@@ -51,15 +53,25 @@ def main() -> int:
 
 def make_vectors() -> list[dict]:
     return [
-        {"region": region, "cluster": cluster, "at": at, **credentials, "token": sign(region, cluster, at, credentials)}
-        for region, cluster, at, credentials in itertools.product(REGIONS, CLUSTERS, MOMENTS, CREDENTIALS)
+        {
+            "region": region,
+            "cluster": cluster,
+            "at": at,
+            **credentials,
+            "token": sign(region, cluster, at, credentials),
+        }
+        for region, cluster, at, credentials in itertools.product(
+            REGIONS, CLUSTERS, MOMENTS, CREDENTIALS
+        )
     ]
 
 
 def sign(region: str, cluster: str, at: str, credentials: dict) -> str:
     """As awscli/customizations/eks/get_token.py does it, at another moment."""
     # No profile of the machine that runs this.
-    session = botocore.session.Session(session_vars={"profile": (None, None, None, None)})
+    session = botocore.session.Session(
+        session_vars={"profile": (None, None, None, None)}
+    )
     sts = session.create_client(
         "sts",
         region_name=region,
@@ -67,12 +79,17 @@ def sign(region: str, cluster: str, at: str, credentials: dict) -> str:
         aws_secret_access_key=credentials["secret_access_key"],
         aws_session_token=credentials["session_token"],
     )
-    sts.meta.events.register("provide-client-params.sts.GetCallerIdentity", keep_cluster)
+    sts.meta.events.register(
+        "provide-client-params.sts.GetCallerIdentity", keep_cluster
+    )
     sts.meta.events.register("before-sign.sts.GetCallerIdentity", sign_cluster)
     moment = datetime.datetime.fromisoformat(at)
     with mock.patch("botocore.auth.get_current_datetime", return_value=moment):
         url = sts.generate_presigned_url(
-            "get_caller_identity", Params={CLUSTER_HEADER: cluster}, ExpiresIn=60, HttpMethod="GET"
+            "get_caller_identity",
+            Params={CLUSTER_HEADER: cluster},
+            ExpiresIn=60,
+            HttpMethod="GET",
         )
     return "k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")
 

@@ -17,6 +17,8 @@ const DEFAULT_NAME: &str = "recycle-eks";
 
 /// The state machines whose executions have names that operators use.
 pub(crate) const RECYCLING: [&str; 2] = ["recycle-node", "rotate-nodes"];
+/// State machines whose executions claim nodes.
+const CLAIMING: [&str; 2] = ["recycle-node", "sweep"];
 
 /// The names of the state machines' log groups begin with this (`terraform/state-machine.tf`).
 pub(crate) const MACHINE_LOGS: &str = "/aws/vendedlogs/states/";
@@ -161,6 +163,11 @@ impl Installation {
     /// Checks whether the execution is one of `recycle-node` or `rotate-nodes` of this installation.
     pub(crate) fn recycles(&self, arn: &str) -> bool {
         RECYCLING.iter().any(|machine| self.has_execution(machine, arn))
+    }
+
+    /// Checks whether the execution is one of this installation that can have a claim on a node.
+    pub(crate) fn claims(&self, arn: &str) -> bool {
+        CLAIMING.iter().any(|machine| self.has_execution(machine, arn))
     }
 
     pub(crate) fn has_execution(&self, machine: &str, arn: &str) -> bool {

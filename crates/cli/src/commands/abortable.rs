@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use recycle::base::ids::InstanceId;
 use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
 use recycle::records::claim::{Claim, Phase};
+use recycle::report::event::Execution;
 
 use crate::aws::installation::Installation;
 use crate::aws::nodes::fetch_status;
@@ -13,7 +15,10 @@ use crate::base::error::{Error, Result, refuse};
 use crate::base::printed::recycle_eks;
 use crate::history::started_by::{Starter, find_instance, instance_of, name_of};
 
-/// The executions that run now.
+/// How many executions are read at the same time.
+const AT_ONCE: usize = 4;
+
+/// The executions that run now, without plans, which change nothing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Running {
     pub rotations: Vec<String>,
@@ -28,11 +33,8 @@ pub(super) struct Running {
 impl Running {
     pub(super) async fn fetch(installation: &Installation) -> Result<Self> {
         let states = &installation.states;
-        let mut rotations = Vec::new();
-        for arn in states.list_running(&installation.machine("rotate-nodes")).await? {
-            let execution = states.find(&arn).await?;
-            rotations.extend(execution.map(|execution| Starter::new(arn, &execution.input)));
-        }
+        let rotations = states.list_running(&installation.machine("rotate-nodes")).await?;
+        let rotations = leave_out_plans(installation, rotations).await?;
         let nodes = states.list_running(&installation.machine("recycle-node")).await?;
         let status = fetch_status(installation, None).await?;
         if let Some(why) = status.cluster_is_away {
@@ -42,7 +44,21 @@ impl Running {
                 recycle_eks("abort NODE-OR-EXECUTION")
             )));
         }
-        let mut found = Self::sort(rotations, nodes, &status.nodes);
+        let claims = status.nodes.iter().filter_map(|node| node.claim.as_ref());
+        let claims: BTreeSet<&str> = claims.map(|claim| claim.fence.execution.as_str()).collect();
+        // A plan never has a claim.
+        let (mut nodes, unclaimed): (Vec<_>, Vec<_>) =
+            nodes.into_iter().partition(|arn| claims.contains(arn.as_str()));
+        nodes.extend(
+            leave_out_plans(installation, unclaimed)
+                .await?
+                .into_iter()
+                .map(|execution| execution.arn),
+        );
+        let rotations = rotations
+            .into_iter()
+            .map(|rotation| Starter::new(rotation.arn, &rotation.input));
+        let mut found = Self::sort(rotations.collect(), nodes, &status.nodes);
         found.kept.extend(list_foreign(installation, &status.nodes));
         Ok(found)
     }
@@ -102,6 +118,17 @@ impl Running {
     }
 }
 
+/// Reads these executions, and returns those that are no plans.
+async fn leave_out_plans(installation: &Installation, arns: Vec<String>) -> Result<Vec<Execution>> {
+    let reads = arns.iter().map(|arn| installation.states.find(arn));
+    let read: Vec<Option<Execution>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+    Ok(read
+        .into_iter()
+        .flatten()
+        .filter(|execution| !execution.is_dry_run())
+        .collect())
+}
+
 /// Explains why the execution of this node is not to be stopped, if so.
 fn find_obstacle(node: &NodeStatus) -> Option<String> {
     match (&node.claim, &node.strange_claim) {
@@ -121,8 +148,7 @@ fn list_foreign(installation: &Installation, nodes: &[NodeStatus]) -> Vec<String
 /// Refuses a claim of another installation on the same cluster.
 pub(super) fn check_own(installation: &Installation, node: &NodeStatus, claim: &Claim) -> Result<()> {
     let arn = claim.fence.execution.as_str();
-    let mut own = ["recycle-node", "sweep"].into_iter();
-    if !own.any(|machine| installation.has_execution(machine, arn)) {
+    if !installation.claims(arn) {
         refuse!(
             "{} is claimed by {arn}, which is not of the installation {:?}: choose its own one with --name",
             describe(node),

@@ -6,7 +6,7 @@ use recycle::base::ids::InstanceId;
 use recycle::report::event::{End, Execution};
 use serde_json::{Value, json};
 
-use crate::aws::installation::{Installation, RECYCLING};
+use crate::aws::installation::Installation;
 use crate::aws::nodes::find_node;
 use crate::aws::past::find_of_gone;
 use crate::aws::step_functions::Listed;
@@ -94,10 +94,7 @@ async fn find_wanted(installation: &Installation, of: Option<&str>) -> Result<Wa
         return Ok(Wanted::Node(instance));
     }
     if name.starts_with("arn:") {
-        if !RECYCLING
-            .iter()
-            .any(|machine| installation.has_execution(machine, name))
-        {
+        if !installation.recycles(name) {
             misuse!(
                 "with --history an ARN must be that of an execution of recycle-node or rotate-nodes of this installation, but is {name}"
             );

@@ -88,8 +88,7 @@ async fn watch_execution(
     arn: &str,
     is_watched: bool,
 ) -> Result<Exit> {
-    let is_of_rotation = installation.has_execution("rotate-nodes", arn);
-    if !(is_of_rotation || installation.has_execution("recycle-node", arn)) {
+    if !installation.recycles(arn) {
         misuse!(
             "an ARN must be that of an execution of recycle-node or rotate-nodes of this installation, but is {arn}"
         );
@@ -106,7 +105,7 @@ async fn watch_execution(
         misuse!("there is no execution {arn}");
     }
     let mut watch = Watch::begin(installation, output)?;
-    if is_of_rotation {
+    if installation.has_execution("rotate-nodes", arn) {
         return super::rotate::watch(&mut watch, arn).await;
     }
     watch.watch_node(arn).await
@@ -275,13 +274,9 @@ async fn fetch(
 /// Lists the running executions of other installations of the cluster that have claimed a node. An execution that cannot be read counts as
 /// running, because the sweep of its own installation restores its node.
 async fn list_running_others(installation: &Installation, nodes: &[NodeStatus]) -> Vec<String> {
-    let is_ours = |arn: &str| {
-        let mut machines = ["recycle-node", "sweep"].iter();
-        machines.any(|machine| installation.has_execution(machine, arn))
-    };
     let claims = nodes.iter().filter_map(|node| node.claim.as_ref());
     let mut others: Vec<String> = claims.map(|claim| claim.fence.execution.to_string()).collect();
-    others.retain(|arn| !is_ours(arn));
+    others.retain(|arn| !installation.claims(arn));
     let mut running = Vec::new();
     for arn in others {
         match installation.states.find(&arn).await {
