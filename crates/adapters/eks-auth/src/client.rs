@@ -4,7 +4,7 @@
 //! `kube::Client::try_from(Config)` would also work. It would add kubeconfig files, command plugins and JSONPath, which are a tenth of the
 //! size of each function.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -29,16 +29,40 @@ use crate::{Cluster, Error};
 /// The time limit for a connection to the API server. A connection that takes longer than a few round trips will not be established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The TLS configuration of the last client. Clients with the same CA share their TLS sessions: a later connection to the same API server
+/// needs no verification of its certificate, which costs processor time.
+#[derive(Debug, Default)]
+pub(crate) struct Trust(Mutex<Option<(String, ClientConfig)>>);
+
+impl Trust {
+    fn only(&self, authority: &str) -> Result<ClientConfig, BoxError> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, config)) = last.as_ref().filter(|(trusted, _)| trusted == authority) {
+            return Ok(config.clone());
+        }
+        let config = trust_only(authority)?;
+        *last = Some((authority.to_owned(), config.clone()));
+        Ok(config)
+    }
+}
+
 /// Builds the client, which does not connect yet.
-pub(crate) fn build(name: &ClusterName, cluster: &Cluster, token: &str) -> Result<kube::Client, Error> {
+pub(crate) fn build(
+    name: &ClusterName,
+    cluster: &Cluster,
+    trust: &Trust,
+    token: &str,
+) -> Result<kube::Client, Error> {
     let endpoint: Uri = cluster.endpoint.parse().map_err(|_| Error::UnreadableEndpoint {
         cluster: name.clone(),
         endpoint: cluster.endpoint.clone(),
     })?;
-    let tls = trust_only(&cluster.certificate_authority).map_err(|source| Error::UnreadableAuthority {
-        cluster: name.clone(),
-        source,
-    })?;
+    let tls = trust
+        .only(&cluster.certificate_authority)
+        .map_err(|source| Error::UnreadableAuthority {
+            cluster: name.clone(),
+            source,
+        })?;
     let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
     let mut bearer = bearer.map_err(|source| Error::Sign(source.into()))?;
     // A sensitive header value is not printed in logs.

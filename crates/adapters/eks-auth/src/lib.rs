@@ -20,6 +20,7 @@ use aws_credential_types::provider::ProvideCredentials as _;
 use recycle::base::ids::{ClusterName, GroupName};
 use recycle::cluster::node_group::NodeGroup;
 
+use client::Trust;
 pub use cluster::Cluster;
 pub use error::Error;
 pub use token::sign_token;
@@ -30,6 +31,7 @@ pub struct Access {
     config: SdkConfig,
     name: ClusterName,
     described: Arc<Mutex<Option<Cluster>>>,
+    trust: Arc<Trust>,
 }
 
 impl Access {
@@ -39,6 +41,7 @@ impl Access {
             config: config.clone(),
             name: name.clone(),
             described: Arc::default(),
+            trust: Arc::default(),
         }
     }
 
@@ -100,7 +103,7 @@ impl Access {
             reason = "a signature is valid from the real moment on, not the state machine's"
         )]
         let token = self.token(SystemTime::now()).await?;
-        client::build(&self.name, &cluster, &token)
+        client::build(&self.name, &cluster, &self.trust, &token)
     }
 
     /// Asks EKS again for the endpoint and the CA, then connects. For callers that do not try again if the cluster refuses them.

@@ -23,6 +23,7 @@ use crate::leases::{Records, get_lease, list_leases, write_records};
 use crate::node_change::NodeChange;
 use crate::object::{Gap, Item, ManagedFields, Metadata, Objects, given, keep_read, read_time, text_at};
 use crate::permissions::server_version;
+use crate::shallow::LeftOut;
 
 /// The number of attempts to change a Node that other clients also write.
 /// The kubelet and the node controllers write a Node every few seconds at most, so a second attempt usually succeeds.
@@ -100,6 +101,8 @@ fn nodes(client: &kube::Client) -> Objects<'_> {
 }
 
 impl Item for Result<NodeFacts, UnreadableNode> {
+    const LEFT_OUT: &'static [LeftOut] = &[LeftOut("status", &[LeftOut("images", &[])])];
+
     fn read(object: &Value) -> Self {
         read_node(object).map_err(|gap| UnreadableNode {
             name: call::cut(&text_at(object, "/metadata/name")),

@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use crate::call::CALL_TIMEOUT;
-use crate::shallow::Shallow;
+use crate::shallow::{LeftOut, Shallow};
 
 /// The parts of `metadata` that are read.
 #[derive(Debug, Default, Deserialize)]
@@ -98,6 +98,9 @@ pub(crate) fn text_at(object: &Value, pointer: &str) -> String {
 
 /// A value that is read from each object of a list. Reading never fails: the value itself says if the object cannot be read.
 pub(crate) trait Item: Send + 'static {
+    /// Large fields that [`Self::read`] does not need. They are not even kept until it is called.
+    const LEFT_OUT: &'static [LeftOut] = &[];
+
     fn read(object: &Value) -> Self;
 }
 
@@ -262,7 +265,7 @@ struct Read<T>(T);
 
 impl<'de, T: Item> Deserialize<'de> for Read<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Shallow(object) = Shallow::deserialize(deserializer)?;
+        let Shallow(object) = Shallow::without(T::LEFT_OUT, deserializer)?;
         Ok(Self(T::read(&object)))
     }
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 use crate::Error;
 use crate::call::{self, Call, CallFailure, attempt};
 use crate::object::{Gap, Item, Metadata, Objects, OwnerReference, given, keep_read, own_post, text_at};
+use crate::shallow::LeftOut;
 
 /// The parts of a pod that are read. The code to read a whole pod would be a tenth of a function.
 #[derive(Debug, Deserialize)]
@@ -227,6 +228,14 @@ fn read_refusal(status: &kube::core::Status) -> Option<Eviction> {
 }
 
 impl Item for PodFacts {
+    const LEFT_OUT: &'static [LeftOut] = &[
+        LeftOut("metadata", &[LeftOut("managedFields", &[])]),
+        LeftOut(
+            "spec",
+            &[LeftOut("containers", &[]), LeftOut("initContainers", &[])],
+        ),
+    ];
+
     fn read(object: &Value) -> Self {
         read_pod(object).unwrap_or_else(|gap| {
             let [namespace, name, uid] =

@@ -3,6 +3,8 @@
 //! A list is never read as a record. By default, serde reads `[]` as a record whose fields are all absent, which would hide a mistake.
 
 use std::fmt;
+use std::iter::Enumerate;
+use std::slice;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{
@@ -10,7 +12,7 @@ use serde::de::{
     Visitor,
 };
 use serde::{Deserialize, forward_to_deserialize_any};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, map};
 
 use crate::base::text::cut_text;
 
@@ -77,95 +79,122 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Strict<T> {
     }
 }
 
-/// A value, and its place in the document.
-pub(crate) struct At<'a> {
-    value: &'a Value,
-    place: String,
+/// The place of a value in the document. It becomes a text only for an error, because most values have none.
+#[derive(Clone, Copy)]
+enum Place<'p> {
+    Whole,
+    Field(&'p Place<'p>, &'p str),
+    Element(&'p Place<'p>, usize),
 }
 
-impl<'a> At<'a> {
-    pub(crate) fn whole(value: &'a Value) -> Self {
-        let place = String::new();
-        At { value, place }
-    }
-
-    fn field(&self, name: &str, value: &'a Value) -> Self {
-        let mut name = name.to_owned();
-        cut_text(&mut name, LONGEST / 3);
-        let place = if self.place.is_empty() {
-            name
-        } else {
-            format!("{}.{name}", self.place)
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let within = |f: &mut fmt::Formatter<'_>, outer: &Self| match outer {
+            Self::Whole => Ok(()),
+            Self::Field(..) | Self::Element(..) => write!(f, "{outer}."),
         };
-        At { value, place }
-    }
-
-    fn fields(&self, fields: &'a Map<String, Value>) -> Fields<'a, impl Iterator<Item = (&'a str, Self)>> {
-        Fields {
-            left: fields
-                .iter()
-                .map(|(name, value)| (name.as_str(), self.field(name, value))),
-            next: None,
+        match self {
+            Self::Whole => Ok(()),
+            Self::Element(outer, index) => {
+                within(f, outer)?;
+                write!(f, "{index}")
+            }
+            Self::Field(outer, name) => {
+                within(f, outer)?;
+                let mut name = (*name).to_owned();
+                cut_text(&mut name, LONGEST / 3);
+                f.write_str(&name)
+            }
         }
+    }
+}
+
+/// A value, and its place in the document.
+pub(crate) struct At<'a, 'p> {
+    value: &'a Value,
+    place: Place<'p>,
+}
+
+impl<'a> At<'a, '_> {
+    pub(crate) fn whole(value: &'a Value) -> Self {
+        let place = Place::Whole;
+        At { value, place }
     }
 
     /// Adds this place to an error, unless the error names a place further inside.
-    fn here<T>(&self, read: Result<T, Unreadable>) -> Result<T, Unreadable> {
-        read.map_err(|error| error.within(&self.place))
+    fn here<T>(place: Place<'_>, read: Result<T, Unreadable>) -> Result<T, Unreadable> {
+        read.map_err(|mut error| {
+            if error.place.is_empty() {
+                error.place = place.to_string();
+            }
+            error
+        })
     }
 
     /// Reads the value with `seed`, and adds this place to its error.
     /// Some readers, such as those of identifiers, refuse a value only after they have read it.
     pub(crate) fn read<S: DeserializeSeed<'a>>(self, seed: S) -> Result<S::Value, Unreadable> {
-        let place = self.place.clone();
-        seed.deserialize(self).map_err(|error| error.within(&place))
+        let place = self.place;
+        Self::here(place, seed.deserialize(self))
     }
 }
 
-impl Unreadable {
-    fn within(mut self, place: &str) -> Self {
-        if self.place.is_empty() {
-            place.clone_into(&mut self.place);
-        }
-        self
-    }
+struct Elements<'a, 'p> {
+    outer: &'p Place<'p>,
+    left: Enumerate<slice::Iter<'a, Value>>,
 }
 
-struct Elements<I>(I);
-
-impl<'a, I: Iterator<Item = At<'a>>> SeqAccess<'a> for Elements<I> {
+impl<'a> SeqAccess<'a> for Elements<'a, '_> {
     type Error = Unreadable;
 
     fn next_element_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, Unreadable> {
-        self.0.next().map(|element| element.read(seed)).transpose()
+        let Some((index, value)) = self.left.next() else {
+            return Ok(None);
+        };
+        let place = Place::Element(self.outer, index);
+        At { value, place }.read(seed).map(Some)
     }
 }
 
-struct Fields<'a, I> {
-    left: I,
-    next: Option<At<'a>>,
+struct Fields<'a, 'p> {
+    outer: &'p Place<'p>,
+    left: map::Iter<'a>,
+    next: Option<(&'a str, &'a Value)>,
 }
 
-impl<'a, I: Iterator<Item = (&'a str, At<'a>)>> MapAccess<'a> for Fields<'a, I> {
+impl<'a, 'p> Fields<'a, 'p> {
+    fn new(outer: &'p Place<'p>, fields: &'a Map<String, Value>) -> Self {
+        Self {
+            outer,
+            left: fields.iter(),
+            next: None,
+        }
+    }
+}
+
+impl<'a> MapAccess<'a> for Fields<'a, '_> {
     type Error = Unreadable;
 
     fn next_key_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<Option<S::Value>, Unreadable> {
         let Some((name, value)) = self.left.next() else {
             return Ok(None);
         };
-        self.next = Some(value);
-        seed.deserialize(name.into_deserializer()).map(Some)
+        self.next = Some((name, value));
+        seed.deserialize(name.as_str().into_deserializer()).map(Some)
     }
 
     fn next_value_seed<S: DeserializeSeed<'a>>(&mut self, seed: S) -> Result<S::Value, Unreadable> {
         match self.next.take() {
-            Some(value) => value.read(seed),
+            Some((name, value)) => {
+                let place = Place::Field(self.outer, name);
+                At { value, place }.read(seed)
+            }
             None => Err(serde::de::Error::custom("a value was read before its name")),
         }
     }
 }
 
-impl<'de> Deserializer<'de> for At<'de> {
+impl<'de> Deserializer<'de> for At<'de, '_> {
     type Error = Unreadable;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
@@ -178,15 +207,13 @@ impl<'de> Deserializer<'de> for At<'de> {
                 (None, None) => visitor.visit_f64(number.as_f64().unwrap_or(f64::NAN)),
             },
             Value::String(text) => visitor.visit_borrowed_str(text),
-            Value::Array(elements) => {
-                let inside = elements.iter().enumerate();
-                visitor.visit_seq(Elements(
-                    inside.map(|(index, value)| self.field(&index.to_string(), value)),
-                ))
-            }
-            Value::Object(fields) => visitor.visit_map(self.fields(fields)),
+            Value::Array(elements) => visitor.visit_seq(Elements {
+                outer: &self.place,
+                left: elements.iter().enumerate(),
+            }),
+            Value::Object(fields) => visitor.visit_map(Fields::new(&self.place, fields)),
         };
-        self.here(read)
+        Self::here(self.place, read)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Unreadable> {
@@ -212,7 +239,8 @@ impl<'de> Deserializer<'de> for At<'de> {
         visitor: V,
     ) -> Result<V::Value, Unreadable> {
         if self.value.is_array() {
-            return self.here(Err(serde::de::Error::invalid_type(Unexpected::Seq, &visitor)));
+            let error = serde::de::Error::invalid_type(Unexpected::Seq, &visitor);
+            return Self::here(self.place, Err(error));
         }
         self.deserialize_any(visitor)
     }
@@ -227,7 +255,7 @@ impl<'de> Deserializer<'de> for At<'de> {
         let read = match self.value {
             Value::String(word) => visitor.visit_enum(word.as_str().into_deserializer()),
             Value::Object(fields) if fields.len() == 1 => {
-                visitor.visit_enum(MapAccessDeserializer::new(self.fields(fields)))
+                visitor.visit_enum(MapAccessDeserializer::new(Fields::new(&self.place, fields)))
             }
             Value::Object(_) => Err(serde::de::Error::invalid_value(
                 Unexpected::Map,
@@ -237,7 +265,7 @@ impl<'de> Deserializer<'de> for At<'de> {
                 return self.deserialize_any(visitor);
             }
         };
-        self.here(read)
+        Self::here(self.place, read)
     }
 
     forward_to_deserialize_any! {

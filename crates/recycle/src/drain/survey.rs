@@ -189,7 +189,7 @@ impl PodSurvey {
 
     /// Checks whether no pod holds the node.
     pub fn is_clear(&self) -> bool {
-        self.holding().is_empty()
+        self.holding_lists().into_iter().all(<[PodFacts]>::is_empty)
     }
 
     /// Returns the pods to evict now. Critical pods, on which others may depend, go once no other pod is left to evict or leaving.
@@ -226,7 +226,14 @@ impl PodSurvey {
 
     /// Returns the pods that hold the node, each once.
     pub fn holding(&self) -> Vec<PodFacts> {
-        let mut holding: Vec<PodFacts> = [
+        let mut holding = self.holding_lists().concat();
+        holding.sort_by(|one, other| identify(one).cmp(&identify(other)));
+        holding.dedup_by(|one, other| identify(one) == identify(other));
+        holding
+    }
+
+    fn holding_lists(&self) -> [&[PodFacts]; 7] {
+        [
             &self.unreadable,
             &self.awaited,
             &self.evictable,
@@ -235,14 +242,6 @@ impl PodSurvey {
             &self.terminating,
             &self.stuck,
         ]
-        .into_iter()
-        .flatten()
-        .cloned()
-        .collect();
-        // If the uid of pods cannot be read, only their names tell them apart.
-        holding.sort_by_key(|pod| (pod.uid.clone(), pod.full_name()));
-        holding.dedup_by_key(|pod| (pod.uid.clone(), pod.full_name()));
-        holding
     }
 
     /// Returns the number of pods of each class: the `counts` of an answer. A class without pods is left out.
@@ -291,6 +290,11 @@ impl PodSurvey {
             ("bad_annotation", &self.remarks.bad_annotation),
         ]
     }
+}
+
+/// If the uid of pods cannot be read, only their names distinguish them.
+fn identify(pod: &PodFacts) -> [&str; 3] {
+    [&pod.uid, &pod.namespace, &pod.name]
 }
 
 /// Returns the first five full names in alphabetical order, so that they do not change with the API server's order.
