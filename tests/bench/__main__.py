@@ -6,9 +6,9 @@ Both run alternately under the world's Lambda host with the same role, against t
 Table and goals go to standard output and, without `--quick`, into docs/performance.md; progress goes to standard error. No test
 asserts the figures, because they depend on the machine.
 
-The calls include the local world's API server and the proxy in front of it, the same for both. A function of recycle-eks gets
-endpoint and authority of the cluster from the execution, and asks EKS only when it is refused. Python asks once in the life of a
-process. A function of recycle-eks also reads the Node, checks the claim and keeps the progress. Python only counts or evicts.
+The calls include the local world's API server and the proxy in front of it, the same for both. Both ask EKS for endpoint and
+authority of the cluster once in the life of a process; a function of recycle-eks asks again if it is refused. A function of
+recycle-eks also reads the Node, checks the claim and keeps the progress. Python only counts or evicts.
 """
 
 from __future__ import annotations

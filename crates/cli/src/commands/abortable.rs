@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use futures::future::ready;
+use futures::stream::{self, StreamExt as _};
 use recycle::base::ids::InstanceId;
 use recycle::input::urgency::Urgency;
 use recycle::notify::status::NodeStatus;
@@ -18,7 +19,7 @@ use crate::history::started_by::{Starter, find_instance, instance_of, name_of};
 /// How many executions are read at the same time.
 const AT_ONCE: usize = 4;
 
-/// The executions that run now, without plans, which change nothing.
+/// The executions that run now, without plans (`dry_run: true`), which change nothing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Running {
     pub rotations: Vec<String>,
@@ -33,9 +34,15 @@ pub(super) struct Running {
 impl Running {
     pub(super) async fn fetch(installation: &Installation) -> Result<Self> {
         let states = &installation.states;
-        let rotations = states.list_running(&installation.machine("rotate-nodes")).await?;
-        let rotations = leave_out_plans(installation, rotations).await?;
+        let mut rotations = Vec::new();
+        for arn in states.list_running(&installation.machine("rotate-nodes")).await? {
+            let execution = states.find(&arn).await?;
+            let execution = execution.filter(is_under_way);
+            rotations.extend(execution.map(|execution| Starter::new(arn, &execution.input)));
+        }
         let nodes = states.list_running(&installation.machine("recycle-node")).await?;
+        let nodes = leave_out_others(installation, nodes).await;
+        // It comes last, because a node may come to a step after which it cannot be restored.
         let status = fetch_status(installation, None).await?;
         if let Some(why) = status.cluster_is_away {
             return Err(Error::Unreachable(format!(
@@ -44,21 +51,7 @@ impl Running {
                 recycle_eks("abort NODE-OR-EXECUTION")
             )));
         }
-        let claims = status.nodes.iter().filter_map(|node| node.claim.as_ref());
-        let claims: BTreeSet<&str> = claims.map(|claim| claim.fence.execution.as_str()).collect();
-        // A plan never has a claim.
-        let (mut nodes, unclaimed): (Vec<_>, Vec<_>) =
-            nodes.into_iter().partition(|arn| claims.contains(arn.as_str()));
-        nodes.extend(
-            leave_out_plans(installation, unclaimed)
-                .await?
-                .into_iter()
-                .map(|execution| execution.arn),
-        );
-        let rotations = rotations
-            .into_iter()
-            .map(|rotation| Starter::new(rotation.arn, &rotation.input));
-        let mut found = Self::sort(rotations.collect(), nodes, &status.nodes);
+        let mut found = Self::sort(rotations, nodes, &status.nodes);
         found.kept.extend(list_foreign(installation, &status.nodes));
         Ok(found)
     }
@@ -118,15 +111,20 @@ impl Running {
     }
 }
 
-/// Reads these executions, and returns those that are no plans.
-async fn leave_out_plans(installation: &Installation, arns: Vec<String>) -> Result<Vec<Execution>> {
-    let reads = arns.iter().map(|arn| installation.states.find(arn));
-    let read: Vec<Option<Execution>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
-    Ok(read
-        .into_iter()
-        .flatten()
-        .filter(|execution| !execution.is_dry_run())
-        .collect())
+/// Whether it still runs, and is no plan.
+fn is_under_way(execution: &Execution) -> bool {
+    execution.end.is_none() && !execution.is_dry_run()
+}
+
+/// Returns the executions that are under way. An execution that cannot be read counts, because to stop a plan does no harm.
+async fn leave_out_others(installation: &Installation, arns: Vec<String>) -> Vec<String> {
+    let reads = arns.into_iter().map(async |arn| {
+        let read = installation.states.find(&arn).await;
+        let is_other = read.is_ok_and(|found| found.is_some_and(|execution| !is_under_way(&execution)));
+        (!is_other).then_some(arn)
+    });
+    let kept = stream::iter(reads).buffered(AT_ONCE).filter_map(ready);
+    kept.collect().await
 }
 
 /// Explains why the execution of this node is not to be stopped, if so.
