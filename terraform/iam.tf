@@ -266,7 +266,7 @@ locals {
       Sid      = "SendDeadLetters"
       Effect   = "Allow"
       Action   = "sqs:SendMessage"
-      Resource = aws_sqs_queue.dead_letters.arn
+      Resource = local.dead_letters
     }],
     [
       for key in compact([var.kms_key_arn]) : {

@@ -42,11 +42,13 @@ locals {
   machine_name = "${var.name}-recycle-node"
   sweep_name   = "${var.name}-sweep"
   rotate_name  = "${var.name}-rotate-nodes"
+  queue_name   = "${var.name}-dead-letters"
 
   # These ARNs are built from names. The sweep's definition needs the first before the alias exists, and a function needs the second
-  # before its state machine exists.
-  live   = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}:live"
-  rotate = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.rotate_name}"
+  # before its state machine exists. With the third, the functions do not wait half a minute for the queue.
+  live         = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.machine_name}:live"
+  rotate       = "arn:${local.partition}:states:${local.region}:${local.account}:stateMachine:${local.rotate_name}"
+  dead_letters = "arn:${local.partition}:sqs:${local.region}:${local.account}:${local.queue_name}"
 
   # The rules of EventBridge that this module creates.
   own_rules = "arn:${local.partition}:events:${local.region}:${local.account}:rule/${var.name}-*"

@@ -198,7 +198,7 @@ resource "aws_cloudwatch_event_target" "unreported" {
 ################################################################################
 
 resource "aws_sqs_queue" "dead_letters" {
-  name = "${var.name}-dead-letters"
+  name = local.queue_name
   # The longest retention of SQS.
   message_retention_seconds = 1209600
   kms_master_key_id         = var.kms_key_arn

@@ -231,7 +231,7 @@ run "start_rotation_may_only_start_rotations_and_send_dead_letters" {
       for statement in jsondecode(aws_iam_role_policy.function["start-rotation"].policy).Statement : statement.Sid => statement.Resource if statement.Sid != "WriteItsOwnLog"
       } == {
       StartRotations     = "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"
-      SendDeadLetters    = aws_sqs_queue.dead_letters.arn
+      SendDeadLetters    = "arn:aws-us-gov:sqs:us-gov-west-1:123456789012:recycle-eks-dead-letters"
       EncryptDeadLetters = "arn:aws-us-gov:kms:us-gov-west-1:123456789012:key/1234"
     }
     error_message = "start-rotation is limited to its state machine, the dead-letter queue and the key"

@@ -230,7 +230,7 @@ run "a_schedule_starts_rotations_with_its_own_role" {
   assert {
     condition = [for statement in jsondecode(aws_iam_role_policy.scheduler["this"].policy).Statement : [statement.Sid, statement.Action, statement.Resource]] == [
       ["StartRotations", "states:StartExecution", "arn:aws-us-gov:states:us-gov-west-1:123456789012:stateMachine:recycle-eks-rotate-nodes"],
-      ["SendDeadLetters", "sqs:SendMessage", aws_sqs_queue.dead_letters.arn],
+      ["SendDeadLetters", "sqs:SendMessage", "arn:aws-us-gov:sqs:us-gov-west-1:123456789012:recycle-eks-dead-letters"],
     ]
     error_message = "the Scheduler may only start rotations and send dead letters"
   }
