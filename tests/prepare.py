@@ -154,7 +154,8 @@ def install_pins(pip: list[str], pins: Path, *options: str) -> None:
     """Installs the packages of a file of pins, which is complete: no others are installed. Each has to have a pinned hash, and
     none is built here, because that would run code that no hash pins."""
     strictly = ["--no-deps", "--require-hashes", "--only-binary=:all:"]
-    run([*pip, "install", "--quiet", *strictly, "-r", str(pins), *options], "pip install")
+    # Python compiles a module when it is imported first. Most modules of the AWS packages never are.
+    run([*pip, "install", "--quiet", "--no-compile", *strictly, "-r", str(pins), *options], "pip install")
 
 
 def install_python(pins: Path = TESTS / "requirements.txt", name: str = "python") -> Path:
@@ -369,24 +370,23 @@ def main() -> None:
     if sys.argv[1:] == ["tools"]:
         return
     with_linters = sys.argv[1:] == ["linters"]
-    steps = Steps(6 if with_linters else 4)
+    steps = Steps(5 if with_linters else 3)
     with control_plane() as built:
-        with steps.step("Lambda functions and the command line", "about 8 minutes on 2 cores the first time"):
-            build_lambdas()
-        with steps.step("Python packages of the local world", "a minute the first time"):
+        with steps.step("Python packages of the local world", "half a minute the first time"):
             python = install_python()
         with steps.step("Simulator of IAM policies", "15 seconds the first time"):
             install_iam()
         if with_linters:
             install_linters(steps, python)
-        with steps.step("Kubernetes control plane", "about 11 minutes on 2 cores the first time, most of them already over"):
+        with steps.step("Kubernetes control plane and Lambda functions", "about 10 minutes on 2 cores the first time"):
+            build_lambdas()
             built()
     print(python)
 
 
 @contextlib.contextmanager
 def control_plane() -> Iterator[Callable[[], None]]:
-    """Builds the control plane beside all other steps. The steps that mostly wait for the network come last. `built` waits."""
+    """Builds the control plane beside all other steps, which wait for the network, or keep one core busy only. `built` waits."""
     command = [sys.executable, "-m", "world.kubernetes.kube_binaries"]
     process = subprocess.Popen(command, cwd=TESTS, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
 

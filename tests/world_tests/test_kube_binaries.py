@@ -19,12 +19,9 @@ if sys.argv[1] == "env":
     sys.exit()
 if os.environ.get("FAKE_GO_FAILS"):
     sys.exit("no such module")
-if sys.argv[1] == "install":
-    made = [pathlib.Path(os.environ["GOBIN"]) / sys.argv[-1].rpartition("/")[2].partition("@")[0]]
-else:
-    out = next(each for each in sys.argv if each.startswith("-o=")).removeprefix("-o=")
-    commands = [each for each in sys.argv[2:] if not each.startswith("-")]
-    made = [pathlib.Path(out) / each.rpartition("/")[2] for each in commands] if out.endswith("/") else [pathlib.Path(out)]
+out = next(each for each in sys.argv if each.startswith("-o=")).removeprefix("-o=")
+commands = [each for each in sys.argv[2:] if not each.startswith("-")]
+made = [pathlib.Path(out) / each.rpartition("/")[2] for each in commands] if out.endswith("/") else [pathlib.Path(out)]
 for file in made:
     file.write_text("binary")
 """
@@ -54,9 +51,9 @@ def test_a_missing_binary_is_built_once(cache: pathlib.Path, tmp_path: pathlib.P
     folder = kube_binaries.find()
     assert folder.parent == cache
     assert sorted(file.name for file in folder.iterdir()) == sorted(kube_binaries.BINARIES)
-    assert runs_of_go(tmp_path) == ["env", "build", "build", "install"]
+    assert runs_of_go(tmp_path) == ["env", "build", "build"]
     assert kube_binaries.find() == folder
-    assert len(runs_of_go(tmp_path)) == 4
+    assert len(runs_of_go(tmp_path)) == 3
 
 
 def test_kubernetes_is_built_with_its_version(cache: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -76,7 +73,7 @@ def test_two_clones_at_once_build_once(cache: pathlib.Path, tmp_path: pathlib.Pa
     clones = [subprocess.Popen(command, cwd=tests, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     printed = [clone.communicate()[0] for clone in clones]
     assert printed[0] == printed[1]
-    assert runs_of_go(tmp_path) == ["env", "build", "build", "install"]
+    assert runs_of_go(tmp_path) == ["env", "build", "build"]
 
 
 def test_a_failed_build_leaves_nothing(cache: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,8 @@ BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 
 FOLDER_VARIABLE = "RECYCLE_EKS_KUBE_BIN"
 
-AUTHENTICATOR = "sigs.k8s.io/aws-iam-authenticator/cmd/aws-iam-authenticator@v0.6.13"
+#: It is built with the libraries of the pinned Kubernetes, so that they are compiled once.
+AUTHENTICATOR = "sigs.k8s.io/aws-iam-authenticator/cmd/aws-iam-authenticator"
 
 _PINS = pathlib.Path(__file__).parent / "kube-build"
 #: A module for each other minor version of Kubernetes, named by it.
@@ -66,13 +67,12 @@ def find_other(minor: str) -> pathlib.Path:
 
 
 def _compile(build: Build) -> None:
-    _compile_kubernetes(build, _PINS / "kubernetes")
-    folder, stripped = build.folder, "-ldflags=-s -w"
-    build.run("etcd", "build", f"-o={folder / 'etcd'}", stripped, "go.etcd.io/etcd/server/v3", pins=_PINS / "etcd")
-    build.run("aws-iam-authenticator", "install", stripped, AUTHENTICATOR, pins=folder, GOBIN=str(folder))
+    _compile_kubernetes(build, _PINS / "kubernetes", AUTHENTICATOR)
+    built = f"-o={build.folder / 'etcd'}"
+    build.run("etcd", "build", built, "-ldflags=-s -w", "go.etcd.io/etcd/server/v3", pins=_PINS / "etcd")
 
 
-def _compile_kubernetes(build: Build, module: pathlib.Path) -> None:
+def _compile_kubernetes(build: Build, module: pathlib.Path, *others: str) -> None:
     version = pinned_kubernetes(module)
     major, minor = version.split(".")[:2]
     # Without these, /version says "v0.0.0-master+$Format:%H$".
@@ -83,7 +83,7 @@ def _compile_kubernetes(build: Build, module: pathlib.Path) -> None:
     commands = [f"./{name}" if name in own else f"k8s.io/kubernetes/cmd/{name}" for name in names]
     build.run(
         f"kubernetes {version}",
-        *("build", f"-o={build.folder}/", f"-ldflags=-s -w {stamps}", *commands),
+        *("build", f"-o={build.folder}/", f"-ldflags=-s -w {stamps}", *commands, *others),
         pins=module,
     )
 
