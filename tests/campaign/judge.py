@@ -195,8 +195,9 @@ def _outcomes(stage: Stage) -> Iterator[str]:
         outcome, reason = ([each for each in describing if each[0] != "already_gone"] or describing)[-1]
         member, power = node.group.states.get(node.instance_id), stage.world.state_of(node.instance_id)
         not_by_hand = node.instance_id not in stage.by_hand
-        what_is_so = f"instance {node.instance_id} is gone" if power == "terminated" else "is in no "
-        says_so = member is None and what_is_so in reason and (power == "terminated" or stage.dispose == "detach")
+        is_detached = member is None and power == "running" and stage.dispose == "detach"
+        says_so = is_detached and ("is in no " in reason or f"({node.instance_id}) has gone as asked" in reason)
+        says_so |= member is None and power == "terminated" and f"instance {node.instance_id} is gone" in reason
         # A member that its group terminates cannot be restored.
         says_so |= member == "Terminating:Wait" and "is Terminating:Wait in its group, still runs" in reason
         # A node whose Node object was deleted during the drain cannot be restored either.

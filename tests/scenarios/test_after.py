@@ -272,3 +272,12 @@ def test_a_function_killed_around_any_mutating_call_ends_the_same(world, mutatin
         )
     same = ("recycled", (2, 2, 2), ["InService", "InService"], False, 2, True, 1, [])
     assert [ending for ending in endings if ending[1:] != same] == []
+
+
+def test_a_refusal_after_the_node_has_gone_says_that_it_is_gone(world):
+    node = group_of(world, "m<d<M").nodes[0]
+    world.faults.refuse("kubernetes:PATCH nodes", code="Forbidden", status=403, function="standby-node", times=None)
+    end = after(world, node).finishes()
+    assert end.error == "ServiceRefused" and world.instance(node.instance_id).state == "terminated"
+    assert end.cause.endswith(f"\ninstance {node.instance_id} is gone.")
+    assert end.cause in [each["reason"] for each in world.all_notifications if each["event"] == "failed"]

@@ -484,3 +484,14 @@ def test_awaited_pods_are_told_until_when_their_node_waits_and_a_restore_takes_i
     assert world.leftovers(node.group) == []
     assert without.finishes().error == "DrainTimedOut" and not world.faults.not_struck()
     assert world.leftovers(refused.group) == [(refused.name, key)] and key in kept.annotations
+
+
+def test_a_pod_that_has_finished_loses_its_notice_at_a_later_check_if_the_api_server_fails(world, node):
+    train = node.job("train", labels={"app": "train"})
+    world.at("10m", train.finishes)
+    execution = world.recycle(node, label_selector="app=train", dispose="stop")
+    world.run("5m")
+    assert "recycle-eks/waits-until" in train.annotations
+    world.faults.refuse("kubernetes:PATCH pods/status", code="InternalError", status=500, function="check-pods")
+    assert execution.finishes().outcome == "recycled" and not world.faults.not_struck()
+    assert train.exists and "recycle-eks/waits-until" not in train.annotations

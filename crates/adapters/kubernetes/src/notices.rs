@@ -27,7 +27,8 @@ const AT_ONCE: usize = 10;
 /// The real time after which no further pod is notified. The next check notifies the others.
 const NOTIFYING: Duration = Duration::from_secs(20);
 
-/// Notifies the awaited pods until when their node waits for them. A pod that cannot be changed is logged, and fails nothing.
+/// Notifies the awaited pods until when their node waits for them, and removes the annotation from pods that are no longer awaited.
+/// A pod that cannot be changed is logged. Errors: the first removal that failed, after all pods.
 pub async fn notify_pods(
     client: &kube::Client,
     node: &NodeName,
@@ -35,7 +36,7 @@ pub async fn notify_pods(
     survey: &PodSurvey,
     terms: &Terms<'_>,
     fence: &Fence,
-) {
+) -> Result<(), Error> {
     let end = Instant::now() + NOTIFYING;
     let then = describe_end(survey, terms);
     let mut notified = futures::stream::iter(find_notices(listed, survey, terms))
@@ -43,24 +44,29 @@ pub async fn notify_pods(
         .map(|notice| {
             let then = &then;
             async move {
-                annotate(client, &notice).await?;
-                if let Some(until) = notice.until {
+                let annotated = annotate(client, &notice).await;
+                if let (Ok(()), Some(until)) = (&annotated, notice.until) {
                     let text = format!("Node {node} is being retired. It waits for this pod until {until}. At the end: {then}");
                     let occasion = Occasion::Notice(until);
                     record_event(client, &notice.pod, occasion, &text, terms.now, fence).await;
                 }
-                Ok::<_, Error>(())
+                (annotated, notice.until.is_none())
             }
         })
         .buffer_unordered(AT_ONCE);
-    while let Some(result) = notified.next().await {
-        if let Err(error) = result {
+    let mut removed = Ok(());
+    while let Some((annotated, is_removal)) = notified.next().await {
+        if let Err(error) = annotated {
             tracing::warn!(
                 error = with_causes(&error),
                 "failed to notify a pod that its node is being retired"
             );
+            if is_removal && removed.is_ok() {
+                removed = Err(error);
+            }
         }
     }
+    removed
 }
 
 /// Removes the annotation from all pods of a node that is restored.

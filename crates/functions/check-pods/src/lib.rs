@@ -21,6 +21,7 @@ use kubernetes::{
     record_event, write_progress,
 };
 use recycle::answer::envelope::Answer;
+use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::base::poll::spread;
 use recycle::cluster::node::NodeFacts;
 use recycle::cluster::silence::describe_silence;
@@ -32,6 +33,7 @@ use recycle::drain::disruption::DrainValidity;
 use recycle::drain::lost::{Lost, find_loss, find_patience, note_holders};
 use recycle::drain::progress::{describe_waiting, only_waits};
 use recycle::drain::verdict::{DrainVerdict, judge_drain};
+use recycle::input::model::Dispose;
 use recycle::notify::blockage::{list_blocks, report_refresh, update_blockage};
 use recycle::notify::metrics::Metric;
 use recycle::records::blocker::count_all;
@@ -131,17 +133,24 @@ async fn check(
     facts.record_events(client, &node.name, &me).await;
     let (listed, survey, terms) = (&facts.listed, &facts.survey, &facts.terms);
     let notices = notify_pods(client, &node.name, listed, survey, terms, &me);
-    if claim.phase == Phase::Draining && only_waits(survey) {
+    let removed = if claim.phase == Phase::Draining && only_waits(survey) {
         begin_to_wait(client, &node, context, &run, &facts).await?;
         let text = describe_waiting(survey);
-        join(
-            notices,
-            record_event(client, &node.name, Phase::Waiting, &text, now, &me),
-        )
-        .await;
+        let event = record_event(client, &node.name, Phase::Waiting, &text, now, &me);
+        join(notices, event).await.0
     } else {
-        let (written, ()) = join(write_progress(client, &node, &facts.progress), notices).await;
+        let (written, removed) = join(write_progress(client, &node, &facts.progress), notices).await;
         written?;
+        removed
+    };
+    // No later call changes the pods of a node that stays, so this check is made again. After the deadline that would end in a restore.
+    let can_wait = run.input.dispose != Dispose::Terminate && !facts.terms.is_time_over();
+    if let Err(error) = removed
+        && verdict == DrainVerdict::Dispose
+        && can_wait
+        && error.failure() == Failure::ServiceUnavailable
+    {
+        return Err(error.into());
     }
 
     let (deadline, reason) = (facts.terms.deadline, facts.reason());

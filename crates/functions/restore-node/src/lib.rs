@@ -78,7 +78,7 @@ impl RestoreNode {
             None if facts.may_go_on() => Standing::OwnClaim,
             None => {
                 facts.remove_request().await?;
-                return Ok(untouched(&facts.request));
+                return Ok(facts.answer_unclaimed());
             }
         };
         if let Standing::Leave(answer) = standing {

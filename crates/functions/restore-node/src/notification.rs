@@ -2,6 +2,7 @@
 
 use kubernetes::Occasion;
 use recycle::answer::envelope::Answer;
+use recycle::cluster::instance::Instance;
 use recycle::contract::requests::RestoreRequest;
 use recycle::contract::verdicts::RestoreVerdict;
 use recycle::notify::metrics::measure_restore;
@@ -10,7 +11,7 @@ use recycle::restore::sweep::is_by_request;
 
 use crate::Error;
 use crate::facts::FetchedFacts;
-use crate::request::{Report, find_node_to_restore, find_reason};
+use crate::request::{Report, find_node_to_restore, find_reason, find_reason_of_untouched};
 
 impl FetchedFacts {
     /// Answers the request taint if it started this execution, which ends before it has claimed the node.
@@ -24,6 +25,16 @@ impl FetchedFacts {
         }
         let (client, reason, now) = (&cluster.client, find_reason(&self.request), self.now());
         Ok(kubernetes::answer_request(client, node, Occasion::Refused, &reason, now, &self.me).await?)
+    }
+
+    /// Returns the answer for an execution without a claim. On the path `after`, the instance may be gone already.
+    pub(crate) fn answer_unclaimed(&self) -> Answer<RestoreVerdict> {
+        let mut reason = find_reason_of_untouched(&self.request);
+        let is_gone = self.instance.as_ref().is_some_and(Instance::is_gone);
+        if is_gone && self.cluster.is_ok() && self.claim().is_none() {
+            reason = format!("{reason}\n{}.", self.describe_state("is gone"));
+        }
+        self.build_last_answer(RestoreVerdict::Untouched, reason)
     }
 
     pub(crate) fn build_last_answer(

@@ -126,7 +126,9 @@ impl RestoreFacts<'_> {
         // The desired capacity is lower than after ExitStandby. Without a step here, the group would choose the member to terminate.
         // Without a change of this restore, another client has lowered a raised capacity, and that stays.
         let lowered_to = self.raised_from.filter(|_| self.group_changes.has_paid(group));
-        let has_trimmed = exited_from.or(lowered_to) == Some(group.desired) && count(group) > group.desired;
+        // If the place was given up before ExitStandby, it is missing now, even if the group has already ended a member that was on its way.
+        let is_missing = count(group) > group.desired || self.group_changes.has_paid_before_exit(group);
+        let has_trimmed = exited_from.or(lowered_to) == Some(group.desired) && is_missing;
         if has_trimmed && self.has_time() {
             let dropped = replacement.filter(|_| column == Column::Empty);
             if let Some(step) = self.prepare(group, dropped) {

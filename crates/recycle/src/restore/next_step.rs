@@ -71,14 +71,23 @@ impl GroupChanges {
     /// Checks whether the group was made one smaller again, as far as the group shows that.
     /// If the answer to a call was lost, the desired capacity shows whether the call took effect.
     pub(crate) fn has_paid(&self, group: &Group) -> bool {
-        self.0
-            .iter()
-            .enumerate()
-            .any(|(position, group_change)| match group_change {
-                GroupChange::Lower(from) => position + 1 < self.0.len() || group.desired != *from,
-                GroupChange::Terminate(id) => group.member(id).is_none_or(Member::is_leaving),
-                GroupChange::Exit(_) => false,
-            })
+        self.has_paid_within(self.0.len(), group)
+    }
+
+    /// Checks the same, for the changes before ExitStandby.
+    pub(crate) fn has_paid_before_exit(&self, group: &Group) -> bool {
+        let is_exit = |group_change: &GroupChange| matches!(group_change, GroupChange::Exit(_));
+        let exit = self.0.iter().rposition(is_exit);
+        exit.is_some_and(|position| self.has_paid_within(position, group))
+    }
+
+    fn has_paid_within(&self, end: usize, group: &Group) -> bool {
+        let mut before = self.0.iter().enumerate().take(end);
+        before.any(|(position, group_change)| match group_change {
+            GroupChange::Lower(from) => position + 1 < self.0.len() || group.desired != *from,
+            GroupChange::Terminate(id) => group.member(id).is_none_or(Member::is_leaving),
+            GroupChange::Exit(_) => false,
+        })
     }
 }
 

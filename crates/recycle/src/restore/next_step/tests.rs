@@ -542,6 +542,32 @@ fn a_trim_of_the_group_after_exit_standby_takes_no_member_with_pods() {
 }
 
 #[test]
+fn a_place_that_a_trim_of_the_group_took_with_a_member_on_its_way_is_given_back() {
+    // The replacement is Pending for long, and the successor of a neighbour that died is in service.
+    let mut world = World::new((1, 3, 4)).with_replacement("InService", false);
+    world.group.members.push(member("i-0aaaaaaaaaaaaaaaa", "Pending"));
+    let mut changes = Vec::new();
+    while !changes.contains(&"exit") {
+        let step = world.next();
+        if matches!(step, RestoreStep::TerminateReplacement(_)) {
+            changes.push("drop");
+        } else if matches!(step, RestoreStep::ExitStandby { .. }) {
+            changes.push("exit");
+        }
+        world.take(&step);
+    }
+    assert_eq!((changes, world.group.desired), (vec!["drop", "exit"], 3));
+    world.group.desired = 2;
+    world
+        .group
+        .members
+        .retain(|member| member.lifecycle_state != "Pending");
+    let (changes, end) = world.finish();
+    assert_eq!(changes, ["raise"]);
+    assert_eq!((end, world.group.desired), (RestoreStep::Done(None), 3));
+}
+
+#[test]
 fn a_node_that_is_lost_or_in_a_foreign_standby_is_only_reported() {
     let with = |change: &dyn Fn(&mut World)| {
         let mut world = World::new(FREE);
