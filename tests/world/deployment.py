@@ -1,12 +1,13 @@
 """recycle-eks in the local world, deployed by real Terraform from `terraform/examples/complete`.
 
-A deployment is a function of the module, the state machine and the functions' zips. As long as none of them changes, later
-sessions repeat the recorded calls of Terraform instead of running it: a second instead of a minute. Terraform can go on from
-there, because its state is recorded, too.
+A deployment is a function of the module, the state machine and the functions' zips. As long as module and state machine stay the
+same, later sessions repeat the recorded calls of Terraform instead of running it, with the zips of today: a second instead of a
+minute. Terraform can go on from there, because its state is recorded, too.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -113,7 +114,7 @@ class Deployment:
         if not state.exists():
             raise RuntimeError("a file of the deployment was edited meanwhile: begin again")
         terraform = self._terraform()
-        shutil.copy(state, terraform.state)
+        terraform.state.write_text(with_code_of_today(state.read_text()))
         return terraform
 
     def _repeat(self) -> bool:
@@ -121,24 +122,25 @@ class Deployment:
         calls, state = _record()
         if not (calls.exists() and state.exists()):
             return False
-        self._aws.replay(load_requests(calls))
+        self._aws.replay(load_requests(calls, lambda name: encoded(ZIPS / name)))
         self.outputs = outputs_of(state)
         return True
 
     def _deploy_and_record(self) -> None:
         calls, state = _record()
-        self._say("deploying by Terraform (about a minute; later sessions repeat its calls while nothing changes)")
+        self._say("deploying by Terraform (about a minute; until the module changes, later sessions repeat its calls)")
+        packages = packages_of_today()
         self._aws.start_recording()
         made = self.apply().state.read_bytes()
         requests = self._aws.stop_recording()
         self.forget()
-        if _record() != (calls, state):
+        if (_record(), packages_of_today()) != ((calls, state), packages):
             return  # a file was built or edited during the deployment, so the deployed content is unknown
         for stale in ZIPS.glob("deployment-*"):
             if stale not in (calls, state):
                 stale.unlink(missing_ok=True)
         _write_whole(state, lambda file: file.write_bytes(made))
-        _write_whole(calls, lambda file: save_requests(requests, file))
+        _write_whole(calls, lambda file: save_requests(requests, file, packages))
 
     def apply(self) -> Terraform:
         """Runs Terraform in a copy of the example, with this account as all of AWS. The copy remains until `forget`."""
@@ -190,22 +192,46 @@ def environment(endpoint: str) -> dict[str, str]:
 
 
 def fingerprint() -> str:
-    """Returns the fingerprint of everything that a deployment depends on."""
+    """Returns the fingerprint of everything that Terraform's calls depend on. The zips count by their names only: a call has
+    the content, and the content decides nothing else."""
     world = Path(__file__).parent
     files = [
         *sorted((ROOT / "terraform").rglob("*.tf")),
         ROOT / "terraform" / "dashboard.json",
         *sorted((ROOT / "terraform" / "rbac").iterdir()),
         *sorted((ROOT / "state-machine").iterdir()),
-        *sorted(ZIPS.glob("*/*.zip")),
         *(world / "aws" / f"{name}.py" for name in ACCOUNT_MODULES),
         *(world / name for name in ("deployment.py", "stepfunctions/api.py")),
     ]
-    digest = hashlib.sha256()
+    digest = hashlib.sha256("".join(str(file.relative_to(ZIPS)) for file in zips()).encode())
     for file in files:
         digest.update(str(file.relative_to(ROOT) if file.is_relative_to(ROOT) else file.name).encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def packages_of_today() -> dict[bytes, str]:
+    """Returns the names of the zips below `ZIPS`, by their content as a call has it."""
+    return {encoded(file): str(file.relative_to(ZIPS)) for file in zips()}
+
+
+def zips() -> list[Path]:
+    return sorted(ZIPS.glob("*/*.zip"))
+
+
+def encoded(zipped: Path) -> bytes:
+    return base64.b64encode(zipped.read_bytes())
+
+
+def with_code_of_today(state: str) -> str:
+    """Returns Terraform's state as if it had deployed the functions' zips as they are now."""
+    document = json.loads(state)
+    functions = (each for each in document.get("resources", []) if each["type"] == "aws_lambda_function")
+    for attributes in (instance["attributes"] for function in functions for instance in function["instances"]):
+        code = Path(attributes["filename"]).read_bytes()
+        checksum = base64.b64encode(hashlib.sha256(code).digest()).decode()
+        attributes.update(code_sha256=checksum, source_code_hash=checksum, source_code_size=len(code))
+    return json.dumps(document)
 
 
 def _record() -> tuple[Path, Path]:

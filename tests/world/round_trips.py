@@ -1,6 +1,6 @@
 """The round trips of a function: how many calls an invocation makes, and how many of them have to wait for one another.
 
-On AWS a call takes 20 to 80 ms, and a function computes for 4 ms. So an invocation takes as long as its longest chain of calls,
+On AWS a call takes 20 to 80 ms, and a function computes for 5 ms. So an invocation takes as long as its longest chain of calls,
 in which each begins after the one before has been answered.
 """
 

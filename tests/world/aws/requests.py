@@ -7,7 +7,7 @@ import io
 import json
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,9 @@ READ_ACTIONS = {"sts:AssumeRole", "sts:GetCallerIdentity"}
 
 #: The size of a body in bytes up to which a parsed request is kept.
 LONGEST_KEPT = 16_384
+
+#: The code in the body of a request that creates a function.
+CODE = re.compile(rb'"ZipFile":"([^"]+)"')
 
 #: The headers of a recorded request that a repeated request needs.
 ROUTING_HEADERS = ("Authorization", "Content-Type", "X-Amz-Target", "User-Agent", "Content-Encoding")
@@ -214,16 +217,26 @@ def wsgi_environ(method: str, uri: str, headers: Iterable[tuple[str, str]], body
     }
 
 
-def save_requests(requests: Iterable[ReplayedRequest], path: Path) -> None:
-    """Writes each request as a line of JSON with the size of its body, then the body: some have megabytes of code."""
+def save_requests(requests: Iterable[ReplayedRequest], path: Path, packages: Mapping[bytes, str]) -> None:
+    """Writes each request as a line of JSON with the size of its body, then the body. A function's code, one of `packages` in
+    base64, is not written, only its name and its place."""
     with path.open("wb") as file:
         for request in requests:
-            fields = {**request.__dict__, "body": len(request.body)}
-            file.write(json.dumps(fields).encode() + b"\n" + request.body)
+            body, code = request.body, CODE.search(request.body)
+            fields = {**request.__dict__}
+            if code:
+                fields["code"] = [packages[code[1]], code.start(1)]
+                body = body[: code.start(1)] + body[code.end(1) :]
+            file.write(json.dumps({**fields, "body": len(body)}).encode() + b"\n" + body)
 
 
-def load_requests(path: Path) -> Iterator[ReplayedRequest]:
+def load_requests(path: Path, package: Callable[[str], bytes]) -> Iterator[ReplayedRequest]:
+    """Reads what `save_requests` wrote. `package` returns the code of today for a name, in base64."""
     with path.open("rb") as file:
         while line := file.readline():
             fields = json.loads(line)
-            yield ReplayedRequest(**{**fields, "body": file.read(fields["body"])})
+            body = file.read(fields["body"])
+            if "code" in fields:
+                name, place = fields.pop("code")
+                body = body[:place] + package(name) + body[place:]
+            yield ReplayedRequest(**{**fields, "body": body})

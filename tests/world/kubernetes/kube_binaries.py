@@ -31,7 +31,7 @@ _ADVICE = (
     "the local control plane is built with Go {needed} or newer once; "
     f"install it, or set {FOLDER_VARIABLE} to a folder with {', '.join(BINARIES)}"
 )
-_TITLE = "once: about 6 minutes on 2 cores with nothing cached"
+_TITLE = "once: about 10 minutes on 2 cores with nothing cached"
 
 
 def find() -> pathlib.Path:
