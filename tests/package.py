@@ -65,7 +65,7 @@ def build(architectures: list[str], dist: Path) -> None:
             folder = compile_for(functions, sbom.FUNCTIONS, bin_folder)
             shutil.rmtree(dist / architecture, ignore_errors=True)
             pack_small({name: folder / name / "bootstrap" for name in LAMBDAS}, dist / architecture, bin_folder / "python")
-        with steps.step(f"The command line for {architecture}", "about 4 minutes on 2 cores the first time"):
+        with steps.step(f"The command line for {architecture}", "about 5 minutes on 2 cores the first time"):
             folder = compile_for(command_line, sbom.COMMAND_LINE, bin_folder)
             built = Path(shutil.copy(folder / CLI / "bootstrap", dist / architecture / CLI))
             if needs_a_loader(built):

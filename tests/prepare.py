@@ -374,7 +374,7 @@ def main() -> None:
     with control_plane() as built:
         with steps.step("Python packages of the local world", "half a minute the first time"):
             python = install_python()
-        with steps.step("Simulator of IAM policies", "15 seconds the first time"):
+        with steps.step("Simulator of IAM policies", "3 seconds the first time"):
             install_iam()
         if with_linters:
             install_linters(steps, python)
