@@ -5,6 +5,7 @@ needs.
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 import sys
@@ -286,7 +287,8 @@ def test_a_recorded_deployment_can_be_replayed_into_an_empty_account(account, tm
     deploy(account)
     requests = account.aws.stop_recording()
     assert len(requests) == 9
-    save_requests(requests, tmp_path / "deployment.calls")
+    code = {name: base64.b64encode(package(name)) for name in ("one", "two")}
+    save_requests(requests, tmp_path / "deployment.calls", {code["one"]: "claim-node.zip"})
 
     account.aws.wipe()
     # Other tests may have drawn identifiers in this process before.
@@ -294,9 +296,11 @@ def test_a_recorded_deployment_can_be_replayed_into_an_empty_account(account, tm
     seen = []
     account.eks.on_access_entries = seen.append
     account.eks.create_cluster("world", "https://127.0.0.1:1", "PEM")
-    account.aws.replay(load_requests(tmp_path / "deployment.calls"))
+    account.aws.replay(load_requests(tmp_path / "deployment.calls", {"claim-node.zip": code["two"]}.__getitem__))
+    deployed = account.client("lambda").get_function(FunctionName="claim-node", Qualifier="2")["Configuration"]
+    assert deployed["CodeSha256"] == base64.b64encode(hashlib.sha256(package("two")).digest()).decode()
     assert account.versions() == ["$LATEST", "1", "2"]
-    assert account.client("lambda").get_function(FunctionName="claim-node", Qualifier="2")["Configuration"]["Timeout"] == 30
+    assert deployed["Timeout"] == 30
     assert seen[-1] == [(ROLE, "arn:aws:sts::123456789012:assumed-role/claim-node/{{SessionName}}", ["recycle-eks"])]
     assert account.client("sqs").list_queues()["QueueUrls"]
 

@@ -39,7 +39,7 @@ READ_ACTIONS = {"sts:AssumeRole", "sts:GetCallerIdentity"}
 LONGEST_KEPT = 16_384
 
 #: The code in the body of a request that creates a function.
-CODE = re.compile(rb'"ZipFile":"([^"]+)"')
+CODE = re.compile(rb'"ZipFile": ?"([^"]+)"')
 
 #: The headers of a recorded request that a repeated request needs.
 ROUTING_HEADERS = ("Authorization", "Content-Type", "X-Amz-Target", "User-Agent", "Content-Encoding")
