@@ -80,6 +80,18 @@ def context_of(arn, **given):
     return {"Execution": {"Id": arn, "Input": given}, "State": {"EnteredTime": "2027-01-01T01:00:00Z"}}
 
 
+def test_a_caller_that_names_another_node_taints_nothing_there_and_evicts_no_pod_of_it(world, node, invoke):
+    """With a claim on one instance, a payload named the Node of another one, and `evict-pods` evicted the pods of that Node."""
+    _, run, context = draining(world, node)
+    other = node.group.nodes[1]
+    web = other.deployment("web", replicas=2)
+    before = {pod.name for pod in web.pods()}
+    for function in ("taint-node", "evict-pods"):
+        invoke(function, {"context": context, "run": {**run, "node": other.name}})
+    assert other.kubernetes.taints == [] and not other.unschedulable
+    assert {pod.name for pod in web.running_pods()} == before
+
+
 # An operator
 
 

@@ -112,7 +112,8 @@ impl Item for Result<NodeFacts, UnreadableNode> {
     }
 }
 
-/// Fetches a Node and the Lease of its instance. None if there is no such Node. A Node that cannot be read is an error.
+/// Fetches the Node of an instance, and the instance's Lease. None if there is no such Node, or if it names another instance: names of
+/// Nodes are reused, and a caller's payload has the name. A Node that cannot be read is an error.
 ///
 /// Both are read at the same time. An execution that takes over a claim writes the Lease, and then the copy of the claim on the Node.
 /// If the copy differs from the Lease, the Lease may have been read too early, so it is read again. So a change against this version of
@@ -124,7 +125,10 @@ pub async fn get_node(
 ) -> Result<Option<NodeFacts>, Error> {
     let (node, lease) = join(read(client, name), get_lease(client, instance)).await;
     // If both fail, the error about the Node is reported.
-    let Some(node) = node? else { return Ok(None) };
+    let is_another = |node: &NodeFacts| node.instance.as_ref().is_some_and(|id| id != instance);
+    let Some(node) = node?.filter(|node| !is_another(node)) else {
+        return Ok(None);
+    };
     let node = NodeFacts {
         lease: lease?,
         ..node
@@ -179,7 +183,27 @@ async fn list(client: &kube::Client, params: ListParams, name: &str) -> Result<N
             }
         }
     }
+    set_twins_aside(&mut found);
     Ok(found)
+}
+
+/// Counts Nodes that name the same instance as unreadable. A kubelet chooses `providerID` when it registers, so nothing says which of them
+/// is the instance's Node.
+fn set_twins_aside(found: &mut NodeList) {
+    let mut named = BTreeMap::<InstanceId, usize>::new();
+    for id in found.readable.iter().filter_map(|node| node.instance.clone()) {
+        *named.entry(id).or_default() += 1;
+    }
+    let is_twin = |node: &mut NodeFacts| node.instance.as_ref().is_some_and(|id| named.get(id) > Some(&1));
+    for node in found.readable.extract_if(.., is_twin) {
+        let twin = UnreadableNode {
+            name: node.name.to_string(),
+            instance: node.instance,
+            why: "spec.providerID: another Node names the same instance".to_owned(),
+        };
+        warn_of(&twin);
+        found.unreadable.push(twin);
+    }
 }
 
 fn warn_of(node: &UnreadableNode) {

@@ -611,3 +611,32 @@ async fn pods_tolerate_the_taint_from_the_first_check_while_it_is_set() {
     let edited = with_annotations(json!({"recycle-eks/record": "?"})).await;
     assert!(tainted_since(&edited, None).is_err());
 }
+
+#[tokio::test]
+async fn a_node_that_names_another_instance_is_not_the_node_of_this_one() {
+    let other = node_of("a", "aws:///eu-west-1a/i-0fedcba9876543210");
+    let kube = ScriptedKube::new().on("GET", "/nodes/a", 200, other);
+    let found = get_node(&kube.client(), &name(), &instance()).await.unwrap();
+    assert_eq!(found, None);
+}
+
+#[tokio::test]
+async fn of_two_nodes_that_name_one_instance_neither_counts_as_its_node() {
+    let id = "aws:///eu-west-1a/i-0fedcba9876543210";
+    let nodes = [
+        node_of("a", id),
+        node_of("b", id),
+        node_of("c", "aws:///eu-west-1a/i-0123456789abcdef0"),
+    ];
+    let kube = ScriptedKube::new().on("GET", "/nodes?", 200, page(&nodes, ""));
+    let found = list_nodes(&kube.client()).await.unwrap();
+    let names = |nodes: Vec<String>| nodes.join(" ");
+    assert_eq!(
+        names(found.readable.iter().map(|node| node.name.to_string()).collect()),
+        "c"
+    );
+    assert_eq!(
+        names(found.unreadable.iter().map(|node| node.name.clone()).collect()),
+        "a b"
+    );
+}

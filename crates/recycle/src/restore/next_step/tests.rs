@@ -1087,6 +1087,7 @@ fn a_refused_restore_is_attempted_again_after_hours_and_a_stuck_one_as_soon_as_i
     assert!(!gave_up(false).is_final(&way, at(1)));
     assert!(gave_up(true).is_final(&way, at(6 * 3_600 - 1)));
     assert!(!gave_up(true).is_final(&way, at(6 * 3_600)));
+    assert!(!gave_up(true).is_final(&way, at(-1)), "a time in the future");
     for was_refused in [false, true] {
         assert_eq!(
             gave_up(was_refused).to_string().parse::<GaveUp>().unwrap(),
