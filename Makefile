@@ -3,7 +3,7 @@
 # make check     the fast part of them: under 90 seconds once built
 # make scenario FILE=path/to/a_test.py [ARGS=-x]    one scenario file or several, wherever they lie
 # make readings  the scenarios that depend on what AWS's documentation leaves open, under each reading; ARGS="-k restore" for some
-# make versions  scenarios about pods on the oldest and the newest Kubernetes of EKS; builds two control planes the first time (12 minutes)
+# make versions  scenarios about pods on the oldest and the newest Kubernetes of EKS; builds two control planes the first time (9 minutes each)
 # make prose     comments, texts and documentation for plain English; FILE='path …' for some of them, ARGS=--count for a summary
 # make package   the functions' release zips and the command line for arm64 and x86_64, in dist/; ARGS=arm64 for one of them
 # make release   prepares a release in dist/release and checks it: VERSION=1.2.3; ARGS=--check only checks
