@@ -294,8 +294,8 @@ impl FetchedFacts {
         let is_kept = stopped_at.is_some() && self.is_result();
         let undo = undo_kubernetes(node, &draining_taint(&self.id), self.is_in_standby());
         match undo.filter(|_| !is_kept) {
-            Some(_) => KubernetesHalf::Undo,
-            None => KubernetesHalf::Clean,
+            Some(undo) if undo.has_to_be_done(node, self.request.restore.steps) => KubernetesHalf::Undo,
+            Some(_) | None => KubernetesHalf::Clean,
         }
     }
 
@@ -423,11 +423,7 @@ impl FetchedFacts {
     pub(crate) fn answer_all_removed(&self) -> Answer<RestoreVerdict> {
         let is_tagged = |instance: &Instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag));
         let were_tags_removed = !self.is_going() && self.instance.as_ref().is_some_and(is_tagged);
-        // Any kubelet can name an instance that does not exist. Its marks are removed without a notification.
-        let has_lease = self.cluster.as_ref().is_ok_and(|cluster| cluster.lease.is_some());
-        let is_named_only = self.instance.is_none() && !has_lease;
-        let took_steps = self.request.restore.since.is_some() && !is_named_only;
-        let verdict = if took_steps || were_tags_removed {
+        let verdict = if self.request.restore.since.is_some() || were_tags_removed {
             RestoreVerdict::Restored
         } else {
             RestoreVerdict::Untouched

@@ -41,7 +41,11 @@ impl FetchedFacts {
             for annotation in undo.annotations {
                 change = change.remove_annotation(annotation);
             }
-            if let Some(record) = undo.record {
+            // Without a Lease there is no record to change.
+            if let Some(record) = undo
+                .record
+                .filter(|record| node.record().ok().as_ref() != Some(record))
+            {
                 change = change.record(&record)?;
             }
             if let Some(claim) = claim.filter(|claim| claim.phase > Phase::Standby) {

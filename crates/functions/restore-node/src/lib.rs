@@ -89,6 +89,9 @@ impl RestoreNode {
             if let Some(answer) = self.find_start(&facts, previous.as_ref()).await? {
                 return Ok(answer);
             }
+            if previous.is_none() && facts.has_marks_of_nodes_only() {
+                return facts.remove_marks_of_nodes().await;
+            }
             let claimed = self.claim_leftover(&facts, previous).await;
             if let Some(answer) = claimed.map_err(|error| facts.add_state_to_error(error))? {
                 return Ok(answer);

@@ -349,7 +349,7 @@ impl FetchedFacts {
 
     /// Removes the claim and its marks from the Lease and the Node. Returns the Node as it is then; None if there is no Node or the cluster
     /// could not be read.
-    async fn release(&self, annotations: &[&str]) -> Result<Option<NodeFacts>, Error> {
+    pub(crate) async fn release(&self, annotations: &[&str]) -> Result<Option<NodeFacts>, Error> {
         let always = [
             CLAIM_ANNOTATION,
             PROGRESS_ANNOTATION,

@@ -2,18 +2,20 @@
 
 use kubernetes::NodeChange;
 use recycle::answer::envelope::{Answer, RestoreBody, explain_question};
+use recycle::base::ids::InstanceId;
 use recycle::base::names::{CLAIM_TAG, GROUP_TAG, LIFECYCLE_HOOK};
 use recycle::cluster::cluster_tag::has_cluster_tag;
 use recycle::cluster::instance::Instance;
-use recycle::cluster::node::NodeFacts;
+use recycle::cluster::node::{NodeFacts, draining_taint};
 use recycle::contract::verdicts::RestoreVerdict;
 use recycle::input::model::{Hook, TO_EC2};
 use recycle::input::start::Start;
 use recycle::input::urgency::Urgency;
 use recycle::records::claim::{Claim, Phase, StoredClaim};
 use recycle::records::restore_log::GaveUp;
+use recycle::restore::step::RestoreStep;
 use recycle::restore::sweep::{
-    BY_HOOK, BY_REQUEST, LeftoverDecision, find_cause, is_done_with, judge_leftover,
+    BY_HOOK, BY_REQUEST, LeftoverDecision, OWN_TAGS, find_cause, is_done_with, judge_leftover,
 };
 
 use crate::cluster::Cluster;
@@ -39,7 +41,10 @@ impl RestoreNode {
         let (found, owner) = (facts.claim(), facts.request.owner.as_ref());
         let began = facts.request.context.execution.start_time;
         let answer = match judge_leftover(found.as_ref(), &facts.me, owner, began, facts.now()) {
-            LeftoverDecision::Restore if facts.node().is_none_or(NodeFacts::shows_claim) => {
+            // A kubelet can remove the copy again, so that one write of it has to be enough.
+            LeftoverDecision::Restore
+                if facts.request.restore.steps > 0 || facts.node().is_none_or(NodeFacts::shows_claim) =>
+            {
                 return Ok(Standing::OwnClaim);
             }
             LeftoverDecision::Restore => {
@@ -180,6 +185,33 @@ impl RestoreNode {
         }
         let tags = [(GROUP_TAG, claim.group.to_string()), (CLAIM_TAG, claim.to_tag())];
         Ok(self.instances.tag(&facts.id, &tags).await?)
+    }
+}
+
+impl FetchedFacts {
+    /// Checks whether nothing but annotations and labels, which the kubelets of Nodes can write, says that an execution has worked on the
+    /// instance. An execution also writes a Lease, tags and a taint.
+    pub(crate) fn has_marks_of_nodes_only(&self) -> bool {
+        let has_taint = |node: &NodeFacts| node.taints.contains(&draining_taint(&self.id));
+        let is_tagged = |instance: &Instance| OWN_TAGS.iter().any(|tag| instance.tags.contains_key(*tag));
+        let is_clear =
+            |cluster: &Cluster| cluster.lease.is_none() && !cluster.node.as_ref().is_some_and(has_taint);
+        self.cluster.as_ref().is_ok_and(is_clear) && !self.instance.as_ref().is_some_and(is_tagged)
+    }
+
+    /// Removes such marks once, without a claim: a claim would take a place in the queue of the group. Kubelets can write them again.
+    pub(crate) async fn remove_marks_of_nodes(&self) -> Result<Answer<RestoreVerdict>, Error> {
+        if self.next_step() == RestoreStep::UndoKubernetes {
+            self.undo_kubernetes().await?;
+        }
+        self.release(&[]).await?;
+        let marked = self.cluster.as_ref().map_or(&[][..], |cluster| &cluster.marked);
+        let ids: Vec<InstanceId> = marked.iter().map(|other| other.instance.clone()).collect();
+        self.release_replacements(&ids, true).await?;
+        let reason = self.describe_state(
+            "has no claim, record or taint of an execution; marks that Nodes carry for it are removed",
+        );
+        Ok(Answer::new(RestoreVerdict::Untouched, reason))
     }
 }
 

@@ -8,8 +8,8 @@ use crate::cluster::instance::Instance;
 use crate::cluster::node::NodeFacts;
 use crate::restore::facts::{KubernetesHalf, NewMember, RestoreFacts};
 use crate::restore::step::{
-    LINE_PATIENCE, LONG_WAIT, MOST_STEPS, PATIENCE, Place, RestoreStep, STEP_WAIT, Stuck, count,
-    wait_for_cluster,
+    LINE_PATIENCE, LONG_WAIT, MOST_STEPS, MOST_STEPS_FOR_MARKS, PATIENCE, Place, RestoreStep, STEP_WAIT,
+    Stuck, count, wait_for_cluster,
 };
 use crate::restore::table::{Column, Row, Way, find_row, look_up};
 
@@ -44,6 +44,11 @@ impl RestoreFacts<'_> {
     /// Checks whether the restore has time and steps left to wait for the group.
     pub fn has_time(&self) -> bool {
         self.waited < i64::from(PATIENCE) && self.steps < MOST_STEPS
+    }
+
+    /// Checks whether the restore still removes marks from Nodes. It does so for a short time after its other steps have ended.
+    pub(crate) fn may_remove_marks(&self) -> bool {
+        self.steps < MOST_STEPS_FOR_MARKS
     }
 
     /// An instance that EC2 does not know counts as dead once its Node is gone, too: EC2 is eventually consistent.
@@ -211,7 +216,7 @@ impl RestoreFacts<'_> {
             })
             .map(|new_member| new_member.instance.clone())
             .collect();
-        if !marked.is_empty() {
+        if !marked.is_empty() && self.may_remove_marks() {
             return RestoreStep::ReleaseReplacements {
                 new_members: marked,
                 reservation: !is_left,

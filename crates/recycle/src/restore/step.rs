@@ -137,6 +137,9 @@ pub const LONG_WAIT: u32 = 60;
 /// The execution's history has no room for more.
 pub const MOST_STEPS: u32 = 40;
 
+/// The number of steps after which a restore removes no more marks from Nodes. A kubelet can write them again each time.
+pub(crate) const MOST_STEPS_FOR_MARKS: u32 = MOST_STEPS + 2;
+
 pub(crate) enum Place {
     /// The instance is gone, is not a member or is leaving its group; or its Node is gone or counts as lost.
     Lost,

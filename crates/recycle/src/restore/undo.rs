@@ -13,6 +13,9 @@ use crate::records::node_record::Record;
 /// The value of the balancers' label if the execution has set it.
 pub const EXCLUDED: &str = "true";
 
+/// The steps in which a restore removes annotations by themselves: the claim of a sweep, and the removal.
+const STEPS_FOR_ANNOTATIONS: u32 = 2;
+
 /// The changes that a restore makes on a Node.
 /// It removes values that an execution wrote and that are unchanged. It also removes an operator's request and end of the drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +30,15 @@ pub struct Undo {
     pub scale_down: ScaleDown,
     /// The record after that; None if the record cannot be read.
     pub record: Option<Record>,
+}
+
+impl Undo {
+    /// Checks whether the restore has to do this before it goes on. The node's kubelet can write annotations again after each removal, so
+    /// that they alone count only at the beginning. The end of the restore removes them, too.
+    pub fn has_to_be_done(&self, node: &NodeFacts, steps: u32) -> bool {
+        let is_by_kubelet = self.taints.is_none() && !self.uncordon && !self.remove_label;
+        !is_by_kubelet || self.record != node.record().ok() || steps < STEPS_FOR_ANNOTATIONS
+    }
 }
 
 /// Decides what to remove from a Node. None if only the claim and the record are left, which go last.
