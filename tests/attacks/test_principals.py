@@ -154,6 +154,63 @@ def test_a_tag_on_an_instance_of_another_cluster_steers_nothing(world, workers, 
     assert not world.writes()
 
 
+def test_a_tag_of_a_stop_or_a_detach_does_not_end_a_restore(world):
+    """H3. Before: an instance in Standby with such a tag of a later time counted as stopped as asked. Its node stayed out of
+    service, and its record was deleted."""
+    ends = {}
+    for result in ("stopped", "detached"):
+        group = world.group(result, size=2, minimum=1, maximum=4)
+        node = group.nodes[0]
+        node.job(result, annotations=WAITS)
+        world.at("5m", lambda node=node, result=result: tag(world, node.instance_id, **{result: "2027-01-01T09:00:00Z"}))
+        ends[result] = (node, world.recycle(node, drain_timeout=600))
+
+    for result, (node, execution) in ends.items():
+        assert execution.finishes().error == "DrainTimedOut"
+        assert node.group.states[node.instance_id] == "InService", result
+        assert world.leftovers(node.group) == [(node.instance_id, f"recycle-eks:{result}")]
+
+
+def test_a_tag_of_a_group_change_leaves_no_group_larger(world, workers):
+    """H3. Before: the restore believed that it had made its group smaller already."""
+    node = workers.nodes[0]
+    node.job("long", annotations=WAITS)
+    world.at("5m", lambda: tag(world, node.instance_id, restore_log="lower:9 exit:2"))
+
+    end = world.recycle(node, drain_timeout=600).finishes()
+
+    assert end.error == "DrainTimedOut", end
+    assert workers.sizes == (1, 3, 6)
+
+
+def test_an_unreadable_tag_of_a_group_change_holds_up_no_restore(world, workers):
+    """H3. Before: the restore failed for as long as the tag was there."""
+    node = workers.nodes[0]
+    node.job("long", annotations=WAITS)
+    world.at("5m", lambda: tag(world, node.instance_id, restore_log="x"))
+
+    end = world.recycle(node, drain_timeout=600).finishes()
+
+    assert end.error == "DrainTimedOut", end
+    assert workers.states[node.instance_id] == "InService"
+
+
+def test_a_tag_of_an_instance_that_was_given_up_hides_no_failed_restore(world):
+    """H3. Before: a sweep that could not restore the node did not report it, because of the tag."""
+    group = world.group("workers", size=2, minimum=2, maximum=2)
+    node = group.nodes[0]
+    node.job("long", annotations=WAITS)
+    execution = world.recycle(node)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForPods")), limit=86_400)
+    execution.stop()
+    tag(world, node.instance_id, gave_up="2027-01-01T00:00:00Z")
+    world.wait("10m")
+
+    world.sweep().finishes()
+
+    assert [sent["event"] for sent in world.all_notifications if sent["event"] == "left_in_standby"], world.all_notifications
+
+
 # states:StartExecution
 
 

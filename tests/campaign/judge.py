@@ -22,7 +22,8 @@ RESTORED = ("DrainTimedOut", "ReplacementTimedOut", "ServiceRefused", "ServiceUn
 UNTOUCHED = ("PreflightRefused", "QueueTimedOut", "InvalidInput", "planned")
 ANOTHERS = ("duplicate", "superseded", "ClaimLost", "already_gone", "released", "NodeLost")
 #: These records remain on an instance in Standby that an operator must restore. Cluster Autoscaler leaves it alone until then.
-FOR_OPERATORS = {"recycle-eks:gave-up", "recycle-eks:standby", "recycle-eks/record", DISABLED, "recycle-eks/kept-before"}
+FOR_OPERATORS = {"recycle-eks:gave-up", "recycle-eks/gave-up", "recycle-eks:standby", "recycle-eks/record", DISABLED}
+FOR_OPERATORS |= {"recycle-eks/kept-before"}
 #: A lost node that was reported is not restored, so these records, taints and labels also remain on it and on its pods.
 FOR_LOST = FOR_OPERATORS | {"recycle-eks/draining", "recycle-eks/waits-until", "cordon"}
 FOR_LOST |= {"node.kubernetes.io/exclude-from-external-load-balancers"}

@@ -251,8 +251,8 @@ def test_a_mark_is_followed_to_an_instance_of_this_cluster_only_and_removed_with
     of_standby = [text for text in world.notifications if in_standby.instance_id in text]
     assert len(of_standby) <= 1
     assert world.leftovers(node.group) == []
-    (of_cordon,) = [text for text in world.notifications if text not in of_standby]
-    assert node.instance_id in of_cordon
+    # A kubelet could write the mark of the cordon again and again, so its removal is not reported.
+    assert not other.unschedulable and [text for text in world.notifications if text not in of_standby] == []
 
 
 def test_the_changes_of_operators_and_of_others_stay_and_delay_no_restore(world):

@@ -121,25 +121,13 @@ pub(crate) async fn write_records(
     }
 }
 
-pub async fn claim_without_node(
+/// Changes the Lease of an instance that has no Node. Returns the Lease as it is then.
+pub async fn change_without_node(
     client: &kube::Client,
     instance: &InstanceId,
     lease: Option<&Lease>,
-    claim: &Claim,
-) -> Result<(), Error> {
-    let change = NodeChange::new().claim(claim)?;
-    let written = write_records(client, instance, None, lease, change.records()).await;
-    written.map(|_| ())
-}
-
-/// Writes the record of an instance that has no Node. Returns the Lease as it is then.
-pub async fn record_without_node(
-    client: &kube::Client,
-    instance: &InstanceId,
-    lease: Option<&Lease>,
-    record: &Record,
+    change: &NodeChange,
 ) -> Result<Option<Lease>, Error> {
-    let change = NodeChange::new().record(record)?;
     write_records(client, instance, None, lease, change.records()).await
 }
 

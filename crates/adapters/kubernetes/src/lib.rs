@@ -34,8 +34,8 @@ pub use events::{Occasion, record_event};
 pub use find::{Wanted, find_node, find_node_and_lease, find_nodes};
 pub use keep::{keep_new_member, keep_old_node, let_go, let_go_of_all};
 pub use leases::{
-    claim_without_node, end_lease, find_size_without_place, forget_without_node, get_lease, list_group,
-    list_leases, record_without_node,
+    change_without_node, end_lease, find_size_without_place, forget_without_node, get_lease, list_group,
+    list_leases,
 };
 pub use marks::{mark_nodes, unmark_nodes};
 pub use node_change::NodeChange;

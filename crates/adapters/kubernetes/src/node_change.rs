@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use recycle::base::names::{
-    CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, PROGRESS_ANNOTATION, RECORD_ANNOTATION, RESTORING_ANNOTATION,
-    SCALE_DOWN_DISABLED_ANNOTATION,
+    CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, GAVE_UP_ANNOTATION, PROGRESS_ANNOTATION, RECORD_ANNOTATION,
+    RESTORE_LOG_ANNOTATION, RESTORING_ANNOTATION, SCALE_DOWN_DISABLED_ANNOTATION,
 };
 use recycle::cluster::autoscaler::ScaleDown;
 use recycle::cluster::node::{NodeFacts, Taint};
@@ -13,6 +13,7 @@ use recycle::records::claim::Claim;
 use recycle::records::lease::LEASED;
 use recycle::records::node_record::Record;
 use recycle::records::progress::Progress;
+use recycle::records::restore_log::{GaveUp, GroupChanges};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -89,6 +90,18 @@ impl NodeChange {
     /// Sets the time since which the node is being restored.
     pub fn restoring(mut self, since: Timestamp) -> Self {
         self.records.insert(RESTORING_ANNOTATION, Some(since.to_string()));
+        self
+    }
+
+    /// Sets the group changes of a restore.
+    pub fn restore_log(mut self, group_changes: &GroupChanges) -> Self {
+        let text = group_changes.to_string();
+        self.records.insert(RESTORE_LOG_ANNOTATION, Some(text));
+        self
+    }
+
+    pub fn gave_up(mut self, gave_up: GaveUp) -> Self {
+        self.records.insert(GAVE_UP_ANNOTATION, Some(gave_up.to_string()));
         self
     }
 

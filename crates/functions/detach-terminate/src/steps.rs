@@ -329,7 +329,8 @@ async fn amend_record_alone(facts: &FetchedFacts, change: impl Fn(Record) -> Rec
     let lease = facts.lease.as_ref();
     let record = lease.map_or_else(|| Ok(Record::default()), Lease::record)?;
     let id = &facts.run.input.instance_id;
-    kubernetes::record_without_node(&facts.client, id, lease, &change(record)).await?;
+    let change = NodeChange::new().record(&change(record))?;
+    kubernetes::change_without_node(&facts.client, id, lease, &change).await?;
     Ok(())
 }
 

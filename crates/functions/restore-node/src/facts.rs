@@ -17,7 +17,7 @@ use recycle::input::urgency::Urgency;
 use recycle::records::claim::{StoredClaim, holds_claim};
 use recycle::records::lease::Lease;
 use recycle::records::node_record::Record;
-use recycle::records::restore_log::{GaveUp, GroupChanges};
+use recycle::records::restore_log::GroupChanges;
 use recycle::restore::facts::{KubernetesHalf, RestoreFacts};
 use recycle::restore::manual_commands::{ManualCommands, describe_manual_commands};
 use recycle::restore::next_step::next_restore_step;
@@ -26,6 +26,7 @@ use recycle::restore::sweep::{OWN_TAGS, is_result};
 use recycle::restore::undo::undo_kubernetes;
 
 use crate::cluster::Cluster;
+use crate::records::remove_false_stop;
 use crate::request::{LONGEST_WHY, describe_protected, find_reason, name_reason, write_report};
 use crate::{Error, RestoreNode};
 
@@ -53,9 +54,12 @@ impl RestoreNode {
         id: InstanceId,
         request: RestoreRequest,
     ) -> Result<FetchedFacts, Error> {
-        let instance = self.instances.fetch(&id).await?;
+        let mut instance = self.instances.fetch(&id).await?;
         let cluster = self.open(&id, instance.as_ref()).await;
         let cluster = cluster.map_err(|error| with_causes(&error));
+        if let Some(instance) = &mut instance {
+            remove_false_stop(instance, cluster.as_ref());
+        }
         Ok(FetchedFacts::new(id, request, instance, cluster))
     }
 
@@ -78,10 +82,7 @@ impl RestoreNode {
     pub(crate) async fn fetch_group_facts(&self, facts: &mut FetchedFacts) -> Result<(), Error> {
         facts.protected = facts.find_protected();
         facts.group = self.fetch_group(facts).await?;
-        let tags = facts.instance.as_ref().map(|instance| &instance.tags);
-        if let Some(group_changes) = tags.and_then(|tags| tags.get(RESTORE_LOG_TAG)) {
-            facts.group_changes = group_changes.parse()?;
-        }
+        facts.group_changes = facts.read_group_changes()?;
         if let Ok(cluster) = &mut facts.cluster {
             match cluster.fetch_group_nodes(&facts.id, facts.group.as_ref()).await {
                 Ok(lost_after) => facts.lost_after = lost_after,
@@ -219,11 +220,6 @@ impl FetchedFacts {
         self.request.leftover.is_some() || self.next_step().is_end() || self.owns_claim()
     }
 
-    /// Returns since when an operator has to handle the node; None if the node was not given up.
-    pub(crate) fn gave_up(&self) -> Option<GaveUp> {
-        self.instance.as_ref().and_then(Instance::gave_up)
-    }
-
     /// Returns the verdict. If a sweep would repeat a report that was made before it began, returns `Untouched`.
     pub(crate) fn report_once(&self, verdict: RestoreVerdict) -> RestoreVerdict {
         let was_reported = self.gave_up().is_some_and(|gave_up| gave_up.at < self.since());
@@ -249,7 +245,7 @@ impl FetchedFacts {
     }
 
     /// Returns the record in the Lease; an empty one if there is none, or it cannot be read.
-    fn record(&self) -> Record {
+    pub(crate) fn record(&self) -> Record {
         let cluster = self.cluster.as_ref().ok();
         let lease = cluster.and_then(|cluster| cluster.lease.as_ref());
         lease.and_then(|lease| lease.record().ok()).unwrap_or_default()
@@ -331,6 +327,7 @@ impl FetchedFacts {
             since: self.since(),
             steps: self.request.restore.steps.saturating_add(1),
             protected: self.request.restore.protected.clone(),
+            unseen: self.was_unseen(),
         };
         Answer::new(RestoreVerdict::Wait, reason)
             .waiting(seconds)

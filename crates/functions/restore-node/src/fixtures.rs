@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use recycle::base::ids::{Fence, InstanceId};
-use recycle::base::names::{CLAIM_ANNOTATION, CLAIM_TAG, GROUP_TAG, REQUEST_TAINT};
+use recycle::base::names::{
+    CLAIM_ANNOTATION, CLAIM_TAG, GAVE_UP_ANNOTATION, GAVE_UP_TAG, GROUP_TAG, REQUEST_TAINT,
+};
 use recycle::cluster::group::{Group, Member};
 use recycle::cluster::instance::Instance;
 use recycle::cluster::node::{NodeFacts, Taint};
@@ -139,6 +141,21 @@ pub(crate) fn facts_in(
     let mut facts = FetchedFacts::new(id(), request(None), Some(instance(on_instance)), Ok(cluster));
     facts.group = Some(group());
     facts
+}
+
+/// Marks the instance as given up, in its tag and in its Lease.
+pub(crate) fn give_up(facts: &mut FetchedFacts, at: &str) {
+    let tags = &mut facts.instance.as_mut().unwrap().tags;
+    tags.insert(GAVE_UP_TAG.to_owned(), at.to_owned());
+    let lease = &mut facts.cluster.as_mut().unwrap().lease;
+    let lease = lease.get_or_insert_with(|| Lease {
+        instance: id(),
+        resource_version: "5".to_owned(),
+        node: None,
+        annotations: BTreeMap::new(),
+    });
+    let key = GAVE_UP_ANNOTATION.to_owned();
+    lease.annotations.insert(key, at.to_owned());
 }
 
 /// Returns the request of the state machine after a drain that took too long, `seconds` after the restore began.

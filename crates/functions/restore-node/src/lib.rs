@@ -12,6 +12,7 @@ mod kubernetes_half;
 #[cfg(test)]
 mod laws;
 mod notification;
+mod records;
 mod request;
 mod steps;
 mod sweep;

@@ -3,10 +3,11 @@
 use ec2::protection;
 use kubernetes::NodeChange;
 use recycle::base::failure::{Failure, NamedFailure as _};
-use recycle::base::ids::{GroupName, InstanceId};
+use recycle::base::ids::InstanceId;
 use recycle::base::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, FIELD_MANAGER, GAVE_UP_TAG, GROUP_TAG,
-    PROGRESS_ANNOTATION, RECORD_ANNOTATION, RESTORE_LOG_TAG, RESTORING_ANNOTATION, STANDBY_TAG,
+    CLAIM_ANNOTATION, CLAIM_TAG, DRAIN_UNTIL_ANNOTATION, FIELD_MANAGER, GAVE_UP_ANNOTATION, GAVE_UP_TAG,
+    GROUP_TAG, PROGRESS_ANNOTATION, RECORD_ANNOTATION, RESTORE_LOG_ANNOTATION, RESTORE_LOG_TAG,
+    RESTORING_ANNOTATION, STANDBY_TAG,
 };
 use recycle::cluster::instance::Instance;
 use recycle::cluster::node::NodeFacts;
@@ -85,9 +86,9 @@ impl RestoreNode {
                     let changed = facts.describe_state("returns to service; its group has just changed");
                     return Ok(facts.wait(STEP_WAIT, &changed));
                 }
-                let group = self.record(facts, GroupChange::Lower(from)).await?;
+                self.record(facts, GroupChange::Lower(from)).await?;
                 let to = from.saturating_sub(1);
-                self.groups.set_desired_capacity(group, to).await?;
+                self.groups.set_desired_capacity(facts.group_name()?, to).await?;
                 format!("returns to service; the desired capacity is {to} instead of {from}")
             }
             RestoreStep::Raise { to } => {
@@ -96,8 +97,8 @@ impl RestoreNode {
                 format!("is in service again; the desired capacity is {to}, so that no member is terminated")
             }
             RestoreStep::ExitStandby { from } => {
-                let group = self.record(facts, GroupChange::Exit(from)).await?;
-                self.groups.exit_standby(group, &facts.id).await?;
+                self.record(facts, GroupChange::Exit(from)).await?;
+                self.groups.exit_standby(facts.group_name()?, &facts.id).await?;
                 "returns to service".to_owned()
             }
         };
@@ -121,19 +122,6 @@ impl RestoreNode {
             self.groups.complete_hook(group, id).await?;
         }
         Ok(())
-    }
-
-    async fn record<'a>(
-        &self,
-        facts: &'a FetchedFacts,
-        group_change: GroupChange,
-    ) -> Result<&'a GroupName, Error> {
-        let tag = (
-            RESTORE_LOG_TAG,
-            facts.group_changes.with(group_change).to_string(),
-        );
-        self.instances.tag(&facts.id, &[tag]).await?;
-        facts.group_name()
     }
 
     /// Ends the restore of a node that is as it was before, and also removes the records.
@@ -235,12 +223,18 @@ impl RestoreNode {
     pub(crate) async fn give_up(&self, facts: &mut FetchedFacts, was_refused: bool) -> Result<(), Error> {
         let is_going = facts.is_going() && !facts.is_held_and_urgent();
         let is_reported = is_going || (facts.gave_up().is_some() && !was_refused);
-        let at = facts.now();
-        if let Some(instance) = facts.instance.as_mut().filter(|_| !is_reported) {
-            let value = GaveUp { at, was_refused }.to_string();
-            let tag = (GAVE_UP_TAG, value.clone());
-            self.instances.tag(&instance.id, &[tag]).await?;
-            instance.tags.insert(GAVE_UP_TAG.to_owned(), value);
+        let gave_up = GaveUp {
+            at: facts.now(),
+            was_refused,
+        };
+        if is_reported || facts.instance.is_none() {
+            return Ok(());
+        }
+        facts.record_gave_up(gave_up).await?;
+        let tag = (GAVE_UP_TAG, gave_up.to_string());
+        self.instances.tag(&facts.id, std::slice::from_ref(&tag)).await?;
+        if let Some(instance) = &mut facts.instance {
+            instance.tags.insert(tag.0.to_owned(), tag.1);
         }
         Ok(())
     }
@@ -253,7 +247,8 @@ impl RestoreNode {
         annotations: &[&str],
         tags: &[&str],
     ) -> Result<Option<NodeFacts>, Error> {
-        let released = facts.release(annotations).await?;
+        let annotations = [annotations, &[RESTORE_LOG_ANNOTATION]].concat();
+        let released = facts.release(&annotations).await?;
         let always = [CLAIM_TAG, GROUP_TAG, RESTORE_LOG_TAG];
         let keys: Vec<&str> = always.iter().chain(tags).copied().collect();
         self.instances.untag(&facts.id, &keys).await?;
@@ -263,7 +258,8 @@ impl RestoreNode {
     /// Removes the claim and the records.
     async fn release_whole(&self, facts: &FetchedFacts) -> Result<(), Error> {
         let tags = [STANDBY_TAG, GAVE_UP_TAG];
-        self.release(facts, &[RECORD_ANNOTATION], &tags).await.map(|_| ())
+        let annotations = [RECORD_ANNOTATION, GAVE_UP_ANNOTATION];
+        self.release(facts, &annotations, &tags).await.map(|_| ())
     }
 }
 
@@ -289,8 +285,8 @@ impl FetchedFacts {
         if let Some((client, lease)) = self.lease_alone()
             && let Ok(record) = lease.record()
         {
-            let written =
-                kubernetes::record_without_node(client, &self.id, Some(lease), &change(record)).await?;
+            let change = NodeChange::new().record(&change(record))?;
+            let written = kubernetes::change_without_node(client, &self.id, Some(lease), &change).await?;
             self.replace_lease(written);
             return Ok(());
         }

@@ -179,7 +179,8 @@ impl RestoreNode {
                 kubernetes::change_node(client, node, NodeChange::new().claim(claim)?).await?;
             }
             Ok(Cluster { client, lease, .. }) => {
-                kubernetes::claim_without_node(client, &facts.id, lease.as_ref(), claim).await?;
+                let change = NodeChange::new().claim(claim)?;
+                kubernetes::change_without_node(client, &facts.id, lease.as_ref(), &change).await?;
             }
             Err(_) => {}
         }
@@ -217,14 +218,14 @@ impl FetchedFacts {
 
 #[cfg(test)]
 mod tests {
-    use recycle::base::names::{CLAIM_ANNOTATION, GAVE_UP_TAG, STANDBY_TAG};
+    use recycle::base::names::{CLAIM_ANNOTATION, STANDBY_TAG};
     use recycle::contract::requests::RestoreRequest;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{NODE, OLD, claim, facts, facts_in};
+    use crate::fixtures::{NODE, OLD, claim, facts, facts_in, give_up};
 
     /// Returns the sweep's request about an owner that ended this many seconds ago.
     fn request(ended_for: Option<i64>) -> RestoreRequest {
@@ -308,12 +309,9 @@ mod tests {
     async fn a_node_that_was_given_up_is_left_alone_while_nothing_can_be_done() {
         let aws = ScriptedAws::new();
         let mut facts = facts(None, None);
-        let instance = facts.instance.as_mut().unwrap();
-        for tag in [STANDBY_TAG, GAVE_UP_TAG] {
-            instance
-                .tags
-                .insert(tag.to_owned(), "2027-01-01T00:00:00Z".to_owned());
-        }
+        give_up(&mut facts, "2027-01-01T00:00:00Z");
+        let tags = &mut facts.instance.as_mut().unwrap().tags;
+        tags.insert(STANDBY_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
         let group = facts.group.as_mut().unwrap();
         (group.min, group.max) = (group.desired, group.desired);
         let answer = claimed(&aws, facts, request(None)).await.unwrap();
@@ -343,21 +341,20 @@ mod tests {
 
     #[tokio::test]
     async fn an_edited_claim_is_reported_once_and_left_to_an_operator() {
-        let edited = |tags: &[&str]| {
+        let edited = |was_given_up: bool| {
             let mut facts = facts(None, None);
             if let Ok(cluster) = &mut facts.cluster {
                 let mut lease = crate::fixtures::node(Some(claim("two"))).lease.unwrap();
                 lease.annotations = [(CLAIM_ANNOTATION.to_owned(), "mine!".to_owned())].into();
                 cluster.lease = Some(lease);
             }
-            for tag in tags {
-                let tags = &mut facts.instance.as_mut().unwrap().tags;
-                tags.insert((*tag).to_owned(), "2027-01-01T00:00:00Z".to_owned());
+            if was_given_up {
+                give_up(&mut facts, "2027-01-01T00:00:00Z");
             }
             facts
         };
         let aws = ScriptedAws::new().on("CreateTags", "");
-        let answer = claimed(&aws, edited(&[]), request(None)).await.unwrap();
+        let answer = claimed(&aws, edited(false), request(None)).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Kept);
         assert!(
             answer
@@ -369,9 +366,7 @@ mod tests {
         assert!(aws.calls()[0].contains("gave-up"), "{}", aws.calls()[0]);
 
         let aws = ScriptedAws::new();
-        let answer = claimed(&aws, edited(&[GAVE_UP_TAG]), request(None))
-            .await
-            .unwrap();
+        let answer = claimed(&aws, edited(true), request(None)).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Untouched);
         assert!(aws.calls().is_empty());
     }
@@ -379,8 +374,7 @@ mod tests {
     #[tokio::test]
     async fn a_report_of_this_very_step_is_repeated() {
         let mut reported = facts(None, None);
-        let tags = &mut reported.instance.as_mut().unwrap().tags;
-        tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:30:00Z".to_owned());
+        give_up(&mut reported, "2027-01-01T00:30:00Z");
         reported.request = request(None);
         assert_eq!(reported.report_once(RestoreVerdict::Kept), RestoreVerdict::Kept);
     }
@@ -413,8 +407,7 @@ mod tests {
             facts.request = request(None);
             state.clone_into(&mut facts.group.as_mut().unwrap().members[0].lifecycle_state);
             if gave_up {
-                let tags = &mut facts.instance.as_mut().unwrap().tags;
-                tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
+                give_up(&mut facts, "2027-01-01T00:00:00Z");
             }
             let aws = ScriptedAws::new().on("DescribeLifecycleHooks", hooks);
             let step = RestoreNode::new(&aws.config(), &"world".parse().unwrap());
@@ -455,8 +448,7 @@ mod tests {
             {
                 cluster.node.as_mut().unwrap().taints = vec![crate::fixtures::request_taint()];
             }
-            let tags = &mut facts.instance.as_mut().unwrap().tags;
-            tags.insert(GAVE_UP_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
+            give_up(&mut facts, "2027-01-01T00:00:00Z");
             let step = RestoreNode::new(&ScriptedAws::new().config(), &"world".parse().unwrap());
             let answer = step.find_start(&facts, previous.as_ref()).await.unwrap();
             let is_request = |start: &Start| start.name.starts_with("request-") && start.hook.is_none();

@@ -3,7 +3,7 @@
 use futures::future::{join, try_join};
 use kubernetes::NodeChange;
 use recycle::base::ids::InstanceId;
-use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_TAG, STANDBY_TAG};
+use recycle::base::names::{CLAIM_TAG, RESTORE_LOG_ANNOTATION, RESTORE_LOG_TAG, STANDBY_TAG};
 use recycle::base::poll::next_wait;
 use recycle::cluster::group::Member;
 use recycle::records::claim::{Claim, Phase};
@@ -30,7 +30,6 @@ impl StandbyNode {
         let tags = [
             (STANDBY_TAG, facts.now.to_string()),
             (CLAIM_TAG, claim.to_tag()),
-            // The log of an earlier restore no longer applies.
             (RESTORE_LOG_TAG, String::new()),
         ];
         self.instances.tag(id, &tags).await?;
@@ -96,7 +95,10 @@ pub(crate) async fn record(
             replacement: None,
             ..node.record()?
         });
-        let change = NodeChange::new().claim(claim)?;
+        // The log of an earlier restore no longer applies.
+        let change = NodeChange::new()
+            .claim(claim)?
+            .remove_annotation(RESTORE_LOG_ANNOTATION);
         Ok::<_, Error>(Some(kubernetes::keep_old_node(change, node, &record)?))
     })
     .await

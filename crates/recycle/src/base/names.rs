@@ -33,6 +33,13 @@ pub const KEPT_BEFORE_ANNOTATION: &str = "recycle-eks/kept-before";
 /// Lease annotation: the time (RFC 3339) at which the restore of this node began. In a group, the oldest restore goes first.
 pub const RESTORING_ANNOTATION: &str = "recycle-eks/restoring";
 
+/// Lease annotation, written before each change of the group by a restore: the changes so far
+/// ([`crate::records::restore_log::GroupChanges`]).
+pub const RESTORE_LOG_ANNOTATION: &str = "recycle-eks/restore-log";
+
+/// Lease annotation with the value of [`GAVE_UP_TAG`]. The tag counts only together with it.
+pub const GAVE_UP_ANNOTATION: &str = "recycle-eks/gave-up";
+
 /// Pod annotation that an operator or a pod's owner sets: `wait`, `evict` or `ignore`. Wins over every selector.
 pub const DRAIN_ANNOTATION: &str = "recycle-eks/drain";
 
@@ -87,7 +94,7 @@ pub const GROUP_TAG: &str = "recycle-eks:group";
 /// EC2 tag, written before EnterStandby: the time (RFC 3339) since which the instance is in Standby because of recycle-eks.
 pub const STANDBY_TAG: &str = "recycle-eks:standby";
 
-/// EC2 tag, written before each change of the group by a restore: the changes so far ([`crate::records::restore_log::GroupChanges`]).
+/// EC2 tag, a copy of [`RESTORE_LOG_ANNOTATION`]. It counts only in a restore in which the cluster could not be read.
 pub const RESTORE_LOG_TAG: &str = "recycle-eks:restore-log";
 
 /// EC2 tag on members that recycle-eks protects from scale-in: the instance id of another node of their group.

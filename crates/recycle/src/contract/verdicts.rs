@@ -230,6 +230,9 @@ pub enum RestoreBody {
         /// The members that it has protected from scale-in, if no record names them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         protected: Vec<InstanceId>,
+        /// True if the cluster could not be read in one of these steps.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        unseen: bool,
     },
     #[default]
     #[serde(untagged)]

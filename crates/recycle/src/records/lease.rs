@@ -9,17 +9,21 @@ use jiff::Timestamp;
 
 use crate::base::ids::{InstanceId, NodeName};
 use crate::base::names::{
-    CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, NAMESPACE, RECORD_ANNOTATION, RESTORING_ANNOTATION,
+    CLAIM_ANNOTATION, DRAIN_UNTIL_ANNOTATION, GAVE_UP_ANNOTATION, NAMESPACE, RECORD_ANNOTATION,
+    RESTORE_LOG_ANNOTATION, RESTORING_ANNOTATION,
 };
 use crate::base::strict::{Unreadable, read_text};
-use crate::records::claim::{Claim, StoredClaim};
+use crate::records::claim::{Claim, Phase, StoredClaim};
 use crate::records::node_record::Record;
+use crate::records::restore_log::GaveUp;
 
 /// The annotations of a Lease that decide.
-pub const LEASED: [&str; 4] = [
+pub const LEASED: [&str; 6] = [
     CLAIM_ANNOTATION,
     RECORD_ANNOTATION,
     RESTORING_ANNOTATION,
+    RESTORE_LOG_ANNOTATION,
+    GAVE_UP_ANNOTATION,
     DRAIN_UNTIL_ANNOTATION,
 ];
 
@@ -64,6 +68,23 @@ impl Lease {
     /// Returns the time since which the node is being restored. A value that is not a time counts as none.
     pub fn restoring_since(&self) -> Option<Timestamp> {
         self.annotations.get(RESTORING_ANNOTATION)?.parse().ok()
+    }
+
+    /// Returns the group changes of a restore, as they were written; None if there are none.
+    pub fn restore_log(&self) -> Option<&str> {
+        self.annotations.get(RESTORE_LOG_ANNOTATION).map(String::as_str)
+    }
+
+    /// Returns the record that a restore gave up the instance. A value that was edited counts as none.
+    pub fn gave_up(&self) -> Option<GaveUp> {
+        self.annotations.get(GAVE_UP_ANNOTATION)?.parse().ok()
+    }
+
+    /// Checks whether the instance can have been stopped as asked: the execution that holds the claim was about to dispose of it, or none
+    /// holds it.
+    pub fn may_be_disposed_of(&self) -> bool {
+        let claim = self.claim().and_then(StoredClaim::known);
+        claim.is_none_or(|claim| claim.phase == Phase::Disposing)
     }
 
     /// Returns the end of the drain that an operator has set with `recycle-eks extend` or `finish`.

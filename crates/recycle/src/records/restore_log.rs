@@ -61,7 +61,7 @@ impl FromStr for GroupChanges {
     }
 }
 
-/// The tag `recycle-eks:gave-up`: operators were notified that they have to act on the instance.
+/// The tag `recycle-eks:gave-up`, and the annotation of the Lease: operators were notified that they have to act on the instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GaveUp {
     pub at: Timestamp,
@@ -88,7 +88,7 @@ impl FromStr for GaveUp {
     }
 }
 
-/// A change of the group's size, recorded in the tag `recycle-eks:restore-log` before it was called for.
+/// A change of the group's size, recorded in the Lease and in the tag `recycle-eks:restore-log` before it was called for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupChange {
     /// SetDesiredCapacity to one less than this.
@@ -109,7 +109,9 @@ impl fmt::Display for GroupChange {
     }
 }
 
-/// The error that the tag `recycle-eks:restore-log` cannot be read, because it was edited.
+/// The error that the annotation `recycle-eks/restore-log` of the Lease, or the tag of that name, cannot be read, because it was edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("failed to read the tag recycle-eks:restore-log: {0:?} is not a group change of a restore")]
+#[error(
+    "failed to read the restore-log of the Lease or of the instance's tag: {0:?} is not a group change of a restore"
+)]
 pub struct UnreadableGroupChange(String);
