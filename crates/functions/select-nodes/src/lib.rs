@@ -5,7 +5,6 @@
 mod admission;
 mod config;
 mod error;
-mod executions;
 mod group;
 #[cfg(test)]
 mod laws;
@@ -31,8 +30,7 @@ use recycle::records::lease::Lease;
 use recycle::restore::sweep::{OWN_TAGS, choose_instances, find_leftovers, find_named};
 use recycle::rotation::marks::{find_rotations, machine_of, rotations_beside};
 use serde_json::{Map, Value};
-
-use crate::executions::Executions;
+use step_functions::Executions;
 
 pub use config::read_most_at_once;
 pub use error::Error;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use autoscaling::Error;
 use aws_config::SdkConfig;
 use aws_sdk_sfn::Client;
 use aws_sdk_sfn::primitives::DateTime;
 use aws_sdk_sfn::types::{ExecutionListItem, ExecutionStatus};
-use ec2::Error;
 use jiff::Timestamp;
 use recycle::base::ids::ExecutionArn;
 use recycle::rotation::marks::{Marks, may_run};
@@ -22,35 +22,35 @@ const LONGEST_PAGE: i32 = 1_000;
 
 /// Reader of executions in Step Functions.
 #[derive(Debug)]
-pub(crate) struct Executions {
+pub struct Executions {
     client: Client,
 }
 
 /// An execution, as DescribeExecution shows it.
 #[derive(Debug)]
-pub(crate) struct Described {
-    pub(crate) status: String,
+pub struct Described {
+    pub status: String,
     /// None while it runs, and if it failed.
-    pub(crate) output: Option<Value>,
+    pub output: Option<Value>,
     /// `stopDate`. None while it runs.
-    pub(crate) ended_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
 }
 
 impl Executions {
-    pub(crate) fn new(aws: &SdkConfig) -> Self {
+    pub fn new(aws: &SdkConfig) -> Self {
         Self {
             client: Client::new(aws),
         }
     }
 
     /// Returns the execution's status. None if the execution does not exist, or no longer exists.
-    pub(crate) async fn find_status(&self, execution: &ExecutionArn) -> Result<Option<String>, Error> {
+    pub async fn find_status(&self, execution: &ExecutionArn) -> Result<Option<String>, Error> {
         Ok(self.describe(execution).await?.map(|described| described.status))
     }
 
     /// Describes an execution. None if it does not exist, or no longer exists.
     /// An answer without a status is an error, because the SDK fills in a value of its own.
-    pub(crate) async fn describe(&self, execution: &ExecutionArn) -> Result<Option<Described>, Error> {
+    pub async fn describe(&self, execution: &ExecutionArn) -> Result<Option<Described>, Error> {
         let answer = self
             .client
             .describe_execution()
@@ -77,11 +77,7 @@ impl Executions {
     /// Ended executions are sorted by their end, the last one first (API reference of ListExecutions). So the list has no more of them
     /// after one that ended before `since`.
     /// A filter takes one status. One call without a filter reads all of them, where three filters would take three calls.
-    pub(crate) async fn list_ended_badly(
-        &self,
-        machine: &str,
-        since: Timestamp,
-    ) -> Result<BTreeSet<String>, Error> {
+    pub async fn list_ended_badly(&self, machine: &str, since: Timestamp) -> Result<BTreeSet<String>, Error> {
         let mut names = BTreeSet::new();
         let mut token = None;
         loop {
@@ -109,7 +105,7 @@ impl Executions {
     }
 
     /// Checks whether the rotation with these marks still runs, or waits for its redrive.
-    pub(crate) async fn is_running(
+    pub async fn is_running(
         &self,
         rotation: &ExecutionArn,
         marks: &Marks,
