@@ -83,6 +83,13 @@ locals {
     for pair in setproduct(["claim-node", "detach-terminate", "restore-node"], keys(local.groups_of_policy)) :
     "${pair[0]}-${pair[1]}" => { function = pair[0], policy = "complete-${pair[1]}" }
   }
+  # Both functions write claims. They ask whether the execution that holds a claim still runs, and whether their own does.
+  ask_for_executions_with_claims = {
+    Sid      = "ReadWhetherExecutionsThatHoldClaimsRun"
+    Effect   = "Allow"
+    Action   = "states:DescribeExecution"
+    Resource = [for name in [local.machine_name, local.sweep_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
+  }
   start_recycling = {
     Sid      = "StartRecyclingNodes"
     Effect   = "Allow"
@@ -134,6 +141,7 @@ locals {
         Resource = "*"
       },
       local.tag_instances_of_this_cluster["claim-node"],
+      local.ask_for_executions_with_claims,
     ]
     standby-node = [
       local.find_instances,
@@ -198,6 +206,7 @@ locals {
       },
     ]
     restore-node = [
+      local.ask_for_executions_with_claims,
       local.find_instances,
       local.find_our_hook,
       local.find_the_group_of_an_instance,
@@ -417,7 +426,7 @@ locals {
   machines = {
     recycle-node = {
       name       = local.machine_name
-      statements = [local.ask_for_owners, local.send_events]
+      statements = [local.send_events]
       functions  = setsubtract(local.in_cluster, ["select-nodes", "serve-operator"])
     }
     rotate-nodes = {
@@ -427,7 +436,7 @@ locals {
     }
     sweep = {
       name       = local.sweep_name
-      statements = [local.ask_for_owners, local.start_recycling]
+      statements = [local.start_recycling]
       functions  = ["restore-node", "select-nodes"]
     }
   }
@@ -475,14 +484,6 @@ locals {
     Action    = "events:PutEvents"
     Resource  = "arn:${local.partition}:events:${local.region}:${local.account}:event-bus/default"
     Condition = { "ForAllValues:StringEquals" = { "events:source" = "recycle-eks" }, Null = { "events:source" = "false" } }
-  }
-
-  # For the state machines that restore nodes.
-  ask_for_owners = {
-    Sid      = "ReadWhetherTheOwnerOfAClaimStillRuns"
-    Effect   = "Allow"
-    Action   = "states:DescribeExecution"
-    Resource = [for name in [local.machine_name, local.sweep_name] : "arn:${local.partition}:states:${local.region}:${local.account}:execution:${name}:*"]
   }
 
   # The permissions of all state machines.

@@ -31,6 +31,7 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
         "elasticloadbalancing:DescribeTargetHealth",
         "logs:CreateLogStream",
         "logs:PutLogEvents",
+        "states:DescribeExecution",
       ])
       standby-node = tolist([
         "autoscaling:DescribeAutoScalingGroups",
@@ -103,6 +104,7 @@ run "every_function_has_a_role_with_exactly_the_actions_it_uses" {
         "eks:DescribeCluster",
         "logs:CreateLogStream",
         "logs:PutLogEvents",
+        "states:DescribeExecution",
       ])
     }
     error_message = "each function has exactly the listed actions"
@@ -290,7 +292,7 @@ run "eventbridge_assumes_its_role_only_for_rules_of_the_module" {
   }
 }
 
-run "the_machines_may_call_every_version_of_their_functions_and_describe_executions" {
+run "the_machines_may_call_every_version_of_their_functions" {
   assert {
     condition = {
       for machine, policy in aws_iam_role_policy.state_machine : machine => toset([
@@ -312,8 +314,8 @@ run "the_machines_may_call_every_version_of_their_functions_and_describe_executi
 
   assert {
     condition = alltrue([
-      for machine in ["recycle-node", "sweep"] : [
-        for statement in jsondecode(aws_iam_role_policy.state_machine[machine].policy).Statement : statement.Resource if statement.Action == "states:DescribeExecution"
+      for function in ["claim-node", "restore-node"] : [
+        for statement in jsondecode(aws_iam_role_policy.function[function].policy).Statement : statement.Resource if statement.Action == "states:DescribeExecution"
         ] == [[
           "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-recycle-node:*",
           "arn:aws-us-gov:states:us-gov-west-1:123456789012:execution:recycle-eks-sweep:*",

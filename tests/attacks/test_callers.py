@@ -80,8 +80,78 @@ def context_of(arn, **given):
     return {"Execution": {"Id": arn, "Input": given}, "State": {"EnteredTime": "2027-01-01T01:00:00Z"}}
 
 
+MADE_UP = f"arn:{PARTITION}:states:{REGION}:{ACCOUNT}:execution:recycle-eks-recycle-node:made-up"
+SWEEP = f"arn:{PARTITION}:states:{REGION}:{ACCOUNT}:execution:recycle-eks-sweep:made-up"
+
+
+def of_node(arn, node):
+    return context_of(arn, instance_id=node.instance_id, cluster_name=CLUSTER)
+
+
+def leftover(arn, node, **more):
+    return {"context": context_of(arn), "leftover": {"instance_id": node.instance_id, "cluster_name": CLUSTER}, **more}
+
+
+def is_claimed(world, node):
+    return "recycle-eks/claim" in world.kubernetes.leases().get(node.instance_id, {})
+
+
+def test_an_execution_that_is_made_up_or_is_about_another_node_gets_no_claim(world, node, invoke):
+    """H2. Before: the functions believed the ARN in the payload, and all later steps believed the claim. A caller could evict the
+    pods of any member."""
+    other = node.group.nodes[1]
+    other.job("other", annotations={"recycle-eks/drain": "wait"})
+    execution, _, _ = draining(world, node)
+    other.annotate("recycle-eks/progress", "{}")
+    world.aws.client("ec2").create_tags(Resources=[other.instance_id], Tags=[{"Key": "recycle-eks:standby", "Value": "x"}])
+    for function, payload in [
+        ("claim-node", {"context": of_node(MADE_UP, other)}),
+        ("claim-node", {"context": of_node(execution.arn, other)}),
+        ("restore-node", leftover(SWEEP, other)),
+        ("restore-node", leftover(execution.arn, other)),
+    ]:
+        error, why = invoke(function, payload)
+        assert error in ("ClaimLost", "ServiceUnavailable"), (function, why)
+        assert not is_claimed(world, other), (function, payload)
+
+
+def test_a_claim_is_not_taken_from_an_execution_that_is_said_to_have_ended(world, node, invoke):
+    """H2. Before: `restore-node` believed the status of the owner in the payload, and restored a node that was being drained."""
+    execution, _, _ = draining(world, node)
+    claim = world.kubernetes.leases()[node.instance_id]["recycle-eks/claim"]
+    owner = {"execution": execution.arn, "status": "ABORTED", "ended_at": "2020-01-01T00:00:00Z"}
+
+    for _ in range(3):
+        invoke("restore-node", leftover(SWEEP, node, owner=owner, restore={"owner": owner}))
+
+    assert world.kubernetes.leases()[node.instance_id]["recycle-eks/claim"] == claim
+    assert node.unschedulable and node.group.states[node.instance_id] == "Standby"
+
+
+def test_a_step_that_is_left_out_keeps_the_pods(world, node, invoke):
+    """H2. Before: a caller that knew a waiting execution evicted the pods of its node before the replacement had come."""
+    web = node.deployment("web", replicas=2)
+    node.group.next_launch(takes="30m")
+    execution = world.recycle(node)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForReplacement")), limit=86_400)
+    run = execution.answers("StandbyNode")[-1]["run"]
+
+    error, why = invoke("evict-pods", {"context": context_of(execution.arn), "run": run})
+
+    assert error == "InternalError" and "phase standby" in why, (error, why)
+    assert len(web.running_pods()) == 2
+
+
+def test_a_sweep_takes_no_step(world, node, invoke):
+    """H2. Before: the claim that a sweep holds to restore a node was good for every step."""
+    _, run, _ = draining(world, node)
+    for function in STEPS:
+        error, why = invoke(function, {"context": context_of(SWEEP), "run": run})
+        assert error != "ClaimLost" and "must be an execution of recycle-node" in why, (function, error, why)
+
+
 def test_a_caller_that_names_another_node_taints_nothing_there_and_evicts_no_pod_of_it(world, node, invoke):
-    """With a claim on one instance, a payload named the Node of another one, and `evict-pods` evicted the pods of that Node."""
+    """H2. With a claim on one instance, a payload named the Node of another one, and `evict-pods` evicted the pods of that Node."""
     _, run, context = draining(world, node)
     other = node.group.nodes[1]
     web = other.deployment("web", replicas=2)

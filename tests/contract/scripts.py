@@ -12,7 +12,7 @@ from world.stepfunctions.in_memory import FunctionFailed, InMemoryMachines, Pyth
 from world.stepfunctions.state_errors import StateError
 
 INPUT = {"instance_id": "i-0123456789abcdef0", "cluster_name": "world"}
-#: The execution that holds the claim when a script answers `ask_owner`. There is none of this name.
+#: An execution that no script runs.
 OTHER = "arn:aws:states:eu-west-1:123456789012:execution:recycle-node:other"
 HOOK = {"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "EC2"}
 #: The alias that rotate-nodes and the sweep start.
@@ -58,7 +58,6 @@ LOOPS = [
         ["NotifyBlocked", "PodsGone", "WaitForPods", "CheckPods", "PodsGone"],
     ),
     ("queue", {"claim_node": ["wait", "wait", "standby"]}, ["WaitInQueue", "ClaimNode", "NodeClaimed"]),
-    ("owner", {"claim_node": ["ask_owner", "ask_owner", "standby"]}, ["DescribeClaimOwner", "ClaimNode", "NodeClaimed"]),
     ("replacement", {"standby_node": ["wait", "wait", "taint"]}, ["WaitForReplacement", "StandbyNode", "ReplacementReady"]),
     ("quiet drain", {"check_pods": ["wait", "wait", "dispose"]}, ["WaitForPods", "CheckPods", "PodsGone"]),
     (
@@ -124,7 +123,6 @@ class Script:
             "counts": {},
             "names": {},
             "run": {"steps": len(self.requests), "group": "workers", "node": "a", "input": INPUT, "hook": HOOK},
-            **({"owner": OTHER} if given == "ask_owner" else {}),
             **({"start": {"name": f"hook-{INPUT['instance_id']}-12345678", "hook": HOOK}} if given == "start" else {}),
             **({"notification": NOTIFICATION} if given in NOTIFYING or (name, given) == ("restore-node", "untouched") else {}),
             **({"plan": {"steps": [], "notes": []}} if given == "planned" else {}),

@@ -26,7 +26,7 @@ ONLY = {
     ("recycle-node", "RestoreNode"): {"untouched", "restored", "wait", "left_in_standby", "kept"},
     ("recycle-node", "TaintNode"): {"check_pods"},
     ("sweep", "SelectNodes"): {"each_node"},
-    ("sweep", "RestoreNode"): {"untouched", "restored", "wait", "left_in_standby", "kept", "start", "ask_owner"},
+    ("sweep", "RestoreNode"): {"untouched", "restored", "wait", "left_in_standby", "kept", "start"},
     ("sweep", "UnmarkNodes"): {"unmarked"},
     ("rotate-nodes", "SelectNodes"): {"each_node", "each_group", "nothing_selected"},
     ("rotate-nodes", "SelectNodesOfGroup"): {"mark_nodes", "each_node", "nothing_selected"},

@@ -56,6 +56,7 @@ TABLE = [
         {"recycle", "autoscaling", "aws-config", "aws-sdk-ec2"},
         "the AWS half of the record, and the only one that links the largest of all SDKs",
     ),
+    Row("step-functions", {"recycle", "autoscaling", "aws-config", "aws-sdk-sfn"}, "asks what became of executions"),
     Row(
         "lambda",
         {"recycle", "aws-config", "aws-smithy-http-client", "lambda_runtime"},
@@ -63,18 +64,22 @@ TABLE = [
     ),
     Row(
         "claim-node",
-        STEP_OF_THE_INSTANCE | {"aws-sdk-elasticloadbalancingv2"},
-        "pre-flight reads instance, group, its balancers' targets and Node; Node and instance carry the claim",
+        STEP_OF_THE_INSTANCE | {"aws-sdk-elasticloadbalancingv2", "step-functions"},
+        "pre-flight reads instance, group, its balancers' targets and Node; asks whether executions run; the Lease has the claim",
     ),
     Row("standby-node", STEP_OF_THE_INSTANCE, "acts on the group, and looks for the replacement's Node"),
     Row("taint-node", STEP, "a Node is all that it touches"),
     Row("check-pods", STEP_OF_THE_GROUP, "polled for hours: EC2 is asked at the ends only, the group at each look"),
     Row("evict-pods", STEP, "pods are all that it touches"),
     Row("detach-terminate", STEP_OF_THE_INSTANCE, "ends the instance, and takes its Node away"),
-    Row("restore-node", STEP_OF_THE_INSTANCE, "restores Node, instance and group"),
+    Row(
+        "restore-node",
+        STEP_OF_THE_INSTANCE | {"step-functions"},
+        "restores Node, instance and group, once the execution that held the claim has ended",
+    ),
     Row(
         "select-nodes",
-        STEP_OF_THE_INSTANCE | {"aws-sdk-sfn"},
+        STEP_OF_THE_INSTANCE | {"step-functions"},
         "looks for the marks of recycle-eks on Nodes and instances, and asks what became of the executions that set them",
     ),
     Row(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contract.scripts import INPUT, LOOPS, NOTIFICATION, OTHER, TOPIC, Script, Topic, Walk, answered, follow, rendered
+from contract.scripts import INPUT, LOOPS, NOTIFICATION, TOPIC, Script, Topic, Walk, answered, follow, rendered
 from prepare import ROOT
 from world.stepfunctions.in_memory import FunctionFailed
 from world.stepfunctions.state_errors import StateError
@@ -83,12 +83,11 @@ def test_an_execution_that_a_more_urgent_one_supersedes_ends_succeeded_and_touch
 
 
 def test_claim_node_gets_only_its_answer_from_before_the_wait():
-    script = Script(claim_node=["ask_owner", "wait", "standby"])
+    script = Script(claim_node=["wait", "standby"])
     follow(script, rendered())
-    first, asked, waited = script.requests[:3]
-    assert (first["owner"], first["run"]) == ({}, {})
-    assert asked["owner"]["execution"] == OTHER
-    assert waited["run"]["steps"] == 2
+    first, waited = script.requests[:2]
+    assert first["run"] == {}
+    assert waited["run"]["steps"] == 1
 
 
 def test_a_heartbeat_that_is_refused_leads_back_to_the_pods_and_never_to_a_restore():

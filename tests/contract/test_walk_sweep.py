@@ -13,12 +13,12 @@ NODE = INPUT["instance_id"]
 
 
 class Services(Topic):
-    """Step Functions is asked about an execution that has ended."""
+    """Step Functions starts executions, or refuses to."""
 
-    def __init__(self, refuse: bool = False, known: bool = True, start: str | None = None):
+    def __init__(self, refuse: bool = False, start: str | None = None):
         super().__init__(refuse)
         self.started: list[dict[str, Any]] = []
-        self._start, self._known = start, known
+        self._start = start
 
     def call(self, service: str, action: str, parameters: Any) -> Any:
         if action == "startExecution":
@@ -26,8 +26,6 @@ class Services(Topic):
             if self._start:
                 raise StateError(self._start, "no")
             return answered({"ExecutionArn": OTHER})
-        if service == "sfn" and self._known:
-            return answered({"Status": "ABORTED", "StopDate": "2027-01-01T00:00:00Z", "Input": "{}"})
         return super().call(service, action, parameters)
 
 
@@ -75,14 +73,8 @@ def test_a_node_with_a_running_execution_is_not_reported():
     assert "NothingToRestore" in end.path and not services.published
 
 
-@pytest.mark.parametrize(
-    ("answers", "states"),
-    [
-        (["wait", "wait", "restored"], ["WaitForRestore", "RestoreNode", "NodeRestored"]),
-        (["ask_owner", "ask_owner", "restored"], ["DescribeClaimOwner", "RestoreNode", "NodeRestored"]),
-    ],
-)
-def test_twice_round_each_loop(answers, states):
+def test_twice_round_the_loop():
+    answers, states = ["wait", "wait", "restored"], ["WaitForRestore", "RestoreNode", "NodeRestored"]
     end, script = walk(restore_node=answers)
     assert any(end.path[at : at + 2 * len(states)] == states * 2 for at in range(len(end.path)))
     requests = script.requests[1:]
@@ -105,16 +97,6 @@ def test_a_node_without_an_execution_is_started_without_a_notification(refusal, 
 def test_an_execution_that_cannot_be_started_fails_the_sweep():
     end, _ = walk(Services(start="Sfn.AccessDeniedException"), restore_node=["start"])
     assert end.error == "SweepFailed" and NODE in end.cause
-
-
-def test_the_status_of_the_claims_owner_is_passed_on():
-    asked = ["ask_owner", "untouched"]
-    _, script = walk(restore_node=asked)
-    assert script.requests[1]["owner"] == {}
-    owner = script.requests[2]["owner"]
-    assert (owner["status"], owner["ended_at"]) == ("ABORTED", "2027-01-01T00:00:00Z")
-    _, script = walk(Services(known=False), restore_node=asked)
-    assert script.requests[2]["owner"]["status"] == "Sfn.ExecutionDoesNotExistException"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +135,7 @@ def test_a_claim_that_another_execution_has_taken_is_left_alone():
 
 def test_these_walks_enter_every_state():
     entered: set[str] = set()
-    for answers in (["ask_owner", "wait", "restored"], ["untouched"], ["start"], ["dance"]):
+    for answers in (["wait", "restored"], ["untouched"], ["start"], ["dance"]):
         entered |= set(walk(restore_node=answers)[0].path)
     machine = rendered("sweep")
     assert entered | {"Swept", "SweepFailed", "UnmarkNodes"} == {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from contract.scripts import LOOPS, OTHER, Script, Walk, branch, follow, rendered
+from contract.scripts import LOOPS, Script, Walk, branch, follow, rendered
 from second_interpreter.ministack import Ministack
 from world.process.processes import descendants, eventually, is_running, listening_addresses
 from world.stepfunctions.in_memory import FunctionFailed
@@ -140,9 +140,9 @@ def test_the_machine_in_ministacks_words_is_the_same_machine(name):
 
 def test_these_scripts_enter_every_state_but_those_that_depend_on_what_aws_answers():
     entered = {state for name in SCRIPTS for state in own_walk(name)[1].path}
-    assert entered == {*rendered()["States"], *branch(rendered())["States"]} - {"DescribeClaimOwner", "RecordHeartbeat"}
+    assert entered == {*rendered()["States"], *branch(rendered())["States"]} - {"RecordHeartbeat"}
     compared = {state for name in PATHS for state in follow(Script(**SCRIPTS[name]), branch(rendered())).path}
-    assert compared == set(branch(rendered())["States"]) - {"DescribeClaimOwner", "RecordHeartbeat"}
+    assert compared == set(branch(rendered())["States"]) - {"RecordHeartbeat"}
 
 
 def test_ministack_listens_on_loopback_only_and_leaves_nothing_behind():
@@ -174,16 +174,6 @@ def test_ministack_writes_no_history_of_a_branch(ministack):
 def test_ministack_gives_a_failed_execution_an_output(ministack):
     end = ministack.describe(Script(taint_node=[REFUSED]), rendered())
     assert end["output"] == '{"Error": "ServiceRefused", "Cause": "restore-node says restored"}'
-
-
-def test_ministack_names_an_unknown_execution_without_exception(ministack):
-    answers = {"claim_node": ["ask_owner", "standby"]}
-    own, other = Script(**answers), Script(**answers)
-    follow(own, rendered())
-    ministack.follow(other, rendered())
-    arguments = [script.calls()[1][2]["owner"] for script in (own, other)]
-    assert arguments[0] == {"execution": OTHER, "status": "Sfn.ExecutionDoesNotExistException"}
-    assert arguments[1] == {"execution": OTHER, "status": "Sfn.ExecutionDoesNotExist"}
 
 
 def test_ministack_has_no_limit_of_sizes(ministack):

@@ -1,7 +1,7 @@
 //! The failures of calls to the API server, sorted by what the caller can do about them.
 
 use recycle::base::failure::{Failure, NamedFailure};
-use recycle::records::claim::ClaimLost;
+use recycle::records::claim::{ClaimLost, Phase};
 use recycle::records::lease::UnreadableRecord;
 
 use crate::call::{Call, CallFailure, cut};
@@ -119,6 +119,13 @@ pub enum StepError {
     ClaimLost(#[from] ClaimLost),
     #[error(transparent)]
     Record(#[from] UnreadableRecord),
+    /// The state machine takes the steps in their order, so that another caller has left one out.
+    #[error("the work on node {node} is in the phase {phase}, and this step comes after the phase {least}")]
+    TooEarly {
+        node: String,
+        phase: Phase,
+        least: Phase,
+    },
 }
 
 impl NamedFailure for StepError {
@@ -126,7 +133,7 @@ impl NamedFailure for StepError {
         match self {
             Self::Node(error) => error.failure(),
             Self::ClaimLost(error) => error.failure(),
-            Self::Record(_) => Failure::InternalError,
+            Self::Record(_) | Self::TooEarly { .. } => Failure::InternalError,
         }
     }
 }

@@ -41,7 +41,7 @@ pub use marks::{mark_nodes, unmark_nodes};
 pub use node_change::NodeChange;
 use nodes::list_labelled;
 pub use nodes::{
-    amend_node, change_node, check_claim, get_node, is_another_ready, list_all_replacements,
+    amend_node, change_node, check_claim, check_phase, get_node, is_another_ready, list_all_replacements,
     list_claimed_nodes, list_nodes, list_replacements, read_release,
 };
 pub use notices::{notify_pods, remove_notices};

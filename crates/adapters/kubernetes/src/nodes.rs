@@ -11,19 +11,19 @@ use recycle::base::names::REPLACES_LABEL;
 use recycle::base::strict::read_value;
 use recycle::cluster::node::{NodeFacts, NodeList, Taint, UnreadableNode};
 use recycle::input::urgency::Urgency;
-use recycle::records::claim::{self, Claim, ClaimLost};
+use recycle::records::claim::{self, Claim, ClaimLost, Phase};
 use recycle::records::lease::Lease;
 use recycle::rotation::outdated::Release;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::Error;
 use crate::call::{self, Call, send};
 use crate::leases::{Records, get_lease, list_leases, write_records};
 use crate::node_change::NodeChange;
 use crate::object::{Gap, Item, ManagedFields, Metadata, Objects, given, keep_read, read_time, text_at};
 use crate::permissions::server_version;
 use crate::shallow::LeftOut;
+use crate::{Error, StepError};
 
 /// The number of attempts to change a Node that other clients also write.
 /// The kubelet and the node controllers write a Node every few seconds at most, so a second attempt usually succeeds.
@@ -265,6 +265,19 @@ pub(crate) fn listing(name: &str) -> Call<'_> {
 /// Returns the Node's claim if `me` still holds it. Every acting step calls this first. `urgency` is that of the calling execution.
 pub fn check_claim(node: &NodeFacts, me: &Fence, urgency: Urgency) -> Result<Claim, ClaimLost> {
     claim::check_claim(node.claim(), me, urgency, &format!("node {}", node.name))
+}
+
+/// Returns the same claim if its work has reached the phase `least`. A caller of the function can leave out the steps before it.
+pub fn check_phase(node: &NodeFacts, me: &Fence, urgency: Urgency, least: Phase) -> Result<Claim, StepError> {
+    let claim = check_claim(node, me, urgency)?;
+    if claim.phase >= least {
+        return Ok(claim);
+    }
+    Err(StepError::TooEarly {
+        node: node.name.to_string(),
+        phase: claim.phase,
+        least,
+    })
 }
 
 /// Writes a change against the versions of the Node and of its Lease that were read. Returns the Node after the change.

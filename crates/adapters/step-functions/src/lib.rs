@@ -8,7 +8,9 @@ use aws_sdk_sfn::Client;
 use aws_sdk_sfn::primitives::DateTime;
 use aws_sdk_sfn::types::{ExecutionListItem, ExecutionStatus};
 use jiff::Timestamp;
+use recycle::base::failure::{Failure, NamedFailure as _};
 use recycle::base::ids::ExecutionArn;
+use recycle::records::owner::Owner;
 use recycle::rotation::marks::{Marks, may_run};
 use serde_json::Value;
 
@@ -30,6 +32,8 @@ pub struct Executions {
 #[derive(Debug)]
 pub struct Described {
     pub status: String,
+    /// None if it is not in the answer.
+    pub input: Option<Value>,
     /// None while it runs, and if it failed.
     pub output: Option<Value>,
     /// `stopDate`. None while it runs.
@@ -61,16 +65,35 @@ impl Executions {
         match answer {
             Ok(answer) => {
                 let status = check_status(DESCRIBE_EXECUTION, answer.status())?;
-                let output = answer.output().and_then(|text| serde_json::from_str(text).ok());
+                let read = |text: Option<&str>| text.and_then(|text| serde_json::from_str(text).ok());
                 Ok(Some(Described {
                     status: status.as_str().to_owned(),
-                    output,
+                    input: read(answer.input()),
+                    output: read(answer.output()),
                     ended_at: answer.stop_date().and_then(to_timestamp),
                 }))
             }
             Err(error) if matches!(error.code(), Some("ExecutionDoesNotExist" | "InvalidArn")) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Describes the execution that holds a claim. If Step Functions does not know it or refuses to answer, the status is the error's name.
+    pub async fn find_owner(&self, execution: &ExecutionArn) -> Result<Owner, Error> {
+        let (status, ended_at) = match self.describe(execution).await {
+            Ok(Some(described)) => (described.status, described.ended_at),
+            Ok(None) => ("ExecutionDoesNotExist".to_owned(), None),
+            Err(error) if error.failure() == Failure::ServiceRefused => {
+                let code = error.code().unwrap_or("refused");
+                (code.to_owned(), None)
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Owner {
+            execution: execution.clone(),
+            status,
+            ended_at,
+        })
     }
 
     /// Lists the names of a machine's executions that began at `since` or later and failed, timed out or were stopped.
@@ -168,6 +191,41 @@ mod tests {
     use super::*;
 
     const MACHINE: &str = "arn:aws:states:eu-west-1:123456789012:stateMachine:recycle-eks-recycle-node";
+
+    #[tokio::test]
+    async fn an_owner_has_a_status_or_the_name_of_the_error_and_an_outage_is_an_error() {
+        let execution = || -> ExecutionArn {
+            let arn = MACHINE.replace("stateMachine", "execution");
+            format!("{arn}:one").parse().unwrap()
+        };
+        let ended = json!({"executionArn": execution().as_str(), "status": "ABORTED", "startDate": 100, "stopDate": 200});
+        let script = || ScriptedAws::new();
+        for (aws, expected) in [
+            (
+                script().on("DescribeExecution", &ended.to_string()),
+                Some(("ABORTED", Some(200))),
+            ),
+            (
+                script().refuses("DescribeExecution", 400, "ExecutionDoesNotExist", "no"),
+                Some(("ExecutionDoesNotExist", None)),
+            ),
+            (
+                script().refuses("DescribeExecution", 400, "AccessDeniedException", "no"),
+                Some(("AccessDeniedException", None)),
+            ),
+            (
+                script().refuses("DescribeExecution", 503, "ServiceUnavailable", "no"),
+                None,
+            ),
+        ] {
+            let owner = Executions::new(&aws.config()).find_owner(&execution()).await;
+            let found = owner
+                .ok()
+                .map(|owner| (owner.status, owner.ended_at.map(Timestamp::as_second)));
+            let expected = expected.map(|(status, at): (&str, _)| (status.to_owned(), at));
+            assert_eq!(found, expected);
+        }
+    }
 
     /// Returns a page of executions with name, status and the seconds in which each began and ended, and the token of the next page.
     fn page(executions: &[(&str, &str, i64, Option<i64>)], next: Option<&str>) -> String {

@@ -43,6 +43,10 @@ impl PreviousClaim {
         Self { claim, why }
     }
 
+    pub(crate) fn is_own(&self) -> bool {
+        self.why.is_none()
+    }
+
     fn explain(&self) -> Option<String> {
         let why = self.why?;
         Some(format!(

@@ -1,6 +1,7 @@
 //! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
+use recycle::base::ids::{ExecutionArn, InstanceId};
 use recycle::claim::obstacle::Obstacle;
 use recycle::input::model::InvalidInput;
 use recycle::records::claim::ClaimLost;
@@ -18,6 +19,15 @@ pub enum Error {
     /// Another execution or the sweep took the claim while the node waited in the queue.
     #[error(transparent)]
     ClaimLost(#[from] ClaimLost),
+    /// Step Functions is eventually consistent, so the execution may have just begun.
+    #[error("Step Functions does not know the execution {0} (yet)")]
+    UnknownExecution(ExecutionArn),
+    #[error("nothing is claimed: the execution {execution} is {status}, or is not about {instance}")]
+    OtherExecution {
+        execution: ExecutionArn,
+        status: String,
+        instance: InstanceId,
+    },
     /// A defect of pre-flight: it passed without an instance, a group or a Node.
     #[error("failed to find {0}, which pre-flight had found")]
     Incomplete(&'static str),
@@ -43,6 +53,8 @@ impl NamedFailure for Error {
             Self::InvalidInput(_) => Failure::InvalidInput,
             Self::Refused(_) => Failure::PreflightRefused,
             Self::QueueTimedOut(_) => Failure::QueueTimedOut,
+            Self::UnknownExecution(_) => Failure::ServiceUnavailable,
+            Self::OtherExecution { .. } => Failure::ClaimLost,
             Self::ClaimLost(error) => error.failure(),
             Self::Incomplete(_) | Self::Record(_) => Failure::InternalError,
             Self::Access(error) => error.failure(),

@@ -129,7 +129,6 @@ pub(crate) fn request(run: &Value) -> ClaimRequest {
             "Execution": {"Id": claim(Phase::Claimed).fence.execution, "Input": input()},
             "State": {"EnteredTime": NOW},
         },
-        "owner": {},
         "run": run,
     }))
     .unwrap()

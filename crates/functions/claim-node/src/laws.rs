@@ -13,8 +13,9 @@ use super::*;
 use crate::facts::{ask_cluster, find_node};
 use crate::fixtures::{LIST, NODE, claim, id, list, node, request, settings};
 
-/// Answers about the Node, its managed node group, the instance, the member, the group, its refreshes, and the health of targets.
-type Answers = [String; 7];
+/// Answers about the Node, its managed node group, the instance, the member, the group, its refreshes, the health of targets, and the
+/// execution.
+type Answers = [String; 8];
 
 /// Returns the answers for a free node in service, in a group with everything that can forbid a claim.
 fn whole() -> Answers {
@@ -52,11 +53,23 @@ fn whole() -> Answers {
         one_group(&format!("{more}{group_tags}"), &[(id.as_str(), "InService")]),
         "<InstanceRefreshes><member><Status>Successful</Status></member></InstanceRefreshes>".to_owned(),
         format!("<TargetHealthDescriptions>{targets}</TargetHealthDescriptions>"),
+        json!({"executionArn": "arn:e", "status": RUNNING, "startDate": 1_798_000_000, "input": fixtures::input().to_string()}).to_string(),
     ]
 }
 
 /// Makes one call, and returns what it wrote on the Node and to AWS.
-fn claim_by([found, node_group, instance, member, group, refreshes, health]: &Answers) -> Vec<String> {
+fn claim_by(
+    [
+        found,
+        node_group,
+        instance,
+        member,
+        group,
+        refreshes,
+        health,
+        execution,
+    ]: &Answers,
+) -> Vec<String> {
     let found: Value = serde_json::from_str(found).unwrap();
     let allowed = json!({"metadata": {}, "spec": {}, "status": {"allowed": true}});
     let listed = list(std::slice::from_ref(&found));
@@ -79,6 +92,7 @@ fn claim_by([found, node_group, instance, member, group, refreshes, health]: &An
         .on("DescribeInstanceRefreshes", refreshes)
         .on("DescribeNodegroup", node_group)
         .on("DescribeTargetHealth", health)
+        .on("DescribeExecution", execution)
         .on("CreateTags", "");
     let claimed = block_on(async {
         let step = ClaimNode::new(settings(), &aws.config());
@@ -132,6 +146,7 @@ fn an_obstacle_also_forbids_the_claim_in_an_incomplete_answer() {
         (">false<", ">true<"),
         (">InService<", ">Standby<"),
         (">running<", ">terminated<"),
+        ("RUNNING", "ABORTED"),
     ] {
         let forbidding = whole().map(|answer| answer.replace(good, forbidding));
         assert!(
@@ -161,8 +176,8 @@ proptest! {
         let in_service = format!("<InstanceId>{}</InstanceId><LifecycleState>InService<", id());
         let runs = instance.contains(&format!("<instanceId>{}</instanceId>", id()));
         let may = is_this_instance && runs && group.contains(&in_service);
-        let [_, node_group, _, member, _, refreshes, health] = whole();
-        let answers = [node.to_string(), node_group, instance, member, group, refreshes, health];
+        let [_, node_group, _, member, _, refreshes, health, execution] = whole();
+        let answers = [node.to_string(), node_group, instance, member, group, refreshes, health, execution];
         let writes = claim_by(&answers);
         prop_assert!(writes.is_empty() || may, "{:?}: {:?}", answers, writes);
     }

@@ -21,7 +21,7 @@ use aws_config::SdkConfig;
 use ec2::groups::Groups;
 use ec2::instances::Instances;
 use eks_auth::Access;
-use recycle::answer::envelope::{Answer, ClaimBody, explain_question};
+use recycle::answer::envelope::{Answer, ClaimBody};
 use recycle::claim::facts::GroupState;
 use recycle::claim::obstacle::Obstacle;
 use recycle::claim::preflight::{Preflight, check_preflight, list_refusals};
@@ -31,7 +31,9 @@ use recycle::input::fields::Settings;
 use recycle::input::model::{Dispose, Input, Replacement};
 use recycle::input::parse::parse_input;
 use recycle::plan::dry_run::Plan;
-use recycle::records::claim::{ClaimDecision, decide_claim};
+use recycle::records::claim::{ClaimDecision, RUNNING, decide_claim};
+use recycle::records::owner::Owner;
+use step_functions::Executions;
 
 use crate::claiming::PreviousClaim;
 use crate::facts::FetchedFacts;
@@ -51,6 +53,7 @@ pub struct ClaimNode {
     access: Access,
     groups: Groups,
     instances: Instances,
+    executions: Executions,
 }
 
 impl ClaimNode {
@@ -60,6 +63,7 @@ impl ClaimNode {
             access: Access::new(aws, &settings.cluster_name),
             groups: Groups::new(aws),
             instances: Instances::new(aws),
+            executions: Executions::new(aws),
             settings,
         }
     }
@@ -85,26 +89,14 @@ impl ClaimNode {
 
     /// Decides and acts on the claim after all facts are read.
     async fn claim_in(&self, found: FetchedFacts, request: &ClaimRequest, input: &Input) -> Answered {
-        let me = request.context.fence();
-        let decision = if request.run.is_some() {
-            found.decide_queued(&me, input.urgency)?
-        } else {
-            decide_claim(
-                found.claim().as_ref(),
-                &me,
-                input.urgency,
-                request.owner.as_ref(),
-                request.context.now(),
-            )
-        };
-        let previous = match decision {
+        let previous = match self.decide(&found, request, input).await? {
             ClaimDecision::Take => None,
             ClaimDecision::AlreadyHeld(claim) => Some(PreviousClaim::own(claim)),
             ClaimDecision::Resume(claim) => Some(PreviousClaim::dead(claim)),
             ClaimDecision::TakeOver(claim) => Some(PreviousClaim::less_urgent(claim)),
             ClaimDecision::AskOwner(owner) => {
-                let reason = explain_question(&owner);
-                return Ok(Answer::new(ClaimVerdict::AskOwner, reason).with(ClaimBody::Owner(owner)));
+                let reason = format!("{owner} holds the claim, and it is not known whether it runs");
+                return Ok(Answer::new(ClaimVerdict::Duplicate, reason));
             }
             ClaimDecision::Duplicate(reason) => return Ok(Answer::new(ClaimVerdict::Duplicate, reason)),
             ClaimDecision::Foreign(what) => return Err(found.foreign_claim(&what)),
@@ -150,8 +142,52 @@ impl ClaimNode {
             facts.record_plan(&answer, &request.context).await?;
             return Ok(answer);
         }
+        if !previous.as_ref().is_some_and(PreviousClaim::is_own) {
+            self.check_execution(request, input).await?;
+        }
         self.claim_and_queue(facts, previous, request, input, &group_state)
             .await
+    }
+
+    /// Decides about the claim that was found. Step Functions says whether its owner runs.
+    async fn decide(
+        &self,
+        found: &FetchedFacts,
+        request: &ClaimRequest,
+        input: &Input,
+    ) -> Result<ClaimDecision, Error> {
+        let me = request.context.fence();
+        if request.run.is_some() {
+            return Ok(found.decide_queued(&me, input.urgency)?);
+        }
+        let (claim, now) = (found.claim(), request.context.now());
+        let decide = |owner: Option<&Owner>| decide_claim(claim.as_ref(), &me, input.urgency, owner, now);
+        let decision = decide(None);
+        let ClaimDecision::AskOwner(execution) = &decision else {
+            return Ok(decision);
+        };
+        let owner = self.executions.find_owner(execution).await?;
+        Ok(decide(Some(&owner)))
+    }
+
+    /// Checks with Step Functions that this execution runs and is about this node. Any principal that may invoke the function chooses the
+    /// execution that its payload names, and all later functions believe the claim.
+    async fn check_execution(&self, request: &ClaimRequest, input: &Input) -> Result<(), Error> {
+        let execution = &request.context.execution.id;
+        let described = self.executions.describe(execution).await?;
+        let described = described.ok_or_else(|| Error::UnknownExecution(execution.clone()))?;
+        let instance = described
+            .input
+            .as_ref()
+            .and_then(|input| input["instance_id"].as_str());
+        if described.status == RUNNING && instance == Some(input.instance_id.as_str()) {
+            return Ok(());
+        }
+        Err(Error::OtherExecution {
+            execution: execution.clone(),
+            status: described.status,
+            instance: input.instance_id.clone(),
+        })
     }
 
     /// Returns the input with the default replacement of the group. Stopping and detaching need Standby.

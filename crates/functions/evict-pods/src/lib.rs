@@ -10,7 +10,7 @@ mod requests;
 use eks_auth::Access;
 use futures::future::join;
 use kubernetes::{
-    NodeChange, NodeSurvey, Occasion, amend_node, check_claim, list_replacements, open, read_progress,
+    NodeChange, NodeSurvey, Occasion, amend_node, check_phase, list_replacements, open, read_progress,
     record_event, write_progress,
 };
 use recycle::answer::envelope::Answer;
@@ -28,6 +28,7 @@ use recycle::drain::progress::add_blockers;
 use recycle::drain::survey::PodSurvey;
 use recycle::input::path::RecyclePath;
 use recycle::records::blocker::Blocker;
+use recycle::records::claim::Phase;
 
 pub use kubernetes::StepError as Error;
 
@@ -59,7 +60,7 @@ async fn evict(
         node: run.node.to_string(),
     })?;
     let now = context.now();
-    check_claim(&node, &context.fence(), run.input.urgency)?;
+    check_phase(&node, &context.fence(), run.input.urgency, Phase::Draining)?;
     let drain = run.clone();
     let (survey, replacement) = join(
         NodeSurvey::of_node::<Error>(client, &node, (&drain).into(), now),

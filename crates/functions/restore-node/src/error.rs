@@ -1,6 +1,7 @@
 //! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
+use recycle::base::ids::ExecutionArn;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -18,6 +19,11 @@ pub enum Error {
     /// A call was refused until the time was over. The text describes the node's state.
     #[error("{0}")]
     Left(String, #[source] Box<Error>),
+    /// Step Functions is eventually consistent, so the execution may have just begun.
+    #[error("Step Functions does not know the execution {0} (yet)")]
+    UnknownExecution(ExecutionArn),
+    #[error("nothing is claimed: the execution {execution} is {status}, or is no sweep")]
+    OtherExecution { execution: ExecutionArn, status: String },
     /// A step on the group was decided, but no group is known. That is a defect, since such a step is decided from the group.
     #[error("{0}")]
     NoGroup(String),
@@ -31,6 +37,8 @@ impl NamedFailure for Error {
             Self::Node(error) => error.failure(),
             Self::Instance(error) => error.failure(),
             Self::Left(_, error) => error.failure(),
+            Self::UnknownExecution(_) => Failure::ServiceUnavailable,
+            Self::OtherExecution { .. } => Failure::ClaimLost,
             Self::GroupChange(_) | Self::NoGroup(_) => Failure::InternalError,
         }
     }

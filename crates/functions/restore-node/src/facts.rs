@@ -328,6 +328,7 @@ impl FetchedFacts {
             steps: self.request.restore.steps.saturating_add(1),
             protected: self.request.restore.protected.clone(),
             unseen: self.was_unseen(),
+            owner: self.request.restore.owner.clone(),
         };
         Answer::new(RestoreVerdict::Wait, reason)
             .waiting(seconds)

@@ -27,6 +27,7 @@ use recycle::base::ids::ClusterName;
 use recycle::contract::requests::{RestoreCall, RestoreRequest};
 use recycle::contract::verdicts::RestoreVerdict;
 use recycle::restore::step::{LONG_WAIT, RestoreStep, STEP_WAIT};
+use step_functions::Executions;
 
 use crate::request::{find_node_to_restore, find_reason_of_untouched};
 use crate::sweep::Standing;
@@ -40,6 +41,7 @@ pub struct RestoreNode {
     access: Access,
     groups: Groups,
     instances: Instances,
+    executions: Executions,
 }
 
 impl RestoreNode {
@@ -48,6 +50,7 @@ impl RestoreNode {
             access: Access::new(aws, cluster),
             groups: Groups::new(aws),
             instances: Instances::new(aws),
+            executions: Executions::new(aws),
         }
     }
 

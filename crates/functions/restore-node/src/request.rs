@@ -52,7 +52,7 @@ fn may_have_claimed(failure: &CaughtError) -> bool {
 
 /// Returns why the node is restored: the error that led here, or, in a sweep, the end of the execution that had claimed the node.
 pub(crate) fn find_reason(request: &RestoreRequest) -> String {
-    match (&request.failure, &request.owner) {
+    match (&request.failure, &request.restore.owner) {
         (Some(failure), _) => first_error(failure),
         (None, Some(owner)) => format!("{} no longer runs ({})", owner.execution, owner.status),
         (None, None) => "no execution works on it".to_owned(),

@@ -1,8 +1,8 @@
 //! The restore by the sweep: it claims a node whose execution no longer runs, and restores it under its own claim.
 
 use kubernetes::NodeChange;
-use recycle::answer::envelope::{Answer, RestoreBody, explain_question};
-use recycle::base::ids::InstanceId;
+use recycle::answer::envelope::{Answer, RestoreBody};
+use recycle::base::ids::{ExecutionArn, InstanceId};
 use recycle::base::names::{CLAIM_TAG, GROUP_TAG, LIFECYCLE_HOOK};
 use recycle::cluster::cluster_tag::has_cluster_tag;
 use recycle::cluster::instance::Instance;
@@ -11,7 +11,8 @@ use recycle::contract::verdicts::RestoreVerdict;
 use recycle::input::model::{Hook, TO_EC2};
 use recycle::input::start::Start;
 use recycle::input::urgency::Urgency;
-use recycle::records::claim::{Claim, Phase, StoredClaim};
+use recycle::records::claim::{Claim, Phase, RUNNING, StoredClaim};
+use recycle::records::owner::Owner;
 use recycle::records::restore_log::GaveUp;
 use recycle::restore::step::RestoreStep;
 use recycle::restore::sweep::{
@@ -38,9 +39,16 @@ pub(crate) enum Standing {
 impl RestoreNode {
     /// Judges the claim alone: if an execution works on the node, nothing else is read.
     pub(crate) async fn judge_leftover(&self, facts: &mut FetchedFacts) -> Result<Standing, Error> {
-        let (found, owner) = (facts.claim(), facts.request.owner.as_ref());
+        let (found, me, now) = (facts.claim(), facts.me.clone(), facts.now());
         let began = facts.request.context.execution.start_time;
-        let answer = match judge_leftover(found.as_ref(), &facts.me, owner, began, facts.now()) {
+        let judge = |owner: Option<&Owner>| judge_leftover(found.as_ref(), &me, owner, began, now);
+        let mut decision = judge(None);
+        if let LeftoverDecision::AskOwner(execution) = &decision {
+            let owner = self.executions.find_owner(execution).await?;
+            decision = judge(Some(&owner));
+            facts.request.restore.owner = Some(owner);
+        }
+        let answer = match decision {
             // A kubelet can remove the copy again, so that one write of it has to be enough.
             LeftoverDecision::Restore
                 if facts.request.restore.steps > 0 || facts.node().is_none_or(NodeFacts::shows_claim) =>
@@ -56,8 +64,8 @@ impl RestoreNode {
             }
             LeftoverDecision::Claim(previous) => return Ok(Standing::Free(previous)),
             LeftoverDecision::AskOwner(owner) => {
-                Answer::new(RestoreVerdict::AskOwner, explain_question(&owner))
-                    .with(RestoreBody::Owner(owner))
+                let reason = format!("{owner} holds the claim, and it is not known whether it runs");
+                Answer::new(RestoreVerdict::Untouched, reason)
             }
             LeftoverDecision::Wait(seconds) => {
                 let reason = facts.describe_state("waits: a function of its execution may still be at work");
@@ -85,7 +93,7 @@ impl RestoreNode {
         facts: &FetchedFacts,
         previous: Option<&Claim>,
     ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
-        let owner = facts.request.owner.as_ref();
+        let owner = facts.request.restore.owner.as_ref();
         if facts.is_held() && previous.is_some_and(|previous| is_done_with(previous, owner)) {
             let reason = facts.describe_state("is drained, and its group waits for the hook of another tool");
             return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
@@ -158,6 +166,7 @@ impl RestoreNode {
             let reason = facts.describe_state("has no tag of this cluster, and no execution has claimed it");
             return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
         }
+        self.check_sweep(&facts.me.execution).await?;
         let claim = Claim {
             phase: previous.map_or(Phase::Standby, |claim| claim.phase),
             ..Claim::new(facts.me.clone(), group, Urgency::Planned, facts.now())
@@ -166,6 +175,18 @@ impl RestoreNode {
         Ok(Some(
             facts.wait(AT_ONCE, &facts.describe_state("is claimed by the sweep")),
         ))
+    }
+
+    /// Checks with Step Functions that this execution of the sweep runs: any principal that may invoke the function chooses the execution
+    /// that its payload names.
+    async fn check_sweep(&self, execution: &ExecutionArn) -> Result<(), Error> {
+        let status = self.executions.find_status(execution).await?;
+        let status = status.ok_or_else(|| Error::UnknownExecution(execution.clone()))?;
+        if status == RUNNING && !execution.is_of("recycle-node") {
+            return Ok(());
+        }
+        let execution = execution.clone();
+        Err(Error::OtherExecution { execution, status })
     }
 
     /// Writes the claim against the version of the Lease that was read. If another execution was quicker, it keeps the claim.
@@ -218,7 +239,10 @@ impl FetchedFacts {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use recycle::base::failure::{Failure, NamedFailure as _};
     use recycle::base::names::{CLAIM_ANNOTATION, STANDBY_TAG};
+    use recycle::cluster::cluster_tag::cluster_tag;
     use recycle::contract::requests::RestoreRequest;
     use scripted_aws::ScriptedAws;
     use scripted_kube::ScriptedKube;
@@ -227,25 +251,25 @@ mod tests {
     use super::*;
     use crate::fixtures::{NODE, OLD, claim, facts, facts_in, give_up};
 
-    /// Returns the sweep's request about an owner that ended this many seconds ago.
-    fn request(ended_for: Option<i64>) -> RestoreRequest {
-        let owner = ended_for.map_or_else(
-            || json!({}),
-            |seconds| {
-                json!({"execution": claim("two").fence.execution, "status": "ABORTED",
-                    "ended_at": format!("2027-01-01T00:{:02}:00Z", 30 - seconds / 60)})
-            },
-        );
+    fn request() -> RestoreRequest {
         serde_json::from_value(json!({
             "context": {
                 "Execution": {"Id": claim("one").fence.execution, "Input": {}},
                 "State": {"EnteredTime": "2027-01-01T00:30:00Z"},
             },
             "leftover": {"instance_id": OLD, "cluster_name": "world"},
-            "owner": owner,
             "restore": {},
         }))
         .unwrap()
+    }
+
+    /// Answers DescribeExecution: an execution that runs, or that ended this many seconds before the request.
+    fn described(ended_for: Option<i64>) -> String {
+        let now: Timestamp = "2027-01-01T00:30:00Z".parse().unwrap();
+        let status = ended_for.map_or(RUNNING, |_| "ABORTED");
+        let ended_at = ended_for.map(|seconds| now.as_second() - seconds);
+        json!({"executionArn": "arn:e", "status": status, "startDate": 1_798_000_000, "stopDate": ended_at})
+            .to_string()
     }
 
     async fn claimed(
@@ -270,9 +294,12 @@ mod tests {
             200,
             json!({"metadata": {"name": "node-a", "resourceVersion": "8"}, "spec": {}}),
         );
-        let aws = ScriptedAws::new().on("CreateTags", "");
+        let aws = ScriptedAws::new()
+            .on("DescribeExecution", &described(Some(600)))
+            .on("DescribeExecution", &described(None))
+            .on("CreateTags", "");
         let facts = facts_in(&kube, Some(claim("two")), Some(claim("two")));
-        let answer = claimed(&aws, facts, request(Some(600))).await.unwrap();
+        let answer = claimed(&aws, facts, request()).await.unwrap();
         assert_eq!(
             (answer.verdict, answer.wait_seconds),
             (RestoreVerdict::Wait, AT_ONCE)
@@ -281,28 +308,72 @@ mod tests {
         assert_eq!(metadata["resourceVersion"], "7");
         let written = metadata["annotations"][CLAIM_ANNOTATION].as_str().unwrap();
         assert!(written.contains(":one#0"), "{written}");
-        assert!(
-            aws.calls()[0].contains("recycle-eks%3Aclaim"),
-            "{}",
-            aws.calls()[0]
-        );
+        let [owner, own, tags] = &aws.calls()[..] else {
+            panic!("{:?}", aws.calls())
+        };
+        assert!(owner.contains(":two") && own.contains(":one"), "{owner} {own}");
+        assert!(tags.contains("recycle-eks%3Aclaim"), "{tags}");
     }
 
     #[tokio::test]
     async fn an_owner_is_looked_up_and_given_time_before_its_claim_is_touched() {
-        let aws = ScriptedAws::new();
         let theirs = || facts(Some(claim("two")), Some(claim("two")));
-        let answer = claimed(&aws, theirs(), request(None)).await.unwrap();
-        assert_eq!(answer.body, RestoreBody::Owner(claim("two").fence.execution));
-        let answer = claimed(&aws, theirs(), request(Some(60))).await.unwrap();
-        assert_eq!((answer.verdict, answer.wait_seconds), (RestoreVerdict::Wait, 240));
-        assert!(aws.calls().is_empty());
+        for (ended_for, verdict, wait) in [
+            (None, RestoreVerdict::Untouched, 0),
+            (Some(60), RestoreVerdict::Wait, 240),
+        ] {
+            let aws = ScriptedAws::new().on("DescribeExecution", &described(ended_for));
+            let answer = claimed(&aws, theirs(), request()).await.unwrap();
+            assert_eq!(
+                (answer.verdict, answer.wait_seconds),
+                (verdict, wait),
+                "{ended_for:?}"
+            );
+            assert_eq!(aws.calls().len(), 1);
+        }
+    }
+
+    /// A principal that may invoke the function names any execution as its own.
+    #[tokio::test]
+    async fn a_sweep_that_does_not_run_or_is_none_gets_no_claim() {
+        let free = || {
+            let mut facts = facts(None, None);
+            let tags = &mut facts.instance.as_mut().unwrap().tags;
+            tags.insert(cluster_tag("world"), "owned".to_owned());
+            facts.request = request();
+            facts
+        };
+        for (me, answer, expected) in [
+            (
+                "recycle-eks-sweep:one",
+                Some(described(Some(60))),
+                Failure::ClaimLost,
+            ),
+            (
+                "recycle-eks-recycle-node:one",
+                Some(described(None)),
+                Failure::ClaimLost,
+            ),
+            ("recycle-eks-sweep:one", None, Failure::ServiceUnavailable),
+        ] {
+            let aws = ScriptedAws::new();
+            let aws = match answer {
+                Some(answer) => aws.on("DescribeExecution", &answer),
+                None => aws.refuses("DescribeExecution", 400, "ExecutionDoesNotExist", "no"),
+            };
+            let mut facts = free();
+            let arn = format!("arn:aws:states:eu-west-1:123456789012:execution:{me}");
+            facts.me.execution = arn.parse().unwrap();
+            let step = RestoreNode::new(&aws.config(), &"world".parse().unwrap());
+            let error = step.claim_leftover(&facts, None).await.unwrap_err();
+            assert_eq!(error.failure(), expected, "{me} {error}");
+        }
     }
 
     #[tokio::test]
     async fn the_sweep_continues_with_its_own_claim() {
         let facts = facts(Some(claim("one")), Some(claim("one")));
-        assert_eq!(claimed(&ScriptedAws::new(), facts, request(None)).await, None);
+        assert_eq!(claimed(&ScriptedAws::new(), facts, request()).await, None);
     }
 
     #[tokio::test]
@@ -314,7 +385,7 @@ mod tests {
         tags.insert(STANDBY_TAG.to_owned(), "2027-01-01T00:00:00Z".to_owned());
         let group = facts.group.as_mut().unwrap();
         (group.min, group.max) = (group.desired, group.desired);
-        let answer = claimed(&aws, facts, request(None)).await.unwrap();
+        let answer = claimed(&aws, facts, request()).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Untouched);
         assert!(aws.calls().is_empty());
     }
@@ -322,7 +393,7 @@ mod tests {
     #[tokio::test]
     async fn an_instance_of_another_cluster_is_not_claimed() {
         let aws = ScriptedAws::new();
-        let answer = claimed(&aws, facts(None, None), request(None)).await.unwrap();
+        let answer = claimed(&aws, facts(None, None), request()).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Untouched);
         assert!(
             answer.reason.contains("has no tag of this cluster"),
@@ -336,7 +407,7 @@ mod tests {
     async fn an_instance_that_is_gone_needs_no_claim() {
         let mut facts = facts(None, None);
         facts.instance = None;
-        assert_eq!(claimed(&ScriptedAws::new(), facts, request(None)).await, None);
+        assert_eq!(claimed(&ScriptedAws::new(), facts, request()).await, None);
     }
 
     #[tokio::test]
@@ -354,7 +425,7 @@ mod tests {
             facts
         };
         let aws = ScriptedAws::new().on("CreateTags", "");
-        let answer = claimed(&aws, edited(false), request(None)).await.unwrap();
+        let answer = claimed(&aws, edited(false), request()).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Kept);
         assert!(
             answer
@@ -366,7 +437,7 @@ mod tests {
         assert!(aws.calls()[0].contains("gave-up"), "{}", aws.calls()[0]);
 
         let aws = ScriptedAws::new();
-        let answer = claimed(&aws, edited(true), request(None)).await.unwrap();
+        let answer = claimed(&aws, edited(true), request()).await.unwrap();
         assert_eq!(answer.verdict, RestoreVerdict::Untouched);
         assert!(aws.calls().is_empty());
     }
@@ -375,7 +446,7 @@ mod tests {
     async fn a_report_of_this_very_step_is_repeated() {
         let mut reported = facts(None, None);
         give_up(&mut reported, "2027-01-01T00:30:00Z");
-        reported.request = request(None);
+        reported.request = request();
         assert_eq!(reported.report_once(RestoreVerdict::Kept), RestoreVerdict::Kept);
     }
 
@@ -404,7 +475,7 @@ mod tests {
         ];
         for (state, previous, hooks, gave_up, expected) in cases {
             let mut facts = facts(None, None);
-            facts.request = request(None);
+            facts.request = request();
             state.clone_into(&mut facts.group.as_mut().unwrap().members[0].lifecycle_state);
             if gave_up {
                 give_up(&mut facts, "2027-01-01T00:00:00Z");
@@ -441,7 +512,7 @@ mod tests {
         ];
         for (name, state, is_tainted, previous, expected) in cases {
             let mut facts = facts(None, None);
-            facts.request = request(None);
+            facts.request = request();
             state.clone_into(&mut facts.group.as_mut().unwrap().members[0].lifecycle_state);
             if let Ok(cluster) = &mut facts.cluster
                 && is_tainted

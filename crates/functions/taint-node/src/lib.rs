@@ -8,7 +8,7 @@
 use eks_auth::Access;
 use jiff::Timestamp;
 use kubernetes::{
-    NodeChange, amend_node, check_claim, keep_old_node, list_drivers, mark_nodes, open, record_event,
+    NodeChange, amend_node, check_phase, keep_old_node, list_drivers, mark_nodes, open, record_event,
 };
 use recycle::answer::envelope::Answer;
 use recycle::base::names::EXCLUDE_FROM_BALANCERS_LABEL;
@@ -73,7 +73,7 @@ async fn taint(client: &kube::Client, node: Option<NodeFacts>, context: &Context
         RecyclePath::Before | RecyclePath::Surge | RecyclePath::Hook => Vec::new(),
     };
     let node = amend_node(client, node, |node| {
-        let claim = check_claim(node, &fence, run.input.urgency)?;
+        let claim = check_phase(node, &fence, run.input.urgency, Phase::Admitted)?;
         change_for(node, claim, &run.input, &drivers, now)
     })
     .await?;

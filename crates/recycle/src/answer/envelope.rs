@@ -110,11 +110,6 @@ impl<V: Verdict> Answer<V> {
     }
 }
 
-/// Explains why the state machine asks Step Functions about the owner of a claim.
-pub fn explain_question(owner: &ExecutionArn) -> String {
-    format!("{owner} holds the claim; Step Functions is asked whether it still runs")
-}
-
 fn none_is_empty_object<S: serde::Serializer>(run: &Option<Run>, serializer: S) -> Result<S::Ok, S::Error> {
     match run {
         Some(run) => run.serialize(serializer),

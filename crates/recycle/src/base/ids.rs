@@ -132,6 +132,11 @@ impl ExecutionArn {
         mine.is_none() || self.installation(&CLAIMING_MACHINES) == mine
     }
 
+    /// Checks whether this is an execution of the state machine of this name, such as `recycle-node`, of any installation.
+    pub fn is_of(&self, machine: &str) -> bool {
+        self.installation(&[machine]).is_some()
+    }
+
     /// Returns everything before one of these names at the end of the state machine's name. The label of a Distributed Map is cut off.
     fn installation(&self, machines: &[&str]) -> Option<&str> {
         let (last, _) = self.0.match_indices(':').nth(6)?;

@@ -274,13 +274,6 @@ impl<'de> Deserializer<'de> for At<'de, '_> {
     }
 }
 
-pub(crate) fn unreadable_is_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    let value = Value::deserialize(deserializer)?;
-    Ok(read_value(&value).ok())
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

@@ -18,9 +18,6 @@ use crate::rotation::terms::{Marking, Part, Unmarking};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ClaimRequest {
     pub context: Context,
-    /// DescribeExecution's answer about a claim's owner, if it was asked; `{}` before that.
-    #[serde(default, deserialize_with = "empty_object_is_none")]
-    pub owner: Option<Owner>,
     /// The run of the last answer, if this execution has claimed the node and waited in the queue. `{}` before that.
     #[serde(default, deserialize_with = "empty_object_is_none")]
     pub run: Option<Run>,
@@ -29,6 +26,7 @@ pub struct ClaimRequest {
 /// The request to every function after `claim-node`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct StepRequest {
+    #[serde(deserialize_with = "of_recycling")]
     pub context: Context,
     /// The facts that `claim-node` fetched once, and the times that later steps added.
     pub run: Run,
@@ -44,9 +42,6 @@ pub struct RestoreRequest {
     /// The instance that a sweep has found; None in an execution of `recycle-node`, whose input names its node.
     #[serde(default)]
     pub leftover: Option<Leftover>,
-    /// DescribeExecution's answer about a claim's owner, if a sweep asked; `{}` before that.
-    #[serde(default, deserialize_with = "empty_object_is_none")]
-    pub owner: Option<Owner>,
     /// The answer of the last step of the restore; `{}` before the first.
     #[serde(default)]
     pub restore: RestoreState,
@@ -196,6 +191,9 @@ pub struct RestoreState {
     /// Whether the cluster could not be read in a step of this restore, so that the Lease may lack a group change.
     #[serde(default)]
     pub unseen: bool,
+    /// The execution whose claim a sweep has taken over, for the report.
+    #[serde(default)]
+    pub owner: Option<Owner>,
 }
 
 /// `$states.errorOutput`.
@@ -263,6 +261,20 @@ fn find_kind<'a, E: serde::de::Error>(
 
 fn read<T: DeserializeOwned, E: serde::de::Error>(value: &Value) -> Result<T, E> {
     read_value(value).map_err(E::custom)
+}
+
+/// Reads the context of an execution that takes steps. A sweep holds claims too, but only to restore nodes.
+fn of_recycling<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Context, D::Error> {
+    let context = Context::deserialize(deserializer)?;
+    let execution = &context.execution.id;
+    if ["sweep", "rotate-nodes"]
+        .iter()
+        .any(|machine| execution.is_of(machine))
+    {
+        let why = format!("Execution.Id must be an execution of recycle-node, and is {execution}");
+        return Err(serde::de::Error::custom(why));
+    }
+    Ok(context)
 }
 
 fn empty_object_is_none<'de, D: Deserializer<'de>, T: DeserializeOwned>(

@@ -1,14 +1,12 @@
 //! Tests the requests, verdicts and answers.
 
-use crate::answer::envelope::{Answer, ClaimBody, explain_question};
-use crate::base::ids::ExecutionArn;
+use crate::answer::envelope::Answer;
 use crate::base::strict::read_value;
 use crate::cluster::instance::describe_instance;
 use crate::contract::requests::{ClaimRequest, OperatorRequest, RestoreCall, SelectRequest, TaintRequest};
 use crate::contract::run::EndedPods;
 use crate::input::model::Replacement;
 use crate::input::path::RecyclePath;
-use crate::records::owner::Owner;
 use serde_json::Value;
 use serde_json::json;
 
@@ -31,8 +29,8 @@ fn context(more: &Value) -> Value {
 #[test]
 fn a_request_is_read_from_the_message_of_step_functions() {
     let request: ClaimRequest =
-        serde_json::from_value(json!({"context": context(&json!({})), "owner": {}, "run": {}})).unwrap();
-    assert_eq!((request.owner, request.run), (None, None));
+        serde_json::from_value(json!({"context": context(&json!({})), "run": {}})).unwrap();
+    assert_eq!(request.run, None);
     assert_eq!(request.context.fence(), fence(0));
     assert_eq!(
         request.context.now(),
@@ -41,11 +39,9 @@ fn a_request_is_read_from_the_message_of_step_functions() {
 
     let redriven: ClaimRequest = serde_json::from_value(json!({
         "context": context(&json!({"RedriveCount": 2})),
-        "owner": {"execution": ARN, "status": "RUNNING"},
     }))
     .unwrap();
     assert_eq!(redriven.context.fence(), fence(2));
-    assert_eq!(redriven.owner.unwrap().status, "RUNNING");
 }
 
 #[test]
@@ -103,38 +99,6 @@ fn pods_that_ended_with_the_node_are_named_if_there_are_any() {
             (answer.counts.len(), text)
         );
     }
-}
-
-#[test]
-fn an_incomplete_owner_is_an_error() {
-    let request = json!({"context": context(&json!({})), "owner": {"execution": ARN}});
-    assert!(serde_json::from_value::<ClaimRequest>(request).is_err());
-}
-
-#[test]
-fn an_owners_end_that_cannot_be_read_is_none() {
-    for (time, is_read) in [
-        (json!("2027-01-01T00:00:00Z"), true),
-        (json!("2027-01-01T00:00:00.000Z"), true),
-        (json!("2027-01-01T00:00:00.123Z"), true),
-        (json!("2027-01-01T00:00:00.1Z"), true),
-        (json!(1_798_761_600_000_i64), false),
-        (json!("soon"), false),
-        (json!(null), false),
-    ] {
-        let owner = json!({"execution": ARN, "status": "ABORTED", "ended_at": time.clone()});
-        let owner: Owner = serde_json::from_value(owner).unwrap();
-        assert_eq!(owner.ended_at.is_some(), is_read, "{time}");
-    }
-}
-
-#[test]
-fn a_question_about_a_claim_names_its_owner() {
-    let owner: ExecutionArn = ARN.parse().unwrap();
-    let answer = Answer::new(ClaimVerdict::AskOwner, explain_question(&owner)).with(ClaimBody::Owner(owner));
-    let answer = serde_json::to_value(answer).unwrap();
-    assert_eq!(answer["owner"], ARN);
-    assert!(answer["reason"].as_str().unwrap().starts_with(ARN), "{answer}");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::input::model::Replacement;
 use crate::input::path::RecyclePath;
 use crate::input::start::Start;
 use crate::plan::dry_run::Plan;
+use crate::records::owner::Owner;
 use crate::rotation::admission::{Ended, Waited};
 use crate::rotation::outdated::Criterion;
 use crate::rotation::terms::Mark;
@@ -48,8 +49,6 @@ verdict!(
         Taint = "taint",
         /// The node is not admitted yet: wait, then call again.
         Wait = "wait",
-        /// Another execution holds the claim: ask Step Functions whether it still runs, then call again.
-        AskOwner = "ask_owner",
         /// Another execution works on this node.
         Duplicate = "duplicate",
         AlreadyGone = "already_gone",
@@ -148,8 +147,6 @@ verdict!(
         /// A sweep only: start `recycle-node`.
         /// This installation's hook holds the member, or an operator requests the node by a taint, and no execution works on it.
         Start = "start",
-        /// A sweep only: another execution holds the claim. Ask Step Functions whether it still runs, then call again.
-        AskOwner = "ask_owner",
         /// The marks of rotations are gone.
         Unmarked = "unmarked",
     }
@@ -195,8 +192,6 @@ verdict!(
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimBody {
-    /// With the verdict `ask_owner`: the execution to ask about.
-    Owner(ExecutionArn),
     /// With the verdict `planned`.
     Plan(Plan),
     #[default]
@@ -216,8 +211,6 @@ pub struct StandbyBody {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RestoreBody {
-    /// With the verdict `ask_owner`: the execution to ask about.
-    Owner(ExecutionArn),
     /// With the verdict `start`: the execution to start.
     Start(Start),
     /// After a step.
@@ -233,6 +226,9 @@ pub enum RestoreBody {
         /// True if the cluster could not be read in one of these steps.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         unseen: bool,
+        /// The execution whose claim a sweep has taken over.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        owner: Option<Owner>,
     },
     #[default]
     #[serde(untagged)]

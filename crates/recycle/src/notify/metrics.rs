@@ -96,10 +96,7 @@ pub fn measure_drain(run: &Run) -> Option<Metric> {
 /// the restore ends. It is None in a sweep, which ends no execution.
 pub fn measure_restore(verdict: RestoreVerdict, error: Option<&str>) -> Vec<Metric> {
     let (ended, restored) = match verdict {
-        RestoreVerdict::Wait
-        | RestoreVerdict::AskOwner
-        | RestoreVerdict::Start
-        | RestoreVerdict::Unmarked => return Vec::new(),
+        RestoreVerdict::Wait | RestoreVerdict::Start | RestoreVerdict::Unmarked => return Vec::new(),
         RestoreVerdict::Untouched => (error, None),
         RestoreVerdict::Restored => (error, Some(Metric::Restore)),
         RestoreVerdict::Kept => (error, Some(Metric::ManualCommands)),

@@ -284,10 +284,7 @@ pub fn build_restored_notification(
 ) -> Option<Notification> {
     let outcome = error.map(|error| error.error.clone());
     let (event, severity, outcome) = match verdict {
-        RestoreVerdict::Wait
-        | RestoreVerdict::AskOwner
-        | RestoreVerdict::Start
-        | RestoreVerdict::Unmarked => return None,
+        RestoreVerdict::Wait | RestoreVerdict::Start | RestoreVerdict::Unmarked => return None,
         RestoreVerdict::Untouched => (NotificationKind::Failed, Severity::Warning, Some(outcome?)),
         RestoreVerdict::Restored => (NotificationKind::Restored, Severity::Warning, outcome),
         RestoreVerdict::Kept => (NotificationKind::Failed, Severity::Critical, outcome),
@@ -546,11 +543,10 @@ mod tests {
 
     #[test]
     fn the_end_of_a_restore_decides_event_and_severity() {
-        use RestoreVerdict::{AskOwner, Kept, LeftInStandby, Restored, Untouched, Wait};
+        use RestoreVerdict::{Kept, LeftInStandby, Restored, Untouched, Wait};
         let drain = caught("DrainTimedOut");
         let cases = [
             (Wait, Some(&drain), None),
-            (AskOwner, None, None),
             (Untouched, None, None),
             (
                 Untouched,

@@ -218,6 +218,9 @@ pub fn decide_claim(
     ))
 }
 
+/// The status of an execution that runs (API reference of DescribeExecution).
+pub const RUNNING: &str = "RUNNING";
+
 /// Checks whether a status, or the error of the request for it, means that the execution no longer runs.
 /// Anything unknown, above all a missing permission, means that it still runs. A claim is never taken over on a guess.
 pub fn has_ended(status: &str) -> bool {

@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::base::ids::ExecutionArn;
-use crate::base::strict::unreadable_is_none;
 
 /// The answer of Step Functions about the execution that holds a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,12 +12,7 @@ pub struct Owner {
     pub execution: ExecutionArn,
     /// The execution's status, or the name of the error that the request met.
     pub status: String,
-    /// The time at which the execution ended. `None` if it has not, or if the time from Step Functions is missing or unreadable.
-    /// The format in which an SDK integration writes a time is not documented.
-    #[serde(
-        default,
-        deserialize_with = "unreadable_is_none",
-        skip_serializing_if = "Option::is_none"
-    )]
+    /// The time at which the execution ended. `None` if it has not, or if the answer has no time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }

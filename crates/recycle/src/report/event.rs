@@ -115,11 +115,7 @@ named! {
 /// The boxes of the picture, from left to right, each with its stage and its states in `state-machine/recycle-node.asl.json`.
 /// A test checks that no state is missing. A box has the name of the state that calls its function.
 pub const BOXES: [(&str, Stage, &[&str]); 6] = [
-    (
-        "ClaimNode",
-        Stage::Queue,
-        &["ClaimNode", "WaitInQueue", "DescribeClaimOwner"],
-    ),
+    ("ClaimNode", Stage::Queue, &["ClaimNode", "WaitInQueue"]),
     (
         "StandbyNode",
         Stage::Replacement,
