@@ -156,7 +156,11 @@ def test_an_owner_counts_as_alive_if_it_may_not_be_read_and_as_over_ten_minutes_
     """DescribeExecution is eventually consistent, so an execution that has just begun may be unknown, too."""
     execution = begin(world, node)
     stop_in(world, execution, "WaitForPods")
-    world.faults.refuse("states:DescribeExecution", code="ExecutionDoesNotExist", status=400, times=100)
+
+    def of_owner(parameters):
+        return parameters["executionArn"] == execution.arn
+
+    world.faults.refuse("states:DescribeExecution", code="ExecutionDoesNotExist", times=100, where=of_owner)
 
     world.sweep().finishes()
     assert world.leftovers(node.group) != [], "it may only be unknown yet"
@@ -164,12 +168,12 @@ def test_an_owner_counts_as_alive_if_it_may_not_be_read_and_as_over_ten_minutes_
     world.wait("10m")
     world.faults.clear()
     calls = len(world.writes())
-    world.faults.refuse("states:DescribeExecution", code="AccessDeniedException", status=400, times=100)
+    world.faults.refuse("states:DescribeExecution", code="AccessDeniedException", times=100, where=of_owner)
     assert world.sweep().finishes().status == "SUCCEEDED"
     assert len(world.writes()) == calls
 
     world.faults.clear()
-    world.faults.refuse("states:DescribeExecution", code="ExecutionDoesNotExist", status=400, times=100)
+    world.faults.refuse("states:DescribeExecution", code="ExecutionDoesNotExist", times=100, where=of_owner)
     world.sweep().finishes()
 
     assert world.leftovers(node.group) == []
