@@ -11,6 +11,7 @@ from world.kubernetes.virtual_times import END_OF_TIME
 
 CLAIM, RECORD, RESTORING = "recycle-eks/claim", "recycle-eks/record", "recycle-eks/restoring"
 GROUP_LABEL, DRAIN_UNTIL, PROGRESS = "recycle-eks/group", "recycle-eks/drain-until", "recycle-eks/progress"
+REPLACES, EVICTED = "recycle-eks/replaces", "recycle-eks/evicted"
 
 EXECUTION = "arn:aws:states:eu-west-1:123456789012:execution:recycle-eks-recycle-node:made-up"
 
@@ -23,10 +24,10 @@ ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e"
 LEVELS = 200
 
 
-def group_label(group: str) -> str:
-    """The value of the label by which a group's claims are found: FNV-1a, which every client can compute."""
+def short_hash(text: str) -> str:
+    """FNV-1a, which every client can compute. A group's claims are found by the hash of its name, and evicted pods by their controller's."""
     number = 0xCBF29CE484222325
-    for byte in group.encode():
+    for byte in text.encode():
         number = (number ^ byte) * 0x100000001B3 % 2**64
     return f"{number >> 32:08x}"
 

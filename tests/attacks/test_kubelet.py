@@ -6,7 +6,20 @@ import subprocess
 import pytest
 
 from attacks import forgeries
-from attacks.forgeries import CLAIM, DRAIN_UNTIL, ESCAPES, GROUP_LABEL, LEASES, PROGRESS, RECORD, RESTORING, texts, unsafe
+from attacks.forgeries import (
+    CLAIM,
+    DRAIN_UNTIL,
+    ESCAPES,
+    EVICTED,
+    GROUP_LABEL,
+    LEASES,
+    PROGRESS,
+    RECORD,
+    REPLACES,
+    RESTORING,
+    texts,
+    unsafe,
+)
 from world.kubernetes.kube_client import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from world.kubernetes.virtual_times import END_OF_TIME
 
@@ -107,7 +120,7 @@ def test_a_node_with_a_claim_that_it_wrote_itself_is_rotated(world, running):
     before = set(workers.instances)
     forgers = {}
     for (forged, claim), node in zip(claims.items(), workers.nodes, strict=False):
-        node.kubelet_writes({"annotations": {CLAIM: claim}, "labels": {GROUP_LABEL: forgeries.group_label("workers")}})
+        node.kubelet_writes({"annotations": {CLAIM: claim}, "labels": {GROUP_LABEL: forgeries.short_hash("workers")}})
         forgers[node.instance_id] = forged
 
     end = world.rotate().finishes()
@@ -121,7 +134,7 @@ def test_a_node_that_poses_as_admitted_does_not_block_the_queue_of_its_group(wor
     """E4. Before: the label and a claim in the phase `draining` held the group's place until the queue timed out a day later."""
     poser, queued, _ = workers.nodes
     claim = forgeries.claim(running.arn)
-    poser.kubelet_writes({"annotations": {CLAIM: claim}, "labels": {GROUP_LABEL: forgeries.group_label("workers")}})
+    poser.kubelet_writes({"annotations": {CLAIM: claim}, "labels": {GROUP_LABEL: forgeries.short_hash("workers")}})
 
     execution = world.recycle(queued)
     world.wait("1h")
@@ -151,7 +164,7 @@ def test_a_node_that_poses_as_being_restored_delays_no_restore_of_its_group(worl
     poser, node, _ = workers.nodes
     node.job("long", annotations=WAITS)
     poser.kubelet_writes(
-        {"annotations": {RESTORING: "2020-01-01T00:00:00Z"}, "labels": {GROUP_LABEL: forgeries.group_label("workers")}}
+        {"annotations": {RESTORING: "2020-01-01T00:00:00Z"}, "labels": {GROUP_LABEL: forgeries.short_hash("workers")}}
     )
 
     execution = world.recycle(node, drain_timeout=600)
@@ -305,3 +318,171 @@ def test_a_mark_for_an_instance_of_another_cluster_neither_fails_nor_holds_up_a_
     assert (end.status, end.output["nodes"]) == ("SUCCEEDED", []), end
     assert end.at - began < 60
     assert not world.notifications
+
+
+# H4: the replacement of another node
+
+TOO_NEW = {"status": {"nodeInfo": {"kubeletVersion": "v1.99.0"}}}
+"""What a kubelet reports to seem newer than the control plane."""
+
+
+def in_order(group):
+    """The nodes in the order in which a rotation recycles them, in a group of one zone."""
+    return sorted(group.nodes, key=lambda node: node.instance_id)
+
+
+def seems_too_new(world, node):
+    world.kubernetes.kubelet(node.name).patch(f"/api/v1/nodes/{node.name}/status", TOO_NEW)
+
+
+def test_a_node_that_reports_a_kubelet_that_is_too_new_stops_no_rotation(world, workers):
+    """H4. Before: one node that was to be recycled stopped the rotation of its group with `KubeletTooNew`, each time."""
+    workers.gets_a_new_template()
+    seems_too_new(world, in_order(workers)[1])
+
+    end = world.rotate().finishes()
+
+    assert end.outcome == "rotated", end.cause
+    assert end.groups["workers"]["recycled"] == 3
+
+
+def test_a_node_that_poses_as_the_first_replacement_is_not_judged_in_its_place(world, workers):
+    """H4. Before: the label `recycle-eks/replaces` was enough to be judged, and a kubelet that seemed too new stopped the group."""
+    workers.gets_a_new_template()
+    first, _, poser = in_order(workers)
+    poser.kubelet_writes({"labels": {REPLACES: first.instance_id}})
+    world.at("1m", lambda: seems_too_new(world, poser))
+
+    end = world.rotate().finishes()
+
+    assert end.outcome == "rotated", end.cause
+    assert end.groups["workers"]["recycled"] == 3
+
+
+def test_a_node_that_poses_as_a_second_replacement_does_not_pass_the_check_of_the_first(world):
+    """H4. Before: two nodes seemed to have begun, so the first replacement counted as checked, and every node was recycled in vain."""
+    workers = world.group("workers", size=4, minimum=1, maximum=8, kubelet="v1.34.1-eks-0000000")
+    before = set(workers.instances)
+    poser = in_order(workers)[-1]
+    world.at("1m", lambda: poser.kubelet_writes({"labels": {REPLACES: poser.instance_id}}))
+
+    end = world.rotate({"outdated": {"kubelet": True}}, at_once=1).finishes()
+
+    assert end.groups["workers"]["error"] == ["ReplacementStillOutdated"], end
+    assert len(before - set(workers.instances)) == 1
+
+
+def test_a_node_that_was_not_selected_does_not_pass_for_the_replacement_that_others_wait_for(world, workers):
+    """H4. Before: an old member outside the selection was judged in place of the replacement, so the second node did not wait for it."""
+    old = in_order(workers)
+    workers.gets_a_new_template()
+    selected = [node.instance_id for node in old[:2]]
+    old[2].kubelet_writes({"labels": {REPLACES: selected[0]}})
+
+    end = world.rotate({"instance_ids": selected}, at_once=2).finishes()
+
+    assert end.outcome == "rotated", end.cause
+    _, second = [execution.entered("ClaimNode")[0] for execution in world.executions()]
+    assert second > min(node.ready_at for node in workers.nodes if node not in old), "it did not wait"
+
+
+def test_a_node_that_poses_as_a_replacement_holds_no_rotation_by_pods_that_it_names(world, workers):
+    """H4. Before: its annotation `recycle-eks/evicted` was believed. A Pending pod of a controller that it named held the rotation for
+    an hour, and then stopped the group."""
+    *selected, poser = in_order(workers)
+    poser.kubelet_writes({"labels": {REPLACES: selected[0].instance_id}})
+
+    def name_a_pending_pod():
+        (pending,) = [pod for pod in world.kubernetes.pods() if pod.name.startswith("nowhere-")]
+        (owner,) = pending.object["metadata"]["ownerReferences"]
+        poser.kubelet_writes({"annotations": {EVICTED: forgeries.short_hash(owner["uid"])}})
+
+    world.at("1m", lambda: world.kubernetes.deployment("nowhere", node_selector={"nowhere": "true"}))
+    world.at("90s", name_a_pending_pod)
+
+    end = world.rotate({"instance_ids": [node.instance_id for node in selected]}, at_once=1).finishes()
+
+    assert end.outcome == "rotated", end.cause
+    assert end.groups["workers"]["recycled"] == 2, end
+
+
+# H5: a Node that says nothing
+
+
+def is_named_twice(world, node):
+    """Another Node with the instance of this one: nothing says which of them is the instance's Node, so neither can be read."""
+    genuine = node.kubernetes.object
+    spec, status = {"providerID": genuine["spec"]["providerID"]}, {"conditions": genuine["status"]["conditions"]}
+    twin = {"metadata": {"name": f"twin-of-{node.instance_id}"}, "spec": spec, "status": status}
+    world.kubernetes.must("POST", "/api/v1/nodes", twin)
+
+
+def has_no_version(world, node):
+    status = {"status": {"nodeInfo": {"kubeletVersion": "none"}}}
+    world.kubernetes.kubelet(node.name).patch(f"/api/v1/nodes/{node.name}/status", status)
+
+
+def cannot_be_read(node):
+    """A kubelet registers its Node with any taint."""
+    node.kubernetes.patch({"spec": {"taints": [{"key": "forged", "effect": "PreferNoSchedule", "timeAdded": END_OF_TIME}]}})
+
+
+def test_a_node_that_cannot_be_read_is_chosen_by_each_criterion_that_aws_decides(world):
+    """H5. Such a criterion needs no Node. A node is recycled, or its execution and so the rotation fail by name."""
+    criteria = {
+        "template": {"launch_template": True},
+        "older": {"older_than": "1h"},
+        "before": {"launched_before": "2027-01-01T01:00:00Z"},
+        "all": {"all": True},
+    }
+    hidden, unreadable = {}, {}
+    for name in criteria:
+        group = world.group(name, size=2, minimum=1, maximum=4)
+        group.gets_a_new_template()
+        hidden[name], unreadable[name] = in_order(group)
+        is_named_twice(world, hidden[name])
+        cannot_be_read(unreadable[name])
+    world.wait("2h")
+
+    for name, criterion in criteria.items():
+        end = world.rotate({"outdated": {"groups": [name], **criterion}}, on_failure="continue").finishes()
+        assert (end.error, failed(end)) == ("RotationFailed", [unreadable[name].instance_id]), criterion
+        assert end.groups[name]["recycled"] == 1 and hidden[name].instance_id not in hidden[name].group.instances
+
+
+def test_a_node_that_says_nothing_does_not_evade_a_rotation_by_the_version_of_its_kubelet(world):
+    """H5. Before: the rotation ended `rotated`, or `nothing_selected`, and only its reason named the Nodes that cannot be read."""
+    workers = world.group("workers", size=3, minimum=1, maximum=6, kubelet="v1.34.1-eks-0000000")
+    workers.kubelet = "v1.35.0-eks-0000000"
+    hidden, silent, honest = in_order(workers)
+    world.wait("1h")
+    is_named_twice(world, hidden)
+    has_no_version(world, silent)
+
+    first = world.rotate({"outdated": {"kubelet": True}}).finishes()
+    second = world.rotate({"outdated": {"kubelet": True}}).finishes()
+
+    assert honest.instance_id not in workers.instances
+    for end, recycled in ((first, 1), (second, 0)):
+        assert end.error == "RotationFailed", end
+        group = end.groups["workers"]
+        assert (group["error"], group["recycled"]) == (["NodeUnreadable"], recycled)
+        assert f"{hidden.instance_id} (spec.providerID: " in group["why"][0], group
+        assert f"{silent.instance_id} (no version of its kubelet)" in group["why"][0], group
+
+
+def test_a_node_that_says_nothing_does_not_evade_a_rotation_by_labels(world, workers):
+    """H5. Before: the rotation ended `rotated`. Labels of a Node that can be read are its kubelet's own word, as before."""
+    hidden, other, honest = in_order(workers)
+    other.kubelet_writes({"labels": {"pool": "b"}})
+    for node in (hidden, honest):
+        node.kubelet_writes({"labels": {"pool": "a"}})
+    world.wait("1h")
+    cannot_be_read(hidden)
+
+    end = world.rotate({"outdated": {"all": True, "node_labels": "pool=a"}}).finishes()
+
+    group = end.groups["workers"]
+    assert (end.error, group["error"], group["recycled"]) == ("RotationFailed", ["NodeUnreadable"], 1)
+    assert hidden.instance_id in group["why"][0] and other.instance_id not in group["why"][0]
+    assert other.instance_id in workers.instances and honest.instance_id not in workers.instances

@@ -96,6 +96,7 @@ OF_GROUP = {
     "nodes": [NODE],
     "at_once": 1,
     "launch_source": "a",
+    "members_before": "",
     "mark": "soft",
     "recycle": {"evict": "none"},
     "ended_rotations": [],

@@ -589,7 +589,7 @@ proptest! {
                 json!({"ask": "records", "cluster_name": "prod", "instances": [OLD]}),
                 json!({"context": context(), "select": "may_start", "cluster_name": "prod",
                     "rotation": {"group": "workers", "execution": ARN, "began_at": at(0), "input": rotation()},
-                    "members": {"nodes": [OLD, NEW], "at_once": 1, "launch_source": "a"},
+                    "members": {"nodes": [OLD, NEW], "at_once": 1, "launch_source": "a", "members_before": ""},
                     "waiting_node": {"instance_id": OLD, "index": 0, "began_at": at(0), "waited": 60, "waits_for": "canary",
                         "waited_for_it": 30, "attempt": 1, "status": "FAILED", "error": "DrainTimedOut", "exists": true}}),
             ]),

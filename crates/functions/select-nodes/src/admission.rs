@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use recycle::base::ids::{ClusterName, InstanceId};
+use recycle::base::member_marks::is_marked;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::{Members, SelectRequest};
+use recycle::records::lease::Lease;
 use recycle::rotation::admission::{
     Admission, Stop, WaitReason, WaitingNode, check_group, check_waiting_node, comes_after_others,
     find_machine, judge_end_before,
 };
 use recycle::rotation::attempts::{
     AttemptOutcome, check_failures, check_outcomes, find_begun, find_doubtful, find_gone, is_in_service,
-    is_one_left, judge_attempt, settle_outcome,
+    is_one_left, judge_attempt, keep_replacements, settle_outcome,
 };
 use recycle::rotation::canary::{
     Canary, check_canary, check_displaced, check_kubelet, find_canary, find_displaced, has_evicted,
@@ -99,8 +101,12 @@ impl SelectNodes {
         let client = self.connect(cluster).await?;
         let nodes = &facts.members.nodes;
         let leases = kubernetes::list_group(&client, &group_request.part.group).await?;
-        let replacements = kubernetes::list_replacements(&client, nodes).await?;
-        let begun = find_begun(nodes, &leases, &replacements, &group_request.part.execution);
+        let labelled = kubernetes::list_replacements(&client, nodes).await?;
+        let rotation = &group_request.part.execution;
+        let replacements = keep_replacements(labelled, &fleet, &leases, rotation, |id| {
+            !is_marked(&facts.members.members_before, id)
+        });
+        let begun = find_begun(nodes, &leases, &replacements, rotation);
         let canary = find_canary(waiting_node, &begun);
         if let Some(admission) = check_canary(&canary, waiting_node, at_once) {
             return Ok(admission);
@@ -121,7 +127,7 @@ impl SelectNodes {
             return Ok(admission);
         }
         let replacements = self
-            .add_earlier(&client, group_request, &fleet, replacements)
+            .add_earlier(&client, group_request, &fleet, &leases, replacements)
             .await?;
         if group_request.terms.wait_for_pending_pods && has_evicted(&replacements) {
             let pending = kubernetes::list_pending_pods(&client).await?;
@@ -142,27 +148,22 @@ impl SelectNodes {
         client: &kube::Client,
         group_request: &GroupRequest,
         fleet: &Fleet,
+        leases: &[Lease],
         replacements: Vec<NodeFacts>,
     ) -> Result<Vec<NodeFacts>, Error> {
         if group_request.part.earlier.passes == 0 || !group_request.terms.wait_for_pending_pods {
             return Ok(replacements);
         }
-        let mut found = kubernetes::list_all_replacements(client).await?;
-        found.retain(|node| {
-            let mut members = fleet.members.iter();
-            members.any(|member| node.instance.as_ref() == Some(&member.instance))
-        });
+        let (rotation, began_at) = (&group_request.part.execution, group_request.part.began_at);
+        let labelled = kubernetes::list_all_replacements(client).await?;
+        let found = keep_replacements(labelled, fleet, leases, rotation, |_| true);
         let ids: Vec<InstanceId> = found.iter().filter_map(|node| node.instance.clone()).collect();
         let machines = self.instances.fetch_machines(&ids).await?;
-        let began_at = group_request.part.began_at;
-        let is_new = |node: &NodeFacts| {
+        let is_new = |id: &InstanceId| {
             let mut machines = machines.iter();
-            machines.any(|machine| {
-                node.instance.as_ref() == Some(&machine.instance.id) && machine.launched_at >= began_at
-            })
+            machines.any(|machine| machine.instance.id == *id && machine.launched_at >= began_at)
         };
-        found.retain(is_new);
-        Ok(found)
+        Ok(keep_replacements(found, fleet, leases, rotation, is_new))
     }
 
     /// Moves `waiting_node` on to the next free execution name of the node. Executions with its names exist, for example, after a redrive

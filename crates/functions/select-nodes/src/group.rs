@@ -1,17 +1,19 @@
 //! Selects the nodes of one group of a rotation, and returns the terms on which they are recycled.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use recycle::answer::envelope::{Answer, GroupBody, SelectBody};
 use recycle::base::ids::{ExecutionArn, InstanceId};
+use recycle::base::member_marks::mark_members;
 use recycle::base::text::count;
 use recycle::cluster::node::NodeFacts;
 use recycle::contract::requests::SelectRequest;
 use recycle::contract::verdicts::SelectVerdict;
 use recycle::rotation::admission::{Ended, Stop, find_execution, name_attempt};
-use recycle::rotation::fleet::{Template, TemplateFacts};
+use recycle::rotation::canary::{describe_newer, find_newer_members};
+use recycle::rotation::fleet::Fleet;
 use recycle::rotation::marks::{find_rotations, machine_of};
-use recycle::rotation::outdated::{OutdatedFacts, Release, describe_launch_source};
+use recycle::rotation::outdated::{OutdatedFacts, Release, describe_launch_source, describe_undecided};
 use recycle::rotation::passes::{MOST_LATER, PassSize};
 use recycle::rotation::request::{Rotation, parse_rotation};
 use recycle::rotation::selection::choose_members;
@@ -85,7 +87,11 @@ impl SelectNodes {
             });
         }
         let claimed = chosen.claimed;
+        let undecided = describe_undecided(&chosen.undecided, &nodes);
         if chosen.nodes.is_empty() {
+            if let Some(why) = undecided {
+                return Ok(answer_ended(Ended::stopping(Stop::NodeUnreadable, why)));
+            }
             let why = format!("no node is left to recycle; executions already work on {claimed}");
             let is_done = part.earlier.passes > 0 && claimed == 0;
             let ended = if is_done {
@@ -95,7 +101,7 @@ impl SelectNodes {
             };
             return Ok(answer_ended(ended));
         }
-        if let Some(why) = self.find_newer(&ids, &known, &templates).await? {
+        if let Some(why) = self.find_newer(&fleet, &chosen.nodes, &known).await? {
             return Ok(answer_ended(Ended::stopping(Stop::KubeletTooNew, why)));
         }
         let (running, ended_rotations) = self.sort_rotations(part, &ids, &known).await?;
@@ -103,22 +109,22 @@ impl SelectNodes {
             return Ok(answer_ended(Ended::left(format!("{other} works on it"))));
         }
         let mut later = chosen.cut(PassSize::of(terms).nodes);
-        let more = later.len();
+        let (later_nodes, undecided_nodes) = (later.len(), chosen.undecided.len());
         later.truncate(MOST_LATER);
         let mut reason = count(chosen.nodes.len(), "node");
         if claimed > 0 {
             reason = format!("{reason}; executions already work on {claimed} more");
         }
-        if more > 0 {
+        if later_nodes > 0 {
             let next = if terms.dry_run {
                 "a dry run leaves out"
             } else {
                 "the next pass recycles"
             };
-            reason = format!("{reason}; {next} {more} more");
+            reason = format!("{reason}; {next} {later_nodes} more");
         }
-        if let Some(unreadable) = nodes.describe_unreadable() {
-            reason = format!("{reason}; {unreadable}");
+        for text in undecided.into_iter().chain(nodes.describe_unreadable()) {
+            reason = format!("{reason}; {text}");
         }
         let verdict = if terms.dry_run {
             SelectVerdict::EachNode
@@ -133,41 +139,34 @@ impl SelectNodes {
             criteria: terms.dry_run.then_some(chosen.criteria),
             at_once: most_surging.map_or(at_once, |most| most.min(at_once)),
             launch_source: describe_launch_source(&fleet, &templates),
+            members_before: mark_members(&ids),
             mark: group_request.terms.mark,
             recycle,
             ended_rotations,
-            more,
+            // The next pass decides about these members again, and stops under a name if it cannot.
+            more: later_nodes + undecided_nodes,
             later,
         };
         Ok(Answer::new(verdict, reason).with(SelectBody::Group(Box::new(group))))
     }
 
-    /// Finds a kubelet that is newer than the control plane: on a member, or in the image that the group launches from.
-    /// The image counts only if its name shows the version.
+    /// Finds a kubelet that is newer than the control plane: on the members that have what the group launches now, or in the image that
+    /// it launches. The image counts only if its name shows the version.
     async fn find_newer(
         &self,
-        members: &[InstanceId],
+        fleet: &Fleet,
+        selected: &[InstanceId],
         known: &OutdatedFacts<'_>,
-        templates: &BTreeMap<Template, TemplateFacts>,
     ) -> Result<Option<String>, Error> {
-        let Some(plane) = known.control_plane else {
-            return Ok(None);
-        };
-        let describe = |name: &str, kubelet: Option<Release>| {
-            let kubelet = kubelet.filter(|kubelet| *kubelet > plane)?;
-            Some(format!(
-                "{name} has kubelet {kubelet}, the control plane is {plane}"
-            ))
-        };
-        let mut nodes = known.nodes.iter().filter(|node| is_one_of(node, members));
-        let newer = nodes.find_map(|node| describe(node.name.as_str(), Release::read(&node.kubelet)));
+        let newer = find_newer_members(fleet, selected, known);
         if newer.is_some() {
             return Ok(newer);
         }
-        let images = templates.values().filter_map(|facts| facts.image.as_ref());
+        let images = known.templates.values().filter_map(|facts| facts.image.as_ref());
         for image in images.collect::<BTreeSet<_>>() {
             let name = self.instances.fetch_image_name(image).await?.unwrap_or_default();
-            let newer = describe(&format!("{image} ({name})"), Release::read_image(&name));
+            let kubelet = Release::read_image(&name);
+            let newer = describe_newer(&format!("{image} ({name})"), kubelet, known.control_plane);
             if newer.is_some() {
                 return Ok(newer);
             }
@@ -210,9 +209,10 @@ fn answer_ended(ended: Ended) -> Answer<SelectVerdict> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use recycle::base::failure::{Failure, NamedFailure as _};
     use recycle::base::poll::spread;
-    use recycle::rotation::fleet::Fleet;
     use scripted_aws::ScriptedAws;
     use serde_json::{Map, Value, json};
 
@@ -240,7 +240,7 @@ mod tests {
             "select": "may_start",
             "cluster_name": "world",
             "rotation": {"group": "workers", "execution": ROTATION, "began_at": "2027-01-01T00:00:00Z", "input": rotation},
-            "members": {"nodes": [NODE], "at_once": 1, "launch_source": "x"},
+            "members": {"nodes": [NODE], "at_once": 1, "launch_source": "x", "members_before": ""},
             "waiting_node": asking,
         }))
         .unwrap()

@@ -10,7 +10,7 @@ use recycle::contract::requests::SelectRequest;
 use recycle::contract::verdicts::SelectVerdict;
 use recycle::rotation::alarm::{AlarmFacts, Alarmed, choose_alarmed, read_alarm};
 use recycle::rotation::fleet::{Fleet, Machine, Template, TemplateFacts, fleet_of};
-use recycle::rotation::outdated::{OutdatedFacts, choose_groups, find_fleets};
+use recycle::rotation::outdated::{OutdatedFacts, choose_groups, describe_undecided, find_fleets};
 use recycle::rotation::request::{Rotation, Selection, parse_rotation};
 use recycle::rotation::selection::{Choice, choose_listed, choose_members};
 use recycle::rotation::terms::Terms;
@@ -82,7 +82,13 @@ impl SelectNodes {
         let execution = &request.context.execution.id;
         let choose = |fleet: &&Fleet| choose_members(&rotation.selection, fleet, &known, execution);
         let found = wanted.iter().map(|fleet| (fleet.name.clone(), choose(fleet)));
-        let choice = choose_groups(found.collect(), &unknown);
+        let found: Vec<_> = found.collect();
+        let undecided: Vec<InstanceId> = found
+            .iter()
+            .flat_map(|(_, chosen)| chosen.undecided.clone())
+            .collect();
+        unknown.extend(describe_undecided(&undecided, &nodes));
+        let choice = choose_groups(found, &unknown);
         if choice.groups.is_empty() {
             return Ok(Answer::new(SelectVerdict::NothingSelected, choice.reason));
         }

@@ -3,6 +3,7 @@
 pub mod duration;
 pub mod failure;
 pub mod ids;
+pub mod member_marks;
 pub(crate) mod named;
 pub mod names;
 pub mod permissions;

@@ -80,6 +80,8 @@ pub struct Members {
     pub at_once: u32,
     /// The launch source of the group when the rotation began this group.
     pub launch_source: String,
+    /// The marks of all members of the group at that time ([`crate::base::member_marks`]).
+    pub members_before: String,
 }
 
 /// The nodes that `select-nodes` selects.

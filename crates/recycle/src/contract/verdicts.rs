@@ -282,12 +282,14 @@ pub struct GroupBody {
     pub at_once: u32,
     /// The group's launch source now.
     pub launch_source: String,
+    /// The marks of all members of the group now ([`crate::base::member_marks`]).
+    pub members_before: String,
     pub mark: Mark,
     /// The fields of the executions' input, except the node.
     pub recycle: Map<String, Value>,
     /// The rotations whose marks this rotation takes over.
     pub ended_rotations: BTreeSet<ExecutionArn>,
-    /// The number of selected nodes that are left for the next pass.
+    /// The number of nodes that are left for the next pass: selected nodes, and members that are undecided in this pass.
     pub more: usize,
     /// The first of them, which are marked already.
     pub later: Vec<InstanceId>,

@@ -3,17 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::base::ids::{InstanceId, NodeName};
+use crate::base::member_marks::{is_marked, mark_members};
 use crate::cluster::group::{Group, Member};
 use crate::cluster::node::{NodeFacts, Taint};
 use crate::replacement::defect::keeps_pods_away;
 
-/// The number of hexadecimal digits at the end of an instance id that tell members apart.
-/// A group has at most 500 members by default. In one case of 30,000 a new member of such a group has the same digits as an old one,
-/// and is then not recognised as new.
-const DIGITS: usize = 6;
-/// The number of characters that write these digits, six bits each: 500 members take 2,000 bytes.
-const MARK: usize = DIGITS * 4 / 6;
-const SIX_BITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_";
 /// The maximum number of bytes of all names of taints and resources together, because they are part of every answer.
 const NAMES_BUDGET: usize = 500;
 
@@ -47,7 +41,7 @@ impl OldNode {
         Self {
             resources: resources.filter(&mut fits).collect(),
             taints: taints.filter(&mut fits).collect(),
-            members: members.iter().map(mark).collect(),
+            members: mark_members(members),
         }
     }
 
@@ -58,11 +52,7 @@ impl OldNode {
 
     /// Returns the members that were not in the group at that time.
     pub fn new_members<'a>(&self, group: &'a Group) -> Vec<&'a Member> {
-        let is_new = |member: &&Member| {
-            let mark = mark(&member.instance);
-            let mut known = self.members.as_bytes().chunks(MARK);
-            known.all(|known| known != mark.as_bytes())
-        };
+        let is_new = |member: &&Member| !is_marked(&self.members, &member.instance);
         group.members.iter().filter(is_new).collect()
     }
 
@@ -91,15 +81,6 @@ impl OldNode {
     }
 }
 
-fn mark(id: &InstanceId) -> String {
-    let digits: String = id.as_str().chars().rev().take(DIGITS).collect();
-    let number = usize::from_str_radix(&digits, 16).unwrap_or_default();
-    (0..MARK)
-        .filter_map(|place| SIX_BITS.get((number >> (place * 6)) % SIX_BITS.len()))
-        .map(|character| char::from(*character))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,7 +100,7 @@ mod tests {
     #[test]
     fn new_members_are_recognised_by_the_end_of_the_id() {
         let old = OldNode::new(None, &[id(OLD), id(OTHER)]);
-        assert_eq!(old.members.len(), 2 * MARK);
+        assert_eq!(old.members.len(), 2 * 4);
         let mut group = group();
         assert!(old.new_members(&group).is_empty());
         group.members.push(member(NEW, "Pending"));
@@ -153,13 +134,5 @@ mod tests {
         let old = OldNode::new(Some(&node), &members);
         assert!(serde_json::to_string(&old).unwrap().len() < 2_700);
         assert!(!old.resources.is_empty());
-    }
-
-    #[test]
-    fn ids_that_differ_in_their_last_digits_have_different_marks() {
-        let marks: std::collections::BTreeSet<String> = (0..5_000)
-            .map(|n| mark(&id(&format!("i-{:017x}", n * 3_331))))
-            .collect();
-        assert_eq!(marks.len(), 5_000);
     }
 }

@@ -69,6 +69,8 @@ pub enum Stop {
     ReplacementStillOutdated,
     /// A kubelet is newer than the control plane. Kubernetes' version skew policy allows an older kubelet, but no newer one.
     KubeletTooNew,
+    /// Only the Nodes of some members could say whether these must be recycled, and they do not.
+    NodeUnreadable,
 }
 
 /// The node that asks to start, as the state machine carries it.

@@ -9,6 +9,7 @@ use crate::records::claim::StoredClaim;
 use crate::records::lease::Lease;
 use crate::rotation::admission::{Admission, LONGEST_BEGIN, SHORTEST_RETRY, WaitReason, WaitingNode};
 use crate::rotation::fleet::Fleet;
+use crate::rotation::outdated::is_worked_on;
 use crate::rotation::terms::Terms;
 
 /// The state of an earlier node's executions.
@@ -104,8 +105,34 @@ pub struct Begun {
     pub replacement: Option<NodeFacts>,
 }
 
+/// Keeps the Nodes that are replacements, of those whose label [`REPLACES_LABEL`] says so. A kubelet can write that label on its Node.
+/// A replacement is a member of the group that came after the rotation began, as `is_new` says. The node that it names has left service,
+/// or an execution of this installation works on it.
+pub fn keep_replacements(
+    mut labelled: Vec<NodeFacts>,
+    fleet: &Fleet,
+    leases: &[Lease],
+    rotation: &ExecutionArn,
+    is_new: impl Fn(&InstanceId) -> bool,
+) -> Vec<NodeFacts> {
+    let is_replaced = |old: InstanceId| {
+        let mut leases = leases.iter();
+        !is_in_service(&old, fleet)
+            || leases.any(|lease| lease.instance == old && is_worked_on(lease, rotation))
+    };
+    labelled.retain(|node| {
+        let is_new_member = node
+            .instance
+            .as_ref()
+            .is_some_and(|id| fleet.state_of(id).is_some() && is_new(id));
+        let old = node.labels.get(REPLACES_LABEL).and_then(|old| old.parse().ok());
+        is_new_member && old.is_some_and(is_replaced)
+    });
+    labelled
+}
+
 /// Returns the nodes that have begun, in their order. `leases` are those with the group's label.
-/// `replacements` are the Nodes that replace one of `nodes`, and `rotation` is the execution of the rotation.
+/// `replacements` are those of [`keep_replacements`], and `rotation` is the execution of the rotation.
 pub fn find_begun(
     nodes: &[InstanceId],
     leases: &[Lease],
@@ -118,7 +145,7 @@ pub fn find_begun(
             instance: id.clone(),
             is_claimed: leases
                 .iter()
-                .any(|lease| lease.instance == *id && is_worked_on(lease, rotation)),
+                .any(|lease| lease.instance == *id && is_under_way(lease, rotation)),
             replacement: replacements
                 .iter()
                 .find(|node| node.labels.get(REPLACES_LABEL).map(String::as_str) == Some(id.as_str()))
@@ -131,7 +158,7 @@ pub fn find_begun(
 /// Checks whether a planned execution of this installation holds the node's claim. Only such a claim shows that the node is under way.
 /// `claim-node` refuses a node with any other claim, and a rotation could wait indefinitely for the end of such a claim.
 /// For such a node, the status of its own execution decides.
-fn is_worked_on(lease: &Lease, rotation: &ExecutionArn) -> bool {
+fn is_under_way(lease: &Lease, rotation: &ExecutionArn) -> bool {
     let claim = lease.claim().and_then(StoredClaim::known);
     claim.is_some_and(|claim| waits_in_queue(claim.urgency) && claim.is_of_installation(rotation))
 }

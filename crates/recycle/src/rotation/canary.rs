@@ -13,7 +13,8 @@ use crate::rotation::admission::{
     Admission, LONGEST_PENDING, Stop, WaitReason, WaitingNode, comes_after_others,
 };
 use crate::rotation::attempts::{Begun, describe_awaited};
-use crate::rotation::outdated::Release;
+use crate::rotation::fleet::{Fleet, FleetMember};
+use crate::rotation::outdated::{Outdated, OutdatedFacts, Release, is_outdated};
 
 /// The state of the group's first replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +70,42 @@ pub fn check_kubelet(replacement: &NodeFacts, control_plane: Option<Release>) ->
     let name = &replacement.name;
     let why = format!("the replacement {name} has kubelet {kubelet}, but the control plane is {plane}");
     Some(Admission::stop_with(Stop::KubeletTooNew, why))
+}
+
+/// Describes a kubelet that is newer than the control plane. None if it is not, or a version is unknown.
+pub fn describe_newer(
+    name: &str,
+    kubelet: Option<Release>,
+    control_plane: Option<Release>,
+) -> Option<String> {
+    let (kubelet, plane) = kubelet.zip(control_plane)?;
+    (kubelet > plane).then(|| format!("{name} has kubelet {kubelet}, the control plane is {plane}"))
+}
+
+/// Finds a kubelet that is newer than the control plane, on members that have the template version and the image that the group launches
+/// now. Such a kubelet shows what the group would launch.
+/// A version is the word of the kubelet, so all of these members must agree, and those that the rotation recycles do not count.
+pub fn find_newer_members(
+    fleet: &Fleet,
+    selected: &[InstanceId],
+    known: &OutdatedFacts<'_>,
+) -> Option<String> {
+    let source = Outdated {
+        launch_template: true,
+        ami: true,
+        ..Outdated::default()
+    };
+    let is_like_new = |member: &&FleetMember| {
+        !selected.contains(&member.instance) && !is_outdated(&source, fleet, member, known)
+    };
+    let like_new = fleet.in_service().filter(is_like_new);
+    let nodes = like_new.filter_map(|member| known.node(&member.instance));
+    let newer = nodes.map(|node| {
+        let kubelet = Release::read(&node.kubelet);
+        describe_newer(node.name.as_str(), kubelet, known.control_plane)
+    });
+    let newer: Option<Vec<String>> = newer.collect();
+    newer?.into_iter().next()
 }
 
 /// Returns the Pending pods that were created since the rotation began and whose controllers had pods evicted by this rotation.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::base::duration::{Duration, DurationRange};
 use crate::base::ids::{ClusterName, ExecutionArn, GroupName, InstanceId, short_hash};
 use crate::base::selector::Selector;
-use crate::base::text::{count, cut_text};
-use crate::cluster::node::NodeFacts;
+use crate::base::text::{count, cut_given, cut_text, list_names};
+use crate::cluster::node::{NodeFacts, NodeList};
 use crate::input::model::InvalidInput;
 use crate::records::claim::StoredClaim;
 use crate::records::lease::Lease;
@@ -150,7 +150,7 @@ impl OutdatedFacts<'_> {
         self.machines.iter().find(|machine| machine.instance.id == *id)
     }
 
-    fn node(&self, id: &InstanceId) -> Option<&NodeFacts> {
+    pub(crate) fn node(&self, id: &InstanceId) -> Option<&NodeFacts> {
         self.nodes.iter().find(|node| node.instance.as_ref() == Some(id))
     }
 }
@@ -187,7 +187,76 @@ pub(crate) fn find_criteria(
     let node = known.node(&member.instance);
     let has_labels = |selector: &Selector| node.is_some_and(|node| selector.matches(&node.labels));
     let is_meant = outdated.node_labels.as_ref().is_none_or(has_labels);
-    let Some(machine) = known.machine(&member.instance).filter(|_| is_meant) else {
+    if is_meant {
+        find_criteria_without_labels(outdated, fleet, member, known)
+    } else {
+        Vec::new()
+    }
+}
+
+/// Seconds after its launch in which a member may have no Node yet. Cluster Autoscaler waits as long for a Node by default.
+const REGISTERS_WITHIN: i64 = 900;
+
+/// Checks whether a member that no criterion selects may be outdated all the same: its Node would have to say so, but is missing, cannot be
+/// read, or has no version of its kubelet. A member that was just launched is not asked.
+pub(crate) fn is_undecided(
+    outdated: &Outdated,
+    fleet: &Fleet,
+    member: &FleetMember,
+    known: &OutdatedFacts<'_>,
+) -> bool {
+    let registers_within = SignedDuration::from_secs(REGISTERS_WITHIN);
+    let is_old = |machine: &Machine| known.now.duration_since(machine.launched_at) > registers_within;
+    let node = known.node(&member.instance);
+    let labels = outdated.node_labels.as_ref();
+    let is_left_out = labels
+        .zip(node)
+        .is_some_and(|(selector, node)| !selector.matches(&node.labels));
+    if is_left_out || !known.machine(&member.instance).is_some_and(is_old) {
+        return false;
+    }
+    if find_criteria_without_labels(outdated, fleet, member, known).is_empty() {
+        outdated.kubelet && node.and_then(|node| Release::read(&node.kubelet)).is_none()
+    } else {
+        labels.is_some() && node.is_none()
+    }
+}
+
+/// Describes the members that are undecided ([`is_undecided`]), and what is wrong with their Nodes. None if there are none.
+pub fn describe_undecided(undecided: &[InstanceId], nodes: &NodeList) -> Option<String> {
+    let describe = |id: &InstanceId| {
+        let has_node = nodes
+            .readable
+            .iter()
+            .any(|node| node.instance.as_ref() == Some(id));
+        let why = match nodes.find_unreadable(id) {
+            Some(node) => cut_given(&node.why),
+            None if has_node => "no version of its kubelet".to_owned(),
+            None => "no Node".to_owned(),
+        };
+        format!("{id} ({why})")
+    };
+    let named: Vec<String> = undecided
+        .iter()
+        .take(MOST_UNDECIDED_NAMED)
+        .map(describe)
+        .collect();
+    let names = list_names(&named, undecided.len());
+    let members = count(undecided.len(), "member");
+    (!undecided.is_empty()).then(|| format!("no Node says whether {members} must be recycled: {names}"))
+}
+
+/// The number of undecided members that one sentence names. A reason has 240 characters.
+const MOST_UNDECIDED_NAMED: usize = 3;
+
+fn find_criteria_without_labels(
+    outdated: &Outdated,
+    fleet: &Fleet,
+    member: &FleetMember,
+    known: &OutdatedFacts<'_>,
+) -> Vec<Criterion> {
+    let node = known.node(&member.instance);
+    let Some(machine) = known.machine(&member.instance) else {
         return Vec::new();
     };
     let named = fleet.template_of(&member.instance_type);
@@ -280,6 +349,8 @@ pub struct Chosen {
     pub claimed: usize,
     /// Positions in `nodes`, from 0, of the nodes that meet each criterion. Positions are shorter than ids.
     pub criteria: BTreeMap<Criterion, Vec<usize>>,
+    /// Members that may be outdated and are not in `nodes`, because only their Nodes could say so, and do not.
+    pub undecided: Vec<InstanceId>,
 }
 
 impl Chosen {
@@ -315,13 +386,14 @@ pub struct Groups {
     pub reason: String,
 }
 
-/// Chooses the groups that have nodes to recycle, as many as an answer has room for. The next rotation finds the rest.
+/// Chooses the groups that have nodes to recycle or undecided members, as many as an answer has room for. The next rotation finds the rest.
 /// `unknown` lists in sentences the objects that could not be read.
 pub fn choose_groups(found: Vec<(GroupName, Chosen)>, unknown: &[String]) -> Groups {
     let all = found.len();
     let claimed: usize = found.iter().map(|(_, chosen)| chosen.claimed).sum();
     let (mut groups, mut nodes, mut length, mut left) = (Vec::new(), 0, 0, 0);
-    for (name, chosen) in found.into_iter().filter(|(_, chosen)| !chosen.nodes.is_empty()) {
+    let is_needed = |(_, chosen): &(_, Chosen)| !chosen.nodes.is_empty() || !chosen.undecided.is_empty();
+    for (name, chosen) in found.into_iter().filter(is_needed) {
         if length + name.as_str().len() > LONGEST_NAMES {
             left += 1;
             continue;

@@ -121,7 +121,9 @@ impl Chosen {
             let mut machines = machines.iter();
             machines.any(|machine| machine.instance.id == *id && machine.launched_at > began_at)
         };
-        self.nodes.retain(|id| !is_new(id) && !failed.contains(&name(id)));
+        let stays = |id: &InstanceId| !is_new(id) && !failed.contains(&name(id));
+        self.nodes.retain(stays);
+        self.undecided.retain(stays);
         self.criteria.clear();
     }
 }

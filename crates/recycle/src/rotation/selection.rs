@@ -11,7 +11,9 @@ use crate::base::text::cut_text;
 use crate::cluster::cluster_tag::has_cluster_tag;
 use crate::input::start::Start;
 use crate::rotation::fleet::{Fleet, FleetMember, Machine, fleet_of};
-use crate::rotation::outdated::{Chosen, Criterion, OutdatedFacts, find_criteria, is_worked_on};
+use crate::rotation::outdated::{
+    Chosen, Criterion, OutdatedFacts, find_criteria, is_undecided, is_worked_on,
+};
 use crate::rotation::request::{Selection, Trigger};
 
 /// Characters of a reason, so that the answer stays under 8 KB.
@@ -118,13 +120,21 @@ pub fn choose_members(
         let mut leases = known.leases.iter();
         leases.any(|lease| lease.instance == *id && is_worked_on(lease, rotation))
     };
+    let lacks_facts = |member: &FleetMember| match selection {
+        Selection::InstanceIds(_) | Selection::Alarm(_) => false,
+        Selection::Outdated(outdated) => is_undecided(outdated, fleet, member, known),
+    };
     let mut found = Vec::new();
+    let mut undecided = Vec::new();
     let mut claimed = 0;
     for member in fleet.in_service() {
         let met = meant_by(member);
         match known.machine(&member.instance).filter(|_| !met.is_empty()) {
             Some(_) if is_claimed(&member.instance) => claimed += 1,
             Some(machine) => found.push((member, (machine.launched_at, &member.instance), met)),
+            None if lacks_facts(member) && !is_claimed(&member.instance) => {
+                undecided.push(member.instance.clone());
+            }
             None => {}
         }
     }
@@ -145,6 +155,7 @@ pub fn choose_members(
         nodes: nodes.collect(),
         claimed,
         criteria,
+        undecided,
     }
 }
 

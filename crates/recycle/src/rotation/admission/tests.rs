@@ -12,6 +12,7 @@ use crate::rotation::attempts::find_begun;
 use crate::rotation::attempts::find_doubtful;
 use crate::rotation::attempts::find_gone;
 use crate::rotation::attempts::judge_attempt;
+use crate::rotation::attempts::keep_replacements;
 use crate::rotation::attempts::settle_outcome;
 use crate::rotation::canary::Canary;
 use crate::rotation::canary::check_canary;
@@ -470,6 +471,64 @@ fn no_node_waits_for_a_claim_of_another_installation() {
     let foreign = own.replace("recycle-eks-recycle-node", "other-recycle-node");
     for claim in [foreign, r#"{"schema": 2}"#.to_owned(), "mine!".to_owned()] {
         assert_eq!(begun(claim.clone()), [], "{claim}");
+    }
+}
+
+#[test]
+fn a_label_makes_only_a_new_member_the_replacement_of_a_node_that_has_begun() {
+    let fleet = fleet(&[(OLD, "InService"), (NEW, "InService")]);
+    let standby = Fleet {
+        members: fleet
+            .members
+            .iter()
+            .cloned()
+            .map(|member| FleetMember {
+                lifecycle_state: if member.instance == id(OLD) {
+                    "Standby".to_owned()
+                } else {
+                    member.lifecycle_state
+                },
+                ..member
+            })
+            .collect(),
+        ..fleet.clone()
+    };
+    let on = |name: &str, old: &str| NodeFacts {
+        instance: Some(id(name)),
+        ..replacement(old, None)
+    };
+    let without_instance = NodeFacts {
+        instance: None,
+        ..replacement(OTHER, None)
+    };
+    for (name, found, fleet, leases, is_new, kept) in [
+        ("gone", on(NEW, OTHER), &fleet, vec![], true, true),
+        ("in Standby", on(NEW, OLD), &standby, vec![], true, true),
+        ("claimed", on(NEW, OLD), &fleet, vec![in_work(OLD)], true, true),
+        ("neither", on(NEW, OLD), &fleet, vec![], true, false),
+        (
+            "claimed for a warning",
+            on(NEW, OLD),
+            &fleet,
+            vec![in_work_for(OLD, Urgency::Spot)],
+            true,
+            true,
+        ),
+        (
+            "an unreadable claim",
+            on(NEW, OLD),
+            &fleet,
+            vec![with_claim(OLD, "mine!")],
+            true,
+            false,
+        ),
+        ("an old member", on(NEW, OTHER), &fleet, vec![], false, false),
+        ("another group's", on(OTHER, OTHER), &fleet, vec![], true, false),
+        ("no instance", without_instance, &fleet, vec![], true, false),
+        ("no id", on(NEW, "first"), &fleet, vec![], true, false),
+    ] {
+        let found = keep_replacements(vec![found], fleet, &leases, &part().execution, |_| is_new);
+        assert_eq!(found.len() == 1, kept, "{name}");
     }
 }
 

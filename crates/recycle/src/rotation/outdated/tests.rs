@@ -1,9 +1,11 @@
+use crate::rotation::canary::find_newer_members;
 use crate::rotation::selection::choose_members;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::base::names::CLAIM_ANNOTATION;
 use crate::cluster::instance::Instance;
+use crate::cluster::node::UnreadableNode;
 use crate::fixtures::{ARN, NEW, OLD, OTHER, at, claim, id, instance, leased, leases, node, strings};
 use crate::records::claim::Phase;
 use crate::rotation::request::Selection;
@@ -379,4 +381,195 @@ fn the_launch_source_is_described_and_its_change_is_detected() {
     );
     facts.insert(template("$Latest"), newest);
     assert_ne!(describe_launch_source(&found, &facts), before);
+}
+
+#[test]
+fn only_members_that_have_what_the_group_launches_and_agree_show_a_kubelet_that_is_too_new() {
+    let found = fleet(&[(OLD, "1", "a"), (NEW, "2", "a"), (OTHER, "2", "a")]);
+    let current = |name: &str| Machine {
+        image: "ami-2".to_owned(),
+        ..machine(name, 0)
+    };
+    let machines = [machine(OLD, 0), current(NEW), current(OTHER)];
+    let templates = templates();
+    let (new, fine) = ("v1.34.0", "v1.33.0");
+    for (name, old, one, other, selected, is_found) in [
+        ("all agree", fine, new, new, &[][..], true),
+        ("one does not", fine, new, fine, &[], false),
+        ("one does not say it", fine, new, "", &[], false),
+        ("an old member", new, fine, fine, &[], false),
+        ("a selected one", fine, fine, new, &[NEW], true),
+        ("all are selected", new, new, new, &[OLD, NEW, OTHER], false),
+    ] {
+        let nodes = [
+            node_of(OLD, old, &[]),
+            node_of(NEW, one, &[]),
+            node_of(OTHER, other, &[]),
+        ];
+        let known = OutdatedFacts {
+            leases: &[],
+            machines: &machines,
+            templates: &templates,
+            nodes: &nodes,
+            control_plane: Release::read("1.33"),
+            now: at(0),
+        };
+        let selected: Vec<InstanceId> = selected.iter().map(|name| id(name)).collect();
+        let newer = find_newer_members(&found, &selected, &known);
+        assert_eq!(newer.is_some(), is_found, "{name}");
+        let unknown = OutdatedFacts {
+            control_plane: None,
+            nodes: &nodes[..0],
+            ..known
+        };
+        assert_eq!(find_newer_members(&found, &selected, &unknown), None);
+    }
+}
+
+#[test]
+fn a_member_is_undecided_if_only_its_node_could_say_that_it_is_outdated() {
+    let found = fleet(&[(OLD, "1", "a")]);
+    let machines = [machine(OLD, 0)];
+    let templates = templates();
+    let labels = || vec![node_of(OLD, "v1.33.1", &[("pool", "a")])];
+    let version = || vec![node_of(OLD, "new", &[("pool", "a")])];
+    for (name, selection, nodes, now, chosen, undecided) in [
+        (
+            "AWS decides",
+            json!({"launch_template": true}),
+            vec![],
+            HOUR,
+            1,
+            0,
+        ),
+        (
+            "AWS decides first",
+            json!({"launch_template": true, "kubelet": true}),
+            vec![],
+            HOUR,
+            1,
+            0,
+        ),
+        ("no version", json!({"kubelet": true}), vec![], HOUR, 0, 1),
+        (
+            "no version in its Node",
+            json!({"kubelet": true}),
+            version(),
+            HOUR,
+            0,
+            1,
+        ),
+        ("a version", json!({"kubelet": true}), labels(), HOUR, 0, 0),
+        (
+            "no labels",
+            json!({"all": true, "node_labels": "pool=a"}),
+            vec![],
+            HOUR,
+            0,
+            1,
+        ),
+        (
+            "labels",
+            json!({"all": true, "node_labels": "pool=a"}),
+            labels(),
+            HOUR,
+            1,
+            0,
+        ),
+        (
+            "others",
+            json!({"all": true, "node_labels": "pool=b"}),
+            labels(),
+            HOUR,
+            0,
+            0,
+        ),
+        (
+            "neither",
+            json!({"kubelet": true, "node_labels": "pool=a"}),
+            vec![],
+            HOUR,
+            0,
+            1,
+        ),
+        (
+            "others, no version",
+            json!({"kubelet": true, "node_labels": "pool=b"}),
+            version(),
+            HOUR,
+            0,
+            0,
+        ),
+        (
+            "young enough",
+            json!({"older_than": "1d", "node_labels": "pool=a"}),
+            vec![],
+            HOUR,
+            0,
+            0,
+        ),
+        ("just launched", json!({"kubelet": true}), vec![], 900, 0, 0),
+        (
+            "launched a while ago",
+            json!({"kubelet": true}),
+            vec![],
+            901,
+            0,
+            1,
+        ),
+    ] {
+        let known = OutdatedFacts {
+            leases: &[],
+            machines: &machines,
+            templates: &templates,
+            nodes: &nodes,
+            control_plane: Release::read("1.33"),
+            now: at(now),
+        };
+        let selection = Selection::Outdated(outdated(selection));
+        let choice = choose_members(&selection, &found, &known, &rotation());
+        assert_eq!(
+            (choice.nodes.len(), choice.undecided.len()),
+            (chosen, undecided),
+            "{name}"
+        );
+        let claimed = leases(&[leased(
+            node_of(OLD, "", &[]),
+            [(
+                CLAIM_ANNOTATION,
+                serde_json::to_string(&claim(Phase::Draining)).unwrap().as_str(),
+            )],
+        )]);
+        let known = OutdatedFacts {
+            leases: &claimed,
+            ..known
+        };
+        let choice = choose_members(&selection, &found, &known, &rotation());
+        assert_eq!((choice.nodes.len(), choice.undecided.len()), (0, 0), "{name}");
+    }
+}
+
+#[test]
+fn an_undecided_member_is_named_with_its_reason_and_needs_its_group() {
+    let nodes = NodeList {
+        readable: vec![node_of(NEW, "new", &[])],
+        unreadable: vec![UnreadableNode {
+            name: "a".to_owned(),
+            instance: Some(id(OLD)),
+            why: "spec.taints: no".to_owned(),
+        }],
+    };
+    assert_eq!(describe_undecided(&[], &nodes), None);
+    assert_eq!(
+        describe_undecided(&[id(OLD), id(NEW), id(OTHER)], &nodes).unwrap(),
+        format!(
+            "no Node says whether 3 members must be recycled: {OLD} (spec.taints: no), {NEW} (no version of its kubelet), {OTHER} (no Node)"
+        )
+    );
+    let undecided = Chosen {
+        undecided: vec![id(OLD)],
+        ..Chosen::default()
+    };
+    let groups = choose_groups(vec![("a".parse().unwrap(), undecided)], &[]);
+    assert_eq!(groups.groups.len(), 1);
 }
