@@ -25,7 +25,7 @@ LEVELS = 200
 
 
 def short_hash(text: str) -> str:
-    """FNV-1a, which every client can compute. A group's claims are found by the hash of its name, and evicted pods by their controller's."""
+    """FNV-1a, which every client can compute. Claims are found by that of their group, evicted pods by their controller's."""
     number = 0xCBF29CE484222325
     for byte in text.encode():
         number = (number ^ byte) * 0x100000001B3 % 2**64

@@ -322,17 +322,19 @@ def test_a_mark_for_an_instance_of_another_cluster_neither_fails_nor_holds_up_a_
 
 # H4: the replacement of another node
 
-TOO_NEW = {"status": {"nodeInfo": {"kubeletVersion": "v1.99.0"}}}
-"""What a kubelet reports to seem newer than the control plane."""
-
 
 def in_order(group):
     """The nodes in the order in which a rotation recycles them, in a group of one zone."""
     return sorted(group.nodes, key=lambda node: node.instance_id)
 
 
+def reports_version(world, node, version):
+    status = {"status": {"nodeInfo": {"kubeletVersion": version}}}
+    world.kubernetes.kubelet(node.name).patch(f"/api/v1/nodes/{node.name}/status", status)
+
+
 def seems_too_new(world, node):
-    world.kubernetes.kubelet(node.name).patch(f"/api/v1/nodes/{node.name}/status", TOO_NEW)
+    reports_version(world, node, "v1.99.0")
 
 
 def test_a_node_that_reports_a_kubelet_that_is_too_new_stops_no_rotation(world, workers):
@@ -347,7 +349,8 @@ def test_a_node_that_reports_a_kubelet_that_is_too_new_stops_no_rotation(world, 
 
 
 def test_a_node_that_poses_as_the_first_replacement_is_not_judged_in_its_place(world, workers):
-    """H4. Before: the label `recycle-eks/replaces` was enough to be judged, and a kubelet that seemed too new stopped the group."""
+    """H4. Before: the label `recycle-eks/replaces` was enough to be judged. The old image or a kubelet that seemed too new
+    stopped the group."""
     workers.gets_a_new_template()
     first, _, poser = in_order(workers)
     poser.kubelet_writes({"labels": {REPLACES: first.instance_id}})
@@ -360,7 +363,8 @@ def test_a_node_that_poses_as_the_first_replacement_is_not_judged_in_its_place(w
 
 
 def test_a_node_that_poses_as_a_second_replacement_does_not_pass_the_check_of_the_first(world):
-    """H4. Before: two nodes seemed to have begun, so the first replacement counted as checked, and every node was recycled in vain."""
+    """H4. Before: two nodes seemed to have begun, so the first replacement counted as checked, and every node was recycled in
+    vain."""
     workers = world.group("workers", size=4, minimum=1, maximum=8, kubelet="v1.34.1-eks-0000000")
     before = set(workers.instances)
     poser = in_order(workers)[-1]
@@ -373,7 +377,7 @@ def test_a_node_that_poses_as_a_second_replacement_does_not_pass_the_check_of_th
 
 
 def test_a_node_that_was_not_selected_does_not_pass_for_the_replacement_that_others_wait_for(world, workers):
-    """H4. Before: an old member outside the selection was judged in place of the replacement, so the second node did not wait for it."""
+    """H4. Before: an old member outside the selection was judged in place of the replacement, so the second node did not wait."""
     old = in_order(workers)
     workers.gets_a_new_template()
     selected = [node.instance_id for node in old[:2]]
@@ -387,8 +391,8 @@ def test_a_node_that_was_not_selected_does_not_pass_for_the_replacement_that_oth
 
 
 def test_a_node_that_poses_as_a_replacement_holds_no_rotation_by_pods_that_it_names(world, workers):
-    """H4. Before: its annotation `recycle-eks/evicted` was believed. A Pending pod of a controller that it named held the rotation for
-    an hour, and then stopped the group."""
+    """H4. Before: its annotation `recycle-eks/evicted` was believed. A Pending pod of a controller that it named held the
+    rotation for an hour, and then stopped the group."""
     *selected, poser = in_order(workers)
     poser.kubelet_writes({"labels": {REPLACES: selected[0].instance_id}})
 
@@ -415,11 +419,6 @@ def is_named_twice(world, node):
     spec, status = {"providerID": genuine["spec"]["providerID"]}, {"conditions": genuine["status"]["conditions"]}
     twin = {"metadata": {"name": f"twin-of-{node.instance_id}"}, "spec": spec, "status": status}
     world.kubernetes.must("POST", "/api/v1/nodes", twin)
-
-
-def has_no_version(world, node):
-    status = {"status": {"nodeInfo": {"kubeletVersion": "none"}}}
-    world.kubernetes.kubelet(node.name).patch(f"/api/v1/nodes/{node.name}/status", status)
 
 
 def cannot_be_read(node):
@@ -451,13 +450,13 @@ def test_a_node_that_cannot_be_read_is_chosen_by_each_criterion_that_aws_decides
 
 
 def test_a_node_that_says_nothing_does_not_evade_a_rotation_by_the_version_of_its_kubelet(world):
-    """H5. Before: the rotation ended `rotated`, or `nothing_selected`, and only its reason named the Nodes that cannot be read."""
+    """H5. Before: the rotation ended `rotated`, or `nothing_selected`, and only its reason named the unreadable Nodes."""
     workers = world.group("workers", size=3, minimum=1, maximum=6, kubelet="v1.34.1-eks-0000000")
     workers.kubelet = "v1.35.0-eks-0000000"
     hidden, silent, honest = in_order(workers)
     world.wait("1h")
     is_named_twice(world, hidden)
-    has_no_version(world, silent)
+    reports_version(world, silent, "none")
 
     first = world.rotate({"outdated": {"kubelet": True}}).finishes()
     second = world.rotate({"outdated": {"kubelet": True}}).finishes()
