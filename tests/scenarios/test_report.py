@@ -179,6 +179,7 @@ def test_a_bundle_has_histories_logs_records_and_findings_without_account_ids_an
     world.run("10m")
     file = tmp_path / "bundle.json"
     printed = cli("report", node.name, "--bundle", str(file), pace=0)
+    assert file.stat().st_mode & 0o077 == 0, "only its owner reads a bundle"
     assert printed.code == 0 and printed.text.startswith(f"wrote {file}: the support bundle of {execution.arn}"), printed
     assert "missing" not in printed.text
     bundle = read_bundle(file)

@@ -173,6 +173,7 @@ INSTANCE = "arn:aws:ec2:eu-west-1:123456789012:instance/i-0123456789abcdef0"
 RESERVED = {"aws:TagKeys": ["Name", "recycle-eks:standby"]}
 PAUSE = {"aws:TagKeys": ["recycle-eks:paused"]}
 EVERY_TAG = {"aws:ResourceTag/recycle-eks:claim": "x"}
+FUNCTIONS = "arn:aws:lambda:eu-west-1:123456789012:function"
 
 
 @pytest.mark.parametrize(
@@ -190,9 +191,14 @@ EVERY_TAG = {"aws:ResourceTag/recycle-eks:claim": "x"}
         ("node-operators", "ec2:CreateTags", INSTANCE, RESERVED, False),
         ("recycle-eks-restore-node", "ec2:CreateTags", INSTANCE, RESERVED, True),
         ("recycle-eks-restore-node", "ec2:DeleteTags", INSTANCE, EVERY_TAG, True),
+        ("developers", "lambda:InvokeFunction", f"{FUNCTIONS}:recycle-eks-evict-pods", {}, False),
+        ("developers", "lambda:InvokeFunction", f"{FUNCTIONS}:recycle-eks-evict-pods:7", {}, False),
+        ("developers", "lambda:InvokeFunction", f"{FUNCTIONS}:another", {}, True),
+        ("node-operators", "lambda:InvokeFunction", f"{FUNCTIONS}:recycle-eks-serve-operator", {}, True),
+        ("recycle-eks-recycle-node", "lambda:InvokeFunction", f"{FUNCTIONS}:recycle-eks-evict-pods:7", {}, True),
     ],
 )
-def test_the_service_control_policy_reserves_the_tags(account, role, action, resource, context, allowed):
+def test_the_service_control_policy_reserves_the_tags_and_the_functions(account, role, action, resource, context, allowed):
     everything = json.dumps({"Version": "2012-10-17", "Statement": [statement("*")]})
     answer = account.iam._simulator.ask(
         principal=f"arn:aws:sts::123456789012:assumed-role/{role}/x",

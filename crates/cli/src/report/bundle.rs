@@ -2,8 +2,6 @@
 //! records of the instances, and the findings of `doctor`. A part that cannot be read says why.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::Write as _;
 use std::path::Path;
 
 use jiff::{SignedDuration, Timestamp};
@@ -17,6 +15,7 @@ use crate::aws::step_functions::StepFunctions;
 use crate::base::clock;
 use crate::base::error::{Error, Result, misuse};
 use crate::base::exit::Exit;
+use crate::base::private_file;
 use crate::doctor::diagnose;
 use crate::report::logs::{list_log_groups, read_lines};
 use crate::report::redact::redact;
@@ -105,8 +104,7 @@ fn shift(time: Timestamp, by: SignedDuration) -> Timestamp {
 }
 
 fn write_new(file: &Path, text: &str) -> Result<()> {
-    let write = || File::create_new(file)?.write_all(text.as_bytes());
-    write().map_err(|error| {
+    private_file::write_new(file, text).map_err(|error| {
         Error::Usage(format!(
             "--bundle must be a new file, but {} cannot be written: {error}",
             file.display()

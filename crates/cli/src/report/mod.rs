@@ -27,6 +27,7 @@ use crate::aws::step_functions::StepFunctions;
 use crate::base::clock;
 use crate::base::error::{Error, Result};
 use crate::base::exit::Exit;
+use crate::base::private_file;
 use crate::history::rotation_end::RotationEnd;
 use crate::report::bundle::{check_folder, check_new, write_bundle};
 use crate::report::find::{find_execution, is_of_machine};
@@ -61,7 +62,7 @@ pub(crate) async fn run(installation: &Installation, output: &Output, wanted: &W
     match &wanted.file {
         None => Output::write(&text)?,
         Some(file) => {
-            std::fs::write(file, text).map_err(|error| {
+            private_file::write(file, &text).map_err(|error| {
                 Error::Usage(format!(
                     "--file must be a file that can be written, but {} cannot: {error}",
                     file.display()
