@@ -151,7 +151,7 @@ def test_a_sweep_takes_no_step(world, node, invoke):
 
 
 def test_a_caller_that_names_another_node_taints_nothing_there_and_evicts_no_pod_of_it(world, node, invoke):
-    """H2. With a claim on one instance, a payload named the Node of another one, and `evict-pods` evicted the pods of that one."""
+    """H2. With a claim on one instance, a payload named the Node of another one, and `evict-pods` evicted its pods."""
     _, run, context = draining(world, node)
     other = node.group.nodes[1]
     web = other.deployment("web", replicas=2)
