@@ -138,8 +138,45 @@ def test_a_step_that_is_left_out_keeps_the_pods(world, node, invoke):
 
     error, why = invoke("evict-pods", {"context": context_of(execution.arn), "run": run})
 
-    assert error == "InternalError" and "phase standby" in why, (error, why)
+    assert error == "ServiceRefused" and "phase standby" in why, (error, why)
     assert len(web.running_pods()) == 2
+
+
+@pytest.mark.parametrize("named", ["its own", "another", "none"])
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_node_whose_drain_has_not_begun_is_not_disposed_of(world, node, invoke, named, lost):
+    """H2. Before: without a Node of the name in the payload, the instance counted as one without pods, and was terminated."""
+    web = node.deployment("web", replicas=2)
+    node.group.next_launch(takes="30m")
+    execution = world.recycle(node)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForReplacement")), limit=86_400)
+    world.wait("5m")
+    run = execution.answers("StandbyNode")[-1]["run"]
+    name = {"its own": node.name, "another": node.group.nodes[1].name, "none": "nope"}[named]
+    forged = {**run, "node": name, "old": {"members": "0000"}, "disposing_since": "2027-01-01T00:00:00Z"}
+    if lost:
+        forged["lost"] = {"why": "its Node object is gone", "at": "2027-01-01T00:30:00Z"}
+
+    for _ in range(3):
+        invoke("detach-terminate", {"context": context_of(execution.arn), "run": forged})
+
+    assert world.instance(node.instance_id).state == "running" and node.group.states[node.instance_id] == "Standby"
+    assert len(web.running_pods()) == 2
+
+
+def test_a_made_up_execution_releases_no_member_that_a_hook_holds(world, node, invoke):
+    """H2. Before: a made-up input with a warm pool as the destination completed the lifecycle action, whatever ran there."""
+    node.job("long", annotations={"recycle-eks/drain": "wait"})
+    execution = world.recycle(node)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForPods")), limit=86_400)
+    hook = {"name": "recycle-eks", "auto_scaling_group_name": "workers", "destination": "WarmPool"}
+    given = {"instance_id": node.instance_id, "cluster_name": CLUSTER, "hook": {**hook, "fired_at": "2027-01-01T00:00:00Z"}}
+
+    for arn in (MADE_UP, execution.arn):
+        error, why = invoke("claim-node", {"context": context_of(arn, **given)})
+        assert error in ("ClaimLost", "ServiceUnavailable"), (arn, error, why)
+    assert not world.calls("autoscaling:CompleteLifecycleAction")
+    assert execution.arn in world.kubernetes.leases()[node.instance_id]["recycle-eks/claim"]
 
 
 def test_a_sweep_takes_no_step(world, node, invoke):

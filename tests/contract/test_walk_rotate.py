@@ -403,6 +403,15 @@ def test_a_large_group_takes_several_passes(more, of_first, of_second, expected)
     assert unmarked[0] == ([NODE, OTHER] if of_second is None else [NODE])
 
 
+@pytest.mark.parametrize(("first", "passes", "errors"), [(LEFT, 1, ["NodeUnreadable"]), (starting(NODE), 2, [])])
+def test_members_that_no_pass_decides_about_again_are_an_error(first, passes, errors):
+    undecided = {**OF_GROUP, "more": 1, "error": "NodeUnreadable"}
+    walked = Walked(GROUPS, undecided, first, OF_GROUP, starting(OTHER), taint_node=[MARKED] * 2, restore_node=[UNMARKED] * 2)
+    (group,) = (walked.execution.output or json.loads(walked.execution.cause))["groups"]
+    assert (group["passes"], group["error"]) == (passes, errors)
+    assert walked.execution.error == ("RotationFailed" if errors else None)
+
+
 def test_a_node_that_waits_for_long_is_left_for_the_next_pass():
     of_both = {**OF_GROUP, "nodes": [NODE, OTHER]}
     answers = [GROUPS, of_both, starting(NODE), NEXT, {**OF_GROUP, "nodes": [OTHER]}, starting(OTHER)]

@@ -224,7 +224,11 @@ def test_a_disposal_does_not_fail_because_its_last_call_was_refused(world):
     world.run(max(end.at for end in ends) + 400)
     swept = world.sweep().finishes().output
     assert list(swept) == ["nodes"]
-    assert sorted(swept["nodes"], key=str) == sorted(({"restored": node.instance_id} for node in nodes), key=str)
+    # The instance is gone as asked. Any kubelet could write the mark that is left, so that it is removed without a report.
+    silent = [row for row in REFUSED if row[1] == "kubernetes:GET nodes" and row[0] != "terminate"]
+    reported = [node for node, row in zip(nodes, REFUSED, strict=True) if row not in silent]
+    expected = [*({"restored": node.instance_id} for node in reported), *({} for _ in silent)]
+    assert sorted(swept["nodes"], key=str) == sorted(expected, key=str)
     for node, row in zip(nodes, REFUSED, strict=True):
         assert not world.leftovers(node.group), row
         assert node.exists == (row[0] != "terminate"), row

@@ -350,6 +350,8 @@ def test_while_the_cluster_is_away_the_instance_comes_back_and_the_rest_later(wo
     world.sweep().finishes()
 
     assert world.leftovers(node.group) == []
+    # The change of the group that was made meanwhile is known: its replacement has pods by now.
+    assert node.group.sizes == (1, 3, 4) and "is one larger than before" in world.notifications[-1]
 
 
 def test_two_nodes_of_a_group_are_restored_one_after_the_other(world):

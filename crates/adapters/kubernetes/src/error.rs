@@ -119,8 +119,10 @@ pub enum StepError {
     ClaimLost(#[from] ClaimLost),
     #[error(transparent)]
     Record(#[from] UnreadableRecord),
-    /// The state machine takes the steps in their order, so that another caller has left one out.
-    #[error("the work on node {node} is in the phase {phase}, and this step comes after the phase {least}")]
+    /// A caller has left a step out, or the step found no Node, or the execution has lost its place in the queue.
+    #[error(
+        "the work on node {node} is in the phase {phase}, and this step comes after the phase {least}; start another execution"
+    )]
     TooEarly {
         node: String,
         phase: Phase,
@@ -133,7 +135,8 @@ impl NamedFailure for StepError {
         match self {
             Self::Node(error) => error.failure(),
             Self::ClaimLost(error) => error.failure(),
-            Self::Record(_) | Self::TooEarly { .. } => Failure::InternalError,
+            Self::Record(_) => Failure::InternalError,
+            Self::TooEarly { .. } => Failure::ServiceRefused,
         }
     }
 }

@@ -13,7 +13,7 @@ use recycle::records::claim::Claim;
 use recycle::records::lease::LEASED;
 use recycle::records::node_record::Record;
 use recycle::records::progress::Progress;
-use recycle::records::restore_log::{GaveUp, GroupChanges};
+use recycle::records::restore_log::{GroupChanges, LeasedGaveUp};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ impl NodeChange {
         self
     }
 
-    pub fn gave_up(mut self, gave_up: GaveUp) -> Self {
+    pub fn gave_up(mut self, gave_up: LeasedGaveUp) -> Self {
         self.records.insert(GAVE_UP_ANNOTATION, Some(gave_up.to_string()));
         self
     }

@@ -1,7 +1,7 @@
 //! The errors of this function.
 
 use recycle::base::failure::{Failure, NamedFailure};
-use recycle::base::ids::{ExecutionArn, InstanceId};
+use recycle::base::ids::ExecutionArn;
 use recycle::claim::obstacle::Obstacle;
 use recycle::input::model::InvalidInput;
 use recycle::records::claim::ClaimLost;
@@ -22,12 +22,8 @@ pub enum Error {
     /// Step Functions is eventually consistent, so the execution may have just begun.
     #[error("Step Functions does not know the execution {0} (yet)")]
     UnknownExecution(ExecutionArn),
-    #[error("nothing is claimed: the execution {execution} is {status}, or is not about {instance}")]
-    OtherExecution {
-        execution: ExecutionArn,
-        status: String,
-        instance: InstanceId,
-    },
+    #[error("nothing is claimed: the execution {execution} is {status}, or has another input")]
+    OtherExecution { execution: ExecutionArn, status: String },
     /// A defect of pre-flight: it passed without an instance, a group or a Node.
     #[error("failed to find {0}, which pre-flight had found")]
     Incomplete(&'static str),

@@ -53,8 +53,16 @@ fn whole() -> Answers {
         one_group(&format!("{more}{group_tags}"), &[(id.as_str(), "InService")]),
         "<InstanceRefreshes><member><Status>Successful</Status></member></InstanceRefreshes>".to_owned(),
         format!("<TargetHealthDescriptions>{targets}</TargetHealthDescriptions>"),
-        json!({"executionArn": "arn:e", "status": RUNNING, "startDate": 1_798_000_000, "input": fixtures::input().to_string()}).to_string(),
+        json!({"executionArn": "arn:e", "status": RUNNING, "startDate": 1_798_000_000, "input": given().to_string()}).to_string(),
     ]
+}
+
+fn given() -> Value {
+    let mut given = fixtures::input();
+    // With replacement surge the load balancers would not matter.
+    given["replacement"] = json!("before");
+    given["override"] = json!(["standby_in_managed_group"]);
+    given
 }
 
 /// Makes one call, and returns what it wrote on the Node and to AWS.
@@ -96,10 +104,7 @@ fn claim_by(
         .on("CreateTags", "");
     let claimed = block_on(async {
         let step = ClaimNode::new(settings(), &aws.config());
-        let mut given = fixtures::input();
-        // With replacement surge the load balancers would not matter.
-        given["replacement"] = json!("before");
-        given["override"] = json!(["standby_in_managed_group"]);
+        let given = given();
         let input = parse_input(&given, &settings())?;
         let mut request = request(&json!({}));
         request.context.execution.input = given;

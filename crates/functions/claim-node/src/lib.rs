@@ -102,6 +102,11 @@ impl ClaimNode {
             ClaimDecision::Foreign(what) => return Err(found.foreign_claim(&what)),
             ClaimDecision::Unreadable(text) => return Err(found.unreadable_claim(&text)),
         };
+        // A queued node has its own claim, and is asked about once. A hook could be completed in any call.
+        let is_own = previous.as_ref().is_some_and(PreviousClaim::is_own);
+        if !input.dry_run && (!is_own || input.hook.is_some()) {
+            self.check_execution(request, input).await?;
+        }
         if let Some(reason) = found.find_release(input) {
             return self.release(input, reason).await;
         }
@@ -142,9 +147,6 @@ impl ClaimNode {
             facts.record_plan(&answer, &request.context).await?;
             return Ok(answer);
         }
-        if !previous.as_ref().is_some_and(PreviousClaim::is_own) {
-            self.check_execution(request, input).await?;
-        }
         self.claim_and_queue(facts, previous, request, input, &group_state)
             .await
     }
@@ -170,23 +172,23 @@ impl ClaimNode {
         Ok(decide(Some(&owner)))
     }
 
-    /// Checks with Step Functions that this execution runs and is about this node. Any principal that may invoke the function chooses the
-    /// execution that its payload names, and all later functions believe the claim.
+    /// Checks with Step Functions that this execution runs, and with this input. Any principal that may invoke the function chooses what
+    /// its payload says, and all later functions believe the claim.
     async fn check_execution(&self, request: &ClaimRequest, input: &Input) -> Result<(), Error> {
         let execution = &request.context.execution.id;
         let described = self.executions.describe(execution).await?;
         let described = described.ok_or_else(|| Error::UnknownExecution(execution.clone()))?;
-        let instance = described
+        let given = described
             .input
             .as_ref()
-            .and_then(|input| input["instance_id"].as_str());
-        if described.status == RUNNING && instance == Some(input.instance_id.as_str()) {
+            .map(|given| parse_input(given, &self.settings));
+        let is_same = given.is_some_and(|given| given.as_ref() == Ok(input));
+        if described.status == RUNNING && is_same {
             return Ok(());
         }
         Err(Error::OtherExecution {
             execution: execution.clone(),
             status: described.status,
-            instance: input.instance_id.clone(),
         })
     }
 

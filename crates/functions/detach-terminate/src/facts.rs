@@ -8,7 +8,7 @@ use recycle::base::failure::Failure;
 use recycle::base::ids::{Fence, InstanceId};
 use recycle::base::names::{DETACHED_TAG, STOPPED_TAG};
 use recycle::claim::obstacle::Obstacle;
-use recycle::cluster::group::{Group, Member};
+use recycle::cluster::group::{Group, Member, is_leaving};
 use recycle::cluster::hook::{WAITING, is_held};
 use recycle::cluster::instance::Instance;
 use recycle::cluster::node::{NodeFacts, Taint, is_out_of_service_taint};
@@ -76,12 +76,24 @@ impl DetachTerminate {
             Some(instance) => instance == id,
             None => node.claim().is_some(),
         };
-        let node = node.filter(belongs);
-        let lease = match &node {
-            Some(node) => node.lease.clone(),
-            None => kubernetes::get_lease(&client, id).await?,
+        let (instance, group) = (instance?, group?);
+        let state = group.as_ref().and_then(|group| group.state_of(id));
+        let (node, lease) = match (node.filter(belongs), &instance) {
+            (Some(node), _) => {
+                let lease = node.lease.clone();
+                (Some(node), lease)
+            }
+            // Its end has not begun, so the Node is missing for another reason, or the payload names another one.
+            (None, Some(living)) if !living.is_gone() && !state.is_some_and(is_leaving) => {
+                let hint = living.private_dns_name.as_deref();
+                kubernetes::find_node_and_lease(&client, id, hint).await?
+            }
+            (None, _) => (None, kubernetes::get_lease(&client, id).await?),
         };
-        let instance = instance?;
+        if let Some(found) = node.as_ref().filter(|node| node.name != run.node) {
+            let text = format!("the Node of {id} is {}, and not {}", found.name, run.node);
+            return Err(Error::Ended(Failure::ServiceRefused, text));
+        }
         let claim = find_own_claim(lease.as_ref(), instance.as_ref(), &run, &me)?;
         if let (None, Some(node)) = (&instance, &node) {
             // EC2 is eventually consistent, so one such answer must not end a member with its pods, or release volumes that it uses.
@@ -92,8 +104,6 @@ impl DetachTerminate {
             );
             return Err(Error::Ended(Failure::ServiceUnavailable, text));
         }
-        let group = group?;
-        let state = group.as_ref().and_then(|group| group.state_of(id));
         let is_waiting = state == Some(WAITING);
         let waits_for_recycle_eks_hook = is_waiting && self.groups.find_hook(&run.group).await?.is_some();
         let record = lease

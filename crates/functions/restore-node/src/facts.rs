@@ -251,7 +251,7 @@ impl FetchedFacts {
         lease.and_then(|lease| lease.record().ok()).unwrap_or_default()
     }
 
-    fn restore_facts(&self) -> RestoreFacts<'_> {
+    pub(crate) fn restore_facts(&self) -> RestoreFacts<'_> {
         let cluster = self.cluster.as_ref().ok();
         RestoreFacts {
             id: &self.id,
@@ -327,7 +327,6 @@ impl FetchedFacts {
             since: self.since(),
             steps: self.request.restore.steps.saturating_add(1),
             protected: self.request.restore.protected.clone(),
-            unseen: self.was_unseen(),
             owner: self.request.restore.owner.clone(),
         };
         Answer::new(RestoreVerdict::Wait, reason)

@@ -17,7 +17,7 @@ use recycle::input::urgency::Urgency;
 use recycle::records::claim::Claim;
 use recycle::records::lease::Lease;
 use recycle::records::node_record::Record;
-use recycle::records::restore_log::{GaveUp, GroupChange};
+use recycle::records::restore_log::{GaveUp, GroupChange, LeasedGaveUp};
 use recycle::restore::step::{RestoreStep, STEP_WAIT, Stuck};
 
 use crate::cluster::Cluster;
@@ -205,9 +205,7 @@ impl RestoreNode {
     /// The claim is removed, because it would hold up its whole group. Everything else that is refused now stays.
     /// A sweep fails, which sends a notification, and the next sweep tries again.
     pub(crate) async fn leave_after_refusal(&self, facts: &mut FetchedFacts, refusal: Error) -> Answered {
-        if let Err(error) = self.give_up(facts, true).await {
-            ignore_refusal(error)?;
-        }
+        self.give_up(facts, true).await?;
         match facts.release(&[]).await {
             Ok(node) => facts.replace_node(node),
             Err(error) => ignore_refusal(error)?,
@@ -230,10 +228,15 @@ impl RestoreNode {
         if is_reported || facts.instance.is_none() {
             return Ok(());
         }
-        facts.record_gave_up(gave_up).await?;
         let tag = (GAVE_UP_TAG, gave_up.to_string());
-        self.instances.tag(&facts.id, std::slice::from_ref(&tag)).await?;
-        if let Some(instance) = &mut facts.instance {
+        let tagged = self.instances.tag(&facts.id, std::slice::from_ref(&tag)).await;
+        let is_untagged = tagged.is_err();
+        if let Err(error) = tagged {
+            ignore_refusal(error.into())?;
+        }
+        let recorded = facts.record_gave_up(LeasedGaveUp { gave_up, is_untagged }).await;
+        recorded.or_else(ignore_refusal)?;
+        if let Some(instance) = facts.instance.as_mut().filter(|_| !is_untagged) {
             instance.tags.insert(tag.0.to_owned(), tag.1);
         }
         Ok(())
@@ -402,7 +405,7 @@ impl FetchedFacts {
     }
 }
 
-fn ignore_refusal(error: Error) -> Result<(), Error> {
+pub(crate) fn ignore_refusal(error: Error) -> Result<(), Error> {
     if error.failure() == Failure::ServiceRefused {
         Ok(())
     } else {

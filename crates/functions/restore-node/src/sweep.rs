@@ -14,6 +14,8 @@ use recycle::input::urgency::Urgency;
 use recycle::records::claim::{Claim, Phase, RUNNING, StoredClaim};
 use recycle::records::owner::Owner;
 use recycle::records::restore_log::GaveUp;
+use recycle::restore::facts::RestoreFacts;
+use recycle::restore::next_step::next_restore_step;
 use recycle::restore::step::RestoreStep;
 use recycle::restore::sweep::{
     BY_HOOK, BY_REQUEST, LeftoverDecision, OWN_TAGS, find_cause, is_done_with, judge_leftover,
@@ -21,6 +23,7 @@ use recycle::restore::sweep::{
 
 use crate::cluster::Cluster;
 use crate::facts::FetchedFacts;
+use crate::steps::ignore_refusal;
 use crate::{Error, RestoreNode};
 
 /// Seconds between writing a claim and acting on it.
@@ -150,8 +153,9 @@ impl RestoreNode {
         facts: &FetchedFacts,
         previous: Option<Claim>,
     ) -> Result<Option<Answer<RestoreVerdict>>, Error> {
-        let is_final = |gave_up: GaveUp| gave_up.is_final(&facts.next_step(), facts.now());
+        let is_final = |gave_up: GaveUp| gave_up.is_final(&facts.next_step_without_marks(), facts.now());
         if facts.gave_up().is_some_and(is_final) && !facts.is_result() {
+            facts.release_marked().await?;
             let reason = facts.describe_state("was given up, and an operator was notified");
             return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
         }
@@ -167,8 +171,14 @@ impl RestoreNode {
             return Ok(Some(Answer::new(RestoreVerdict::Untouched, reason)));
         }
         self.check_sweep(&facts.me.execution).await?;
+        // The tags of an instance without a Lease count for as long as the sweep holds the claim, too.
+        let phase = if facts.is_result() {
+            Phase::Disposing
+        } else {
+            Phase::Standby
+        };
         let claim = Claim {
-            phase: previous.map_or(Phase::Standby, |claim| claim.phase),
+            phase: previous.map_or(phase, |claim| claim.phase),
             ..Claim::new(facts.me.clone(), group, Urgency::Planned, facts.now())
         };
         self.write_claim(facts, &claim).await?;
@@ -206,7 +216,11 @@ impl RestoreNode {
             Err(_) => {}
         }
         let tags = [(GROUP_TAG, claim.group.to_string()), (CLAIM_TAG, claim.to_tag())];
-        Ok(self.instances.tag(&facts.id, &tags).await?)
+        match self.instances.tag(&facts.id, &tags).await {
+            // The tags are copies. An instance can have so many tags that EC2 refuses another one.
+            Err(error) if facts.cluster.is_ok() => ignore_refusal(error.into()),
+            tagged => Ok(tagged?),
+        }
     }
 }
 
@@ -221,15 +235,28 @@ impl FetchedFacts {
         self.cluster.as_ref().is_ok_and(is_clear) && !self.instance.as_ref().is_some_and(is_tagged)
     }
 
+    /// Returns the next step once no other Node has a mark for this instance.
+    fn next_step_without_marks(&self) -> RestoreStep {
+        next_restore_step(&RestoreFacts {
+            marked: &[],
+            ..self.restore_facts()
+        })
+    }
+
+    /// Removes the marks that other Nodes carry for this instance.
+    async fn release_marked(&self) -> Result<(), Error> {
+        let marked = self.cluster.as_ref().map_or(&[][..], |cluster| &cluster.marked);
+        let ids: Vec<InstanceId> = marked.iter().map(|other| other.instance.clone()).collect();
+        self.release_replacements(&ids, true).await
+    }
+
     /// Removes such marks once, without a claim: a claim would take a place in the queue of the group. Kubelets can write them again.
     pub(crate) async fn remove_marks_of_nodes(&self) -> Result<Answer<RestoreVerdict>, Error> {
         if self.next_step() == RestoreStep::UndoKubernetes {
             self.undo_kubernetes().await?;
         }
         self.release(&[]).await?;
-        let marked = self.cluster.as_ref().map_or(&[][..], |cluster| &cluster.marked);
-        let ids: Vec<InstanceId> = marked.iter().map(|other| other.instance.clone()).collect();
-        self.release_replacements(&ids, true).await?;
+        self.release_marked().await?;
         let reason = self.describe_state(
             "has no claim, record or taint of an execution; marks that Nodes carry for it are removed",
         );

@@ -143,9 +143,10 @@ impl SelectNodes {
             mark: group_request.terms.mark,
             recycle,
             ended_rotations,
-            // The next pass decides about these members again, and stops under a name if it cannot.
+            // The next pass decides about these members again.
             more: later_nodes + undecided_nodes,
             later,
+            error: (undecided_nodes > 0 && !terms.dry_run).then_some(Stop::NodeUnreadable),
         };
         Ok(Answer::new(verdict, reason).with(SelectBody::Group(Box::new(group))))
     }

@@ -94,7 +94,7 @@ pub const GROUP_TAG: &str = "recycle-eks:group";
 /// EC2 tag, written before EnterStandby: the time (RFC 3339) since which the instance is in Standby because of recycle-eks.
 pub const STANDBY_TAG: &str = "recycle-eks:standby";
 
-/// EC2 tag, a copy of [`RESTORE_LOG_ANNOTATION`]. It counts only in a restore in which the cluster could not be read.
+/// EC2 tag, a copy of [`RESTORE_LOG_ANNOTATION`]. It counts while the cluster cannot be read, and later for an ExitStandby that fits.
 pub const RESTORE_LOG_TAG: &str = "recycle-eks:restore-log";
 
 /// EC2 tag on members that recycle-eks protects from scale-in: the instance id of another node of their group.

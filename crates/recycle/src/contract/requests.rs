@@ -190,9 +190,6 @@ pub struct RestoreState {
     /// The members that this restore has protected from scale-in while it could not write that into the record.
     #[serde(default)]
     pub protected: Vec<InstanceId>,
-    /// Whether the cluster could not be read in a step of this restore, so that the Lease may lack a group change.
-    #[serde(default)]
-    pub unseen: bool,
     /// The execution whose claim a sweep has taken over, for the report.
     #[serde(default)]
     pub owner: Option<Owner>,

@@ -16,7 +16,7 @@ use crate::input::path::RecyclePath;
 use crate::input::start::Start;
 use crate::plan::dry_run::Plan;
 use crate::records::owner::Owner;
-use crate::rotation::admission::{Ended, Waited};
+use crate::rotation::admission::{Ended, Stop, Waited};
 use crate::rotation::outdated::Criterion;
 use crate::rotation::terms::Mark;
 
@@ -223,9 +223,6 @@ pub enum RestoreBody {
         /// The members that it has protected from scale-in, if no record names them.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         protected: Vec<InstanceId>,
-        /// True if the cluster could not be read in one of these steps.
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        unseen: bool,
         /// The execution whose claim a sweep has taken over.
         #[serde(skip_serializing_if = "Option::is_none")]
         owner: Option<Owner>,
@@ -293,4 +290,7 @@ pub struct GroupBody {
     pub more: usize,
     /// The first of them, which are marked already.
     pub later: Vec<InstanceId>,
+    /// The error of the group if this is its last pass: members are undecided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Stop>,
 }

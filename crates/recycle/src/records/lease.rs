@@ -15,7 +15,7 @@ use crate::base::names::{
 use crate::base::strict::{Unreadable, read_text};
 use crate::records::claim::{Claim, Phase, StoredClaim};
 use crate::records::node_record::Record;
-use crate::records::restore_log::GaveUp;
+use crate::records::restore_log::LeasedGaveUp;
 
 /// The annotations of a Lease that decide.
 pub const LEASED: [&str; 6] = [
@@ -76,7 +76,7 @@ impl Lease {
     }
 
     /// Returns the record that a restore gave up the instance. A value that was edited counts as none.
-    pub fn gave_up(&self) -> Option<GaveUp> {
+    pub fn gave_up(&self) -> Option<LeasedGaveUp> {
         self.annotations.get(GAVE_UP_ANNOTATION)?.parse().ok()
     }
 

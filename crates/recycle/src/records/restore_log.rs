@@ -25,6 +25,19 @@ impl GroupChanges {
         Self(group_changes)
     }
 
+    /// Returns these group changes with the ExitStandby of a copy, if they have none and its number is the only possible one: one less
+    /// than `desired_before` if a place was given up before, else that.
+    #[must_use]
+    pub fn with_exit_of(self, copy: &Self, desired_before: u32) -> Self {
+        let paid = u32::from(!self.0.is_empty());
+        match copy.exited_from() {
+            Some(from) if self.exited_from().is_none() && from + paid == desired_before => {
+                self.with(GroupChange::Exit(from))
+            }
+            Some(_) | None => self,
+        }
+    }
+
     /// Returns the desired capacity before ExitStandby, if the restore recorded that call.
     pub(crate) fn exited_from(&self) -> Option<u32> {
         self.0.iter().rev().find_map(|group_change| match group_change {
@@ -84,6 +97,35 @@ impl FromStr for GaveUp {
         Ok(Self {
             at: at.parse()?,
             was_refused: word == "refused",
+        })
+    }
+}
+
+/// The same in the Lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeasedGaveUp {
+    pub gave_up: GaveUp,
+    /// Whether EC2 refused the tag, so that it is not missing because an operator has removed it.
+    pub is_untagged: bool,
+}
+
+const UNTAGGED: &str = " untagged";
+
+impl fmt::Display for LeasedGaveUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.is_untagged { UNTAGGED } else { "" };
+        write!(f, "{}{word}", self.gave_up)
+    }
+}
+
+impl FromStr for LeasedGaveUp {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        let tagged = text.strip_suffix(UNTAGGED);
+        Ok(Self {
+            gave_up: tagged.unwrap_or(text).parse()?,
+            is_untagged: tagged.is_some(),
         })
     }
 }

@@ -38,7 +38,7 @@ pub fn next_restore_step(restore_facts: &RestoreFacts<'_>) -> RestoreStep {
         (Place::Lost, _) => {
             restore_facts.clean_up(RestoreStep::Report(restore_facts.note_larger_group(group)))
         }
-        (_, KubernetesHalf::Undo) if restore_facts.may_remove_marks() => RestoreStep::UndoKubernetes,
+        (_, KubernetesHalf::Undo) => RestoreStep::UndoKubernetes,
         (_, KubernetesHalf::Unseen) if restore_facts.waited < i64::from(CLUSTER_PATIENCE) => {
             wait_for_cluster()
         }

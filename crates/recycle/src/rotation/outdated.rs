@@ -207,12 +207,14 @@ pub(crate) fn is_undecided(
 ) -> bool {
     let registers_within = SignedDuration::from_secs(REGISTERS_WITHIN);
     let is_old = |machine: &Machine| known.now.duration_since(machine.launched_at) > registers_within;
+    // Auto Scaling lists an instance that has ended until its next health check.
+    let may_register = |machine: &Machine| !machine.instance.is_gone() && is_old(machine);
     let node = known.node(&member.instance);
     let labels = outdated.node_labels.as_ref();
     let is_left_out = labels
         .zip(node)
         .is_some_and(|(selector, node)| !selector.matches(&node.labels));
-    if is_left_out || !known.machine(&member.instance).is_some_and(is_old) {
+    if is_left_out || !known.machine(&member.instance).is_some_and(may_register) {
         return false;
     }
     if find_criteria_without_labels(outdated, fleet, member, known).is_empty() {
