@@ -2,6 +2,7 @@
 payload."""
 
 import copy
+import itertools
 import json
 import socket
 from random import Random
@@ -340,6 +341,43 @@ def test_a_made_up_execution_changes_nothing(world, node, invoke):
         error, why = invoke(function, {"context": context_of(arn), "run": forged})
         assert error == "ClaimLost", (function, error, why)
         assert len(world.writes()) == before and world.instance(node.instance_id).state == "running", function
+
+
+def with_names(document, names):
+    """The document with other strings in place of some."""
+    if isinstance(document, dict):
+        return {key: with_names(value, names) for key, value in document.items()}
+    if isinstance(document, list):
+        return [with_names(value, names) for value in document]
+    return names.get(document, document) if isinstance(document, str) else document
+
+
+def test_no_payload_with_the_names_of_another_node_changes_that_node(world, node, invoke):
+    """H2. Every function gets the instance, the Node and the execution of another one, each alone and together."""
+    execution, run, _ = draining(world, node)
+    other = node.group.nodes[1]
+    web = other.deployment("web", replicas=2)
+    pods = {pod.name for pod in web.pods()}
+    context = of_node(execution.arn, node)
+    disposing = {**run, "disposing_since": "2027-01-01T00:00:00Z", "old": {"members": "0000"}}
+    payloads = [(function, {"context": context, "run": disposing}) for function in STEPS]
+    payloads += [("claim-node", {"context": context}), ("claim-node", {"context": context, "run": run})]
+    payloads += [
+        ("restore-node", leftover(SWEEP, node)),
+        ("restore-node", {"context": context, "failure": {"Error": "x", "Cause": ""}}),
+    ]
+    names = {node.instance_id: other.instance_id, node.name: other.name, execution.arn: MADE_UP}
+    before = node.group.sizes
+
+    for chosen in (subset for size in (1, 2, 3) for subset in itertools.combinations(names, size)):
+        for function, payload in payloads:
+            if function == "restore-node" and node.instance_id not in chosen:
+                continue
+            invoke(function, with_names(payload, {name: names[name] for name in chosen}))
+            assert other.kubernetes.taints == [] and not other.unschedulable, (function, chosen)
+            assert node.group.states[other.instance_id] == "InService" and not is_claimed(world, other), (function, chosen)
+            assert {pod.name for pod in web.running_pods()} == pods and node.group.sizes == before, (function, chosen)
+    assert world.instance(node.instance_id).state == "running" and execution.status == "RUNNING"
 
 
 # Any payload
