@@ -18,8 +18,8 @@ use crate::records::claim::{Claim, ClaimDecision, Phase, StoredClaim, decide_cla
 use crate::records::lease::Lease;
 use crate::records::owner::Owner;
 
-/// The number of nodes that one sweep works on. Each may take 412 history events (44 steps of a restore, a question about the owner,
-/// a notification). An execution has room for 25,000.
+/// The number of nodes that one sweep works on. Each takes at most 412 history events (44 steps of a restore, a notification).
+/// An execution has room for 25,000.
 pub const MOST_NODES: usize = 40;
 /// Seconds between two sweeps, as in the module's rule.
 pub const INTERVAL: i64 = 900;
