@@ -3,7 +3,7 @@
 import pytest
 
 from attacks import forgeries
-from attacks.forgeries import CLAIM, PROGRESS
+from attacks.forgeries import CLAIM, DRAIN_UNTIL, PROGRESS
 
 CORDONED_FOR, KEPT_FOR = "recycle-eks/cordoned-for", "recycle-eks/kept-for"
 
@@ -32,13 +32,14 @@ def lease_writes(world):
     return [call for call in world.writes() if "leases" in str(call)]
 
 
-@pytest.mark.parametrize("mark", ["progress", "claim", "cordoned for another", "kept for another"])
+@pytest.mark.parametrize("mark", ["progress", "end of a drain", "claim", "cordoned for another", "kept for another"])
 def test_a_mark_that_only_its_node_can_have_written_makes_no_claim(world, workers, mark):
     """H1. Before: the sweep claimed the node, or the one that the mark named, and its claim took the place in the queue of the
-    group and kept the node out of rotations."""
+    group and kept the node out of rotations. The end of a drain stayed, and would have ended the next one."""
     node, other, _ = workers.nodes
     written = {
         "progress": {"annotations": {PROGRESS: "{}"}},
+        "end of a drain": {"annotations": {DRAIN_UNTIL: "now"}},
         "claim": {"annotations": {CLAIM: forgeries.claim(forgeries.EXECUTION)}},
         "cordoned for another": {"annotations": {CORDONED_FOR: other.instance_id}},
         "kept for another": {"labels": {KEPT_FOR: other.instance_id}},

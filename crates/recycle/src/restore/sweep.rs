@@ -8,8 +8,8 @@ use jiff::Timestamp;
 
 use crate::base::ids::{ExecutionArn, Fence, InstanceId};
 use crate::base::names::{
-    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, GAVE_UP_TAG, GROUP_TAG, KEPT_FOR_LABEL,
-    PROGRESS_ANNOTATION, RESTORE_LOG_TAG, STANDBY_TAG,
+    CLAIM_ANNOTATION, CLAIM_TAG, CORDONED_FOR_ANNOTATION, DRAIN_UNTIL_ANNOTATION, GAVE_UP_TAG, GROUP_TAG,
+    KEPT_FOR_LABEL, PROGRESS_ANNOTATION, RESTORE_LOG_TAG, STANDBY_TAG,
 };
 use crate::cluster::instance::Instance;
 use crate::cluster::node::{NodeFacts, draining_taint};
@@ -103,7 +103,8 @@ fn named(nodes: &[NodeFacts]) -> impl Iterator<Item = InstanceId> {
 }
 
 fn is_marked(node: &NodeFacts) -> bool {
-    let annotations = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION];
+    // An end that came too late for its drain would end the next one.
+    let annotations = [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION];
     annotations.iter().any(|key| node.annotations.contains_key(*key))
         || node.is_requested()
         // A taint whose value or effect differs was changed by an operator or another tool, and stays.
@@ -248,7 +249,7 @@ mod tests {
     #[test]
     fn marks_on_a_node_name_its_instance() {
         let itself = node("a").instance.unwrap().to_string();
-        for key in [CLAIM_ANNOTATION, PROGRESS_ANNOTATION] {
+        for key in [CLAIM_ANNOTATION, PROGRESS_ANNOTATION, DRAIN_UNTIL_ANNOTATION] {
             assert_eq!(
                 found(&[with_annotation(key, "{}")], &[]),
                 [itself.as_str()],
