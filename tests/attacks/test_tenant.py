@@ -45,6 +45,22 @@ def test_pods_with_times_that_no_type_can_hold_stop_no_rotation(world):
     assert world.leftovers() == []
 
 
+def test_a_pod_that_fits_only_the_old_node_ends_no_rotation_as_rotated(world, workers, tenant):
+    """H6. Before: the successor of the tenant's pod stayed Pending, and after an hour the rotation ended `rotated` with one node
+    of three recycled."""
+    first = workers.nodes[0]
+    hostname = {"kubernetes.io/hostname": first.name}
+    first.deployment("sticky", namespace=TENANT, node_selector=hostname)
+    workers.gets_a_new_template()
+
+    end = world.rotate(at_once=1).finishes()
+
+    group = end.groups["workers"]
+    assert (end.error, group["error"], group["recycled"], group["left"]) == ("RotationFailed", ["PodsPending"], 1, 2), end
+    assert f"1 pod that this rotation evicted is still Pending: {TENANT}/sticky-" in group["why"][0]
+    assert world.rotate(at_once=1, wait_for_pending_pods=False).finishes().outcome == "rotated"
+
+
 def test_large_pods_leave_a_third_of_the_memory_of_each_function_free(world, workers, tenant):
     """E8. Before: a function held a page of up to 500 pods at once, and Lambda ended it. `make bench` measures 110 pods."""
     node = workers.nodes[0]

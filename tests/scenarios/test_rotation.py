@@ -398,7 +398,7 @@ def test_the_next_node_waits_for_the_pods_that_this_rotation_evicted_for_an_hour
 
     end = world.rotate(at_once=1).finishes()
 
-    assert end.outcome == "rotated" and end.at < 3 * HOUR
+    assert end.error == "RotationFailed" and end.at < 3 * HOUR
     found = end.groups
     assert found["api"]["recycled"] == 3
     began = [execution.entered("ClaimNode")[0] for execution in executions(world, of_api)]
@@ -406,4 +406,5 @@ def test_the_next_node_waits_for_the_pods_that_this_rotation_evicted_for_an_hour
     # Pods that find no place for an hour stop the group.
     assert (found["batch"]["recycled"], found["batch"]["left"]) == (1, 1)
     assert "1 pod that this rotation evicted is still Pending: default/web-of-batch-" in found["batch"]["why"][0]
+    assert found["batch"]["error"] == ["PodsPending"] and not found["api"]["error"]
     assert only(world.rotate(wait_for_pending_pods=False).finishes())["recycled"] == 1

@@ -36,7 +36,7 @@ fn main() {
         "fields": fields::FIELDS.iter().map(|field| field.name).collect::<Vec<_>>(),
         "settings": fields::FIELDS.iter().filter(|field| field.setting).map(|field| field.name).collect::<Vec<_>>(),
         "terms": terms::FIELDS.into_iter().chain(["dry_run"]).collect::<Vec<_>>(),
-        "stops": [Stop::ReplacementStillOutdated, Stop::KubeletTooNew, Stop::NodeUnreadable],
+        "stops": [Stop::ReplacementStillOutdated, Stop::KubeletTooNew, Stop::NodeUnreadable, Stop::PodsPending],
         "lifecycle_hook": names::LIFECYCLE_HOOK,
         "permissions": PERMISSIONS.iter().map(|permission| json!({
             "group": permission.group.name(),

@@ -71,6 +71,8 @@ pub enum Stop {
     KubeletTooNew,
     /// Only the Nodes of some members could say whether these must be recycled, and they do not.
     NodeUnreadable,
+    /// Pods that the rotation evicted were Pending for an hour.
+    PodsPending,
 }
 
 /// The node that asks to start, as the state machine carries it.

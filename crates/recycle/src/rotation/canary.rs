@@ -137,7 +137,7 @@ pub fn check_displaced(displaced: &[String], waiting_node: &WaitingNode) -> Opti
     };
     Some(
         if waiting_node.waited_for(WaitReason::Pending) >= LONGEST_PENDING {
-            Admission::stop(text)
+            Admission::stop_with(Stop::PodsPending, text)
         } else {
             Admission::Wait(WaitReason::Pending, text)
         },

@@ -849,7 +849,11 @@ fn a_node_waits_for_an_hour_for_pods_that_this_rotation_evicted() {
             waited_for_it: waited,
             ..waiting_node(1)
         };
-        let found = why(check_displaced(&displaced, &asking));
+        let admission = check_displaced(&displaced, &asking);
+        let fails =
+            matches!(&admission, Some(Admission::Stop(ended)) if ended.error == Some(Stop::PodsPending));
+        assert_eq!(fails, waited == 3_600);
+        let found = why(admission);
         assert!(found.starts_with(expected), "{waited}: {found}");
     }
     assert_eq!(check_displaced(&[], &waiting_node(1)), None);
