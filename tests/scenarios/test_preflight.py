@@ -48,6 +48,15 @@ def name_other_cluster(world, node) -> None:
     world.aws.client("ec2").create_tags(Resources=[node.instance_id], Tags=[other])
 
 
+def belong_to_another_tool(world, node, label, value) -> None:
+    """Its instances are in no group."""
+    node.kubernetes.label(**{label: value})
+    world.aws.client("autoscaling").detach_instances(
+        AutoScalingGroupName=node.group.name, InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True
+    )
+    world.wait("5m")
+
+
 #: The reason against the node, and the change that causes it.
 OBSTACLES = {
     "suspended_process": lambda world, node: node.group.suspend("Launch"),
@@ -55,9 +64,9 @@ OBSTACLES = {
     "scale_in_protection": lambda world, node: node.group.protect(node),
     "removed_by_autoscaler": lambda world, node: node.kubernetes.add_taint("ToBeDeletedByClusterAutoscaler", value="1"),
     "disrupted_by_karpenter": lambda world, node: node.kubernetes.add_taint("karpenter.sh/disrupted"),
-    "karpenter": lambda world, node: node.kubernetes.label(**{"karpenter.sh/nodepool": "spot"}),
-    "auto_mode": lambda world, node: node.kubernetes.label(**{"eks.amazonaws.com/compute-type": "auto"}),
-    "fargate": lambda world, node: node.kubernetes.label(**{"eks.amazonaws.com/compute-type": "fargate"}),
+    "karpenter": lambda world, node: belong_to_another_tool(world, node, "karpenter.sh/nodepool", "spot"),
+    "auto_mode": lambda world, node: belong_to_another_tool(world, node, "eks.amazonaws.com/compute-type", "auto"),
+    "fargate": lambda world, node: belong_to_another_tool(world, node, "eks.amazonaws.com/compute-type", "fargate"),
     "weighted_group": lambda world, node: set_weights(world, node.group.name),
     "foreign_standby": lambda world, node: world.aws.client("autoscaling").enter_standby(
         AutoScalingGroupName=node.group.name, InstanceIds=[node.instance_id], ShouldDecrementDesiredCapacity=True

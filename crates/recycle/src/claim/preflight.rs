@@ -80,7 +80,9 @@ fn find_refusals(facts: &PreflightFacts<'_>, instance: &Instance) -> Vec<Refusal
     let id = &input.instance_id;
     let mut refusals = Vec::from_iter(check_cluster(facts));
     let is_seen = refusals.is_empty();
-    let owner = node.and_then(|node| advise_owner(id, node));
+    // The labels of another tool are the kubelet's own word. Members of a group belong to none of these tools.
+    let owner = node.filter(|_| group.is_none());
+    let owner = owner.and_then(|node| advise_owner(id, node));
     let is_owned = owner.is_some();
     refusals.extend(owner);
     let lifecycle = match group {
@@ -416,6 +418,22 @@ mod tests {
         }
     }
 
+    /// The kubelet can write such labels on its own Node.
+    #[test]
+    fn a_member_of_a_group_with_a_label_of_another_tool_is_recycled() {
+        for (label, value) in [
+            ("karpenter.sh/nodepool", "spot"),
+            ("eks.amazonaws.com/compute-type", "auto"),
+            ("eks.amazonaws.com/compute-type", "fargate"),
+        ] {
+            let checked = World::with_labels([(label, value)]).check();
+            assert!(
+                matches!(checked, Preflight::Go { .. }),
+                "{label}={value}: {checked:?}"
+            );
+        }
+    }
+
     #[test]
     fn a_node_that_cannot_be_recycled_is_refused_with_advice() {
         let cases = [
@@ -439,20 +457,29 @@ mod tests {
             ),
             (
                 "a node of Auto Mode",
-                World::with_labels([
-                    ("karpenter.sh/nodepool", "system"),
-                    ("eks.amazonaws.com/compute-type", "auto"),
-                ]),
+                World {
+                    group: None,
+                    ..World::with_labels([
+                        ("karpenter.sh/nodepool", "system"),
+                        ("eks.amazonaws.com/compute-type", "auto"),
+                    ])
+                },
                 "belongs to EKS Auto Mode (node pool system)",
             ),
             (
                 "a node of Auto Mode without a pool",
-                World::with_labels([("eks.amazonaws.com/compute-type", "auto")]),
+                World {
+                    group: None,
+                    ..World::with_labels([("eks.amazonaws.com/compute-type", "auto")])
+                },
                 "belongs to EKS Auto Mode, which replaces its nodes itself",
             ),
             (
                 "Fargate",
-                World::with_labels([("eks.amazonaws.com/compute-type", "fargate")]),
+                World {
+                    group: None,
+                    ..World::with_labels([("eks.amazonaws.com/compute-type", "fargate")])
+                },
                 "restart the pod instead",
             ),
             (
