@@ -485,3 +485,56 @@ def test_a_node_that_says_nothing_does_not_evade_a_rotation_by_labels(world, wor
     assert (end.error, group["error"], group["recycled"]) == ("RotationFailed", ["NodeUnreadable"], 1)
     assert hidden.instance_id in group["why"][0] and other.instance_id not in group["why"][0]
     assert other.instance_id in workers.instances and honest.instance_id not in workers.instances
+
+
+# H6
+
+
+@pytest.mark.parametrize(
+    ("label", "value"),
+    [("karpenter.sh/nodepool", "x"), ("eks.amazonaws.com/compute-type", "auto"), ("eks.amazonaws.com/compute-type", "fargate")],
+)
+def test_a_node_with_labels_of_another_tool_is_rotated(world, workers, label, value):
+    """H6. Before: every execution for the node was refused, and with the default terms the rest of its group was not begun."""
+    workers.gets_a_new_template()
+    in_order(workers)[0].kubelet_writes({"labels": {label: value}})
+
+    end = world.rotate().finishes()
+
+    assert end.outcome == "rotated", end.cause
+    assert end.groups["workers"]["recycled"] == 3
+
+
+def test_a_node_does_not_turn_an_extension_of_its_drain_into_its_end(world, workers, cli):
+    """H6. Before: the command line and its function took the start and the end of the drain from the Node's own progress, and
+    wrote a time in 1970 as the operator's wish."""
+    node = workers.nodes[0]
+    node.job("long", annotations=WAITS)
+    execution = world.recycle(node)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForPods")), limit=86_400)
+    times = {"since": "1970-01-01T00:00:00Z", "until": "1970-01-03T00:00:00Z"}
+    node.kubelet_writes({"annotations": {PROGRESS: json.dumps({"summary": "waits", **times})}})
+
+    asked = cli("extend", node.name, "--until", "2027-01-20T00:00:00Z", pace=0)
+    assert asked.code == 0 and node.records[DRAIN_UNTIL] == "2027-01-20T00:00:00Z", asked
+
+    node.kubelet_writes({"annotations": {DRAIN_UNTIL: "1970-01-03T00:00:00Z"}})
+    assert cli("extend", node.name, "--by", "1h", pace=0).code == 0
+    assert node.records[DRAIN_UNTIL] == "2027-01-20T01:00:00Z"
+    world.wait("2d")
+    assert execution.status == "RUNNING"
+
+
+def test_a_node_whose_progress_is_in_the_past_is_not_prolonged_from_there(world, workers, cli):
+    """H6. The end that the node claims is no end of a running drain."""
+    node = workers.nodes[0]
+    node.job("long", annotations=WAITS)
+    execution = world.recycle(node)
+    world.clock.run(until=lambda: bool(execution.entered("WaitForPods")), limit=86_400)
+    times = {"since": "1970-01-01T00:00:00Z", "until": "1970-01-03T00:00:00Z"}
+    node.kubelet_writes({"annotations": {PROGRESS: json.dumps({"summary": "waits", **times})}})
+
+    refused = cli("extend", node.name, "--by", "1h", pace=0)
+
+    assert refused.code != 0 and "--until" in refused.errors, refused
+    assert DRAIN_UNTIL not in node.records

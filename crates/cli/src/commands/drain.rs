@@ -27,7 +27,7 @@ pub(crate) async fn extend(installation: &Installation, output: &Output, wanted:
     let node = find_node_in_cluster(installation, &wanted.node).await?;
     let until = match (until, wanted.by) {
         (Some(until), _) => check_later(until, clock::now())?,
-        (None, by) => prolong(&node, by.unwrap_or_default())?,
+        (None, by) => prolong(&node, by.unwrap_or_default(), clock::now())?,
     };
     move_end(installation, output, &node, &until.to_string()).await
 }
@@ -146,8 +146,17 @@ fn judge_hook(answer: &Value, end: Timestamp) -> Option<String> {
 }
 
 /// Returns the end of a drain that lasts longer by this duration. The present end may be any time, because the node can write it.
-fn prolong(node: &NodeStatus, by: Duration) -> Result<Timestamp> {
-    Ok(later(current_end(node)?, by.as_seconds()))
+/// So an end in the past is refused.
+fn prolong(node: &NodeStatus, by: Duration, now: Timestamp) -> Result<Timestamp> {
+    let end = current_end(node)?;
+    let until = later(end, by.as_seconds());
+    if until <= now {
+        refuse!(
+            "--by needs the present end of the drain, but node {} says {end}, which has passed: use --until",
+            node.instance_id
+        );
+    }
+    Ok(until)
 }
 
 /// Returns the end that an operator has set, else the end in the progress that the execution wrote.
@@ -198,7 +207,12 @@ mod tests {
             }))
             .unwrap();
             let day = Duration::read(&json!(86_400)).unwrap();
-            assert_eq!(prolong(&node, day).unwrap().to_string(), longer);
+            let now = "2027-01-01T00:00:00Z".parse().unwrap();
+            assert_eq!(prolong(&node, day, now).unwrap().to_string(), longer);
+            let refusal = prolong(&node, day, longer.parse().unwrap())
+                .unwrap_err()
+                .to_string();
+            assert!(refusal.ends_with("which has passed: use --until"), "{refusal}");
         }
     }
 

@@ -93,9 +93,8 @@ mod tests {
     #[tokio::test]
     async fn an_end_that_is_too_late_is_shortened() {
         let mut drains = node("draining");
-        drains["metadata"]["annotations"]["recycle-eks/progress"] =
-            r#"{"summary": "waits", "since": "2027-01-01T05:00:00Z", "until": "2027-01-03T05:00:00Z"}"#
-                .into();
+        drains["metadata"]["annotations"]["recycle-eks/record"] =
+            r#"{"schema": 1, "tainted_at": "2027-01-01T05:00:00Z"}"#.into();
         let kube = ScriptedKube::new().on("GET", PATH, 200, drains.clone());
         let moved = moved(&kube).await.unwrap();
         assert_eq!(
@@ -112,9 +111,8 @@ mod tests {
     async fn the_end_is_shortened_by_the_state_of_the_drain_at_the_time_of_the_write() {
         let conflict = json!({"kind": "Status", "status": "Failure", "reason": "Conflict", "code": 409, "message": "changed"});
         let mut drains = node("draining");
-        drains["metadata"]["annotations"]["recycle-eks/progress"] =
-            r#"{"summary": "waits", "since": "2027-01-01T05:00:00Z", "until": "2027-01-03T05:00:00Z"}"#
-                .into();
+        drains["metadata"]["annotations"]["recycle-eks/record"] =
+            r#"{"schema": 1, "tainted_at": "2027-01-01T05:00:00Z"}"#.into();
         let kube = ScriptedKube::new()
             .on("GET", PATH, 200, node("standby"))
             .on("PATCH", "/leases/", 409, conflict)

@@ -11,7 +11,6 @@ use crate::cluster::instance::describe_instance;
 use crate::cluster::node::NodeFacts;
 use crate::input::model::{InvalidInput, LONGEST_DRAIN};
 use crate::records::claim::{Phase, StoredClaim};
-use crate::records::progress::Progress;
 
 /// The request to move the end of a drain, which the command line sends to `serve-operator`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -74,16 +73,22 @@ pub fn judge_drain_end(
         Some(Some(StoredClaim::Known(claim))) => match claim.phase {
             // The drain has not begun, so its latest end is unknown. An end that is too late is cut when it begins.
             Phase::Claimed | Phase::Admitted | Phase::Standby => Ok(asked),
-            Phase::Draining | Phase::Waiting => Ok(cut_end(asked, node.and_then(NodeFacts::progress))),
+            Phase::Draining | Phase::Waiting => Ok(cut_end(asked, node.and_then(find_beginning))),
             Phase::Disposing => refuse("is being disposed of, so its drain is over"),
         },
     }
 }
 
+/// Returns the time at which the drain began, as the Lease has it. The progress on the Node is not asked, because the node can write it.
+/// None if the record cannot be read: then `check-pods` cuts an end that is too late.
+fn find_beginning(node: &NodeFacts) -> Option<Timestamp> {
+    node.record().ok()?.tainted_at
+}
+
 /// Cuts an end that is more than 30 days after the start of the drain.
-fn cut_end(asked: DrainEnd, progress: Option<Progress>) -> DrainEnd {
-    match (asked, progress) {
-        (DrainEnd::At(end), Some(progress)) => DrainEnd::At(end.min(later(progress.since, LONGEST_DRAIN))),
+fn cut_end(asked: DrainEnd, began_at: Option<Timestamp>) -> DrainEnd {
+    match (asked, began_at) {
+        (DrainEnd::At(end), Some(began_at)) => DrainEnd::At(end.min(later(began_at, LONGEST_DRAIN))),
         (DrainEnd::Now, _) | (DrainEnd::At(_), None) => asked,
     }
 }
@@ -91,7 +96,7 @@ fn cut_end(asked: DrainEnd, progress: Option<Progress>) -> DrainEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION};
+    use crate::base::names::{CLAIM_ANNOTATION, PROGRESS_ANNOTATION, RECORD_ANNOTATION};
     use crate::fixtures::{OLD, claim, id, leased, node};
 
     fn judged(annotation: Option<String>) -> Result<(), String> {
@@ -105,8 +110,10 @@ mod tests {
 
     #[test]
     fn a_running_drain_ends_at_most_30_days_after_its_start() {
+        let record = r#"{"schema": 1, "tainted_at": "2027-01-01T00:00:00Z"}"#;
+        // The node can write its progress.
         let progress =
-            r#"{"summary": "waits", "since": "2027-01-01T00:00:00Z", "until": "2027-01-03T00:00:00Z"}"#;
+            r#"{"summary": "waits", "since": "1970-01-01T00:00:00Z", "until": "1970-01-03T00:00:00Z"}"#;
         for (phase, asked, end) in [
             (Phase::Draining, "2027-01-30T00:00:00Z", "2027-01-30T00:00:00Z"),
             (Phase::Draining, "2027-02-01T00:00:00Z", "2027-01-31T00:00:00Z"),
@@ -115,7 +122,8 @@ mod tests {
             (Phase::Draining, "now", "now"),
         ] {
             let text = serde_json::to_string(&claim(phase)).unwrap();
-            let mut node = leased(node("old"), [(CLAIM_ANNOTATION, &text)]);
+            let annotations = [(CLAIM_ANNOTATION, text.as_str()), (RECORD_ANNOTATION, record)];
+            let mut node = leased(node("old"), annotations);
             node.annotations
                 .insert(PROGRESS_ANNOTATION.to_owned(), progress.to_owned());
             let asked = DrainEnd::try_from(asked.to_owned()).unwrap();
