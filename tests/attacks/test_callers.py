@@ -385,11 +385,16 @@ def test_no_payload_with_the_names_of_another_node_changes_that_node(world, node
 
 @pytest.fixture
 def payloads(world, node):
-    """A real payload of each function, from a recycling, a rotation, a restore, a sweep and an alarm."""
+    """A payload of each shape for each function, from a recycling, a rotation, a restore, a sweep, an alarm, Terraform and an
+    operator."""
     seen = {}
 
     def remember(sandbox, payload, *_):
-        seen.setdefault(sandbox.function, json.loads(payload))
+        add(sandbox.function, json.loads(payload))
+
+    def add(function, payload):
+        shape = frozenset((*payload, payload.get("select"), payload.get("ask")))
+        seen.setdefault(function, {}).setdefault(shape, payload)
 
     world.host.on_answered.append(remember)
     node.deployment("web", replicas=2)
@@ -401,11 +406,18 @@ def payloads(world, node):
     other.job("long", annotations={"recycle-eks/drain": "wait"})
     assert world.recycle(other, drain_timeout=600).finishes().error == "DrainTimedOut"
     world.host.on_answered.remove(remember)
-    message = json.dumps({"AlarmName": "node-cpu", "AWSAccountId": ACCOUNT, "OldStateValue": "OK", "NewStateValue": "ALARM"})
+    change = {"OldStateValue": "OK", "NewStateValue": "ALARM", "StateChangeTime": "2027-01-01T00:00:01.000+0000"}
+    alarm = f"arn:{PARTITION}:cloudwatch:{REGION}:{ACCOUNT}:alarm:node-cpu"
+    message = json.dumps({"AlarmName": "node-cpu", "AlarmArn": alarm, "AWSAccountId": ACCOUNT, **change})
     topic = f"arn:{PARTITION}:sns:{REGION}:{ACCOUNT}:operators"
-    seen.setdefault("recycle-eks-start-rotation", {"Records": [{"Sns": {"Message": message, "TopicArn": topic}}]})
-    seen.setdefault(FOR_OPERATORS, {"ask": "status", "cluster_name": CLUSTER})
-    return {function: seen[function] for function in functions(world)}
+    rotation = {"trigger": "template", "selection": {"outdated": {"launch_template": True}}, "dry_run": True}
+    add("recycle-eks-start-rotation", {"Records": [{"Sns": {"Message": message, "TopicArn": topic}}]})
+    add("recycle-eks-start-rotation", {"value": 1, "rotation": rotation, "tf": {"action": "update", "prev_input": {}}})
+    add("recycle-eks-restore-node", leftover(SWEEP, other))
+    for more in [{"ask": "status"}, {"ask": "doctor"}, {"ask": "records", "instances": [other.instance_id]}]:
+        add(FOR_OPERATORS, {"cluster_name": CLUSTER, **more})
+    add(FOR_OPERATORS, {"ask": "move_drain_end", "cluster_name": CLUSTER, "instance_id": other.instance_id, "until": "now"})
+    return {function: list(seen[function].values()) for function in functions(world)}
 
 
 def places(document, here=()):
@@ -417,7 +429,7 @@ def places(document, here=()):
 
 
 def damaged(payload, random, endpoint):
-    """The document with one to three values that are removed or replaced, and a field that names a server."""
+    """The document with one to three values that are removed or replaced. Half of them also have a field that names a server."""
     document = copy.deepcopy(payload)
     odd = [None, True, -1, 2**63, 1e308, "", "x" * 20_000, "\0", [], {}, [[]], END_OF_TIME, endpoint, {"endpoint": endpoint}]
     for _ in range(random.randint(1, 3)):
@@ -430,8 +442,8 @@ def damaged(payload, random, endpoint):
         if random.random() < 0.3:
             del parent[last]
         else:
-            parent[last] = random.choice(odd)
-    if isinstance(document, dict):
+            parent[last] = copy.deepcopy(random.choice(odd))
+    if isinstance(document, dict) and random.random() < 0.5:
         document[random.choice(["cluster", "endpoint", "cluster_name", "url", "region"])] = endpoint
     return document
 
@@ -447,13 +459,15 @@ def failures():
 
 
 def test_any_payload_gets_an_answer_or_a_refusal_by_name_and_reaches_no_other_server(world, payloads, attacker):
-    """E1. A function neither panics nor ends, whatever a caller sends, and calls only AWS and the cluster."""
+    """E1. A function neither panics nor ends, whatever a caller sends, and calls only AWS and the cluster. The executions of the
+    payloads have ended, and their nodes are recycled or restored, so nothing is changed."""
     endpoint = f"http://127.0.0.1:{attacker.getsockname()[1]}"
     names = failures()
     bad = []
-    for function, payload in payloads.items():
+    world.forget_calls()
+    for function, shaped in payloads.items():
         random = Random(function)
-        bodies = [json.dumps(damaged(payload, random, endpoint)).encode() for _ in range(TRIES)]
+        bodies = [json.dumps(damaged(payload, random, endpoint)).encode() for payload in shaped for _ in range(TRIES)]
         refusals = 0
         for body in [*shapes(), *bodies]:
             answer = world.host.call(function, body)
@@ -465,4 +479,5 @@ def test_any_payload_gets_an_answer_or_a_refusal_by_name_and_reaches_no_other_se
                     bad.append((function, body[:200], error))
         assert refusals >= len(shapes()), f"{function} has taken a payload that is no request"
     assert bad == []
+    assert world.writes() == []
     assert not reached(attacker)

@@ -200,6 +200,30 @@ def test_a_tag_of_an_instance_that_was_given_up_hides_no_failed_restore(world):
     assert [sent["event"] for sent in world.all_notifications if sent["event"] == "left_in_standby"], world.all_notifications
 
 
+CLUSTER_TAG = f"kubernetes.io/cluster/{CLUSTER}"
+
+
+@pytest.mark.parametrize("refusal", ["missing_cluster_tag", "TagLimitExceeded"])
+@pytest.mark.parametrize("replacement", ["before", "surge"])
+def test_tags_that_leave_no_room_or_take_a_member_out_of_the_cluster_stop_its_group_by_name(world, workers, refusal, replacement):
+    """H6. This permission includes the right to stop the recycling of an instance, as documented. It is refused by name before
+    anything is changed, and the rotation fails."""
+    victim = min(workers.nodes, key=lambda node: node.instance_id)
+    workers.gets_a_new_template()
+    room = 50 - len(world.instance(victim.instance_id).tags)
+    keys = [CLUSTER_TAG] if refusal == "missing_cluster_tag" else [f"filler-{number}" for number in range(room)]
+    client = world.principal("ec2:CreateTags")
+    client.create_tags(Resources=[victim.instance_id], Tags=[{"Key": key, "Value": "x"} for key in keys])
+
+    end = world.rotate(recycle={"replacement": replacement}).finishes()
+
+    assert end.error == "RotationFailed", end
+    assert victim.instance_id in workers.instances and not victim.kubernetes.taints
+    (cause,) = [execution.finishes().cause for execution in world.executions()]
+    assert refusal in cause
+    assert world.leftovers() == [] and {*workers.states.values()} == {"InService"}
+
+
 # states:StartExecution
 
 

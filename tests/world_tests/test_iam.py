@@ -172,6 +172,8 @@ GROUP = "arn:aws:autoscaling:eu-west-1:123456789012:autoScalingGroup:1:autoScali
 INSTANCE = "arn:aws:ec2:eu-west-1:123456789012:instance/i-0123456789abcdef0"
 RESERVED = {"aws:TagKeys": ["Name", "recycle-eks:standby"]}
 PAUSE = {"aws:TagKeys": ["recycle-eks:paused"]}
+OF_CLUSTER = {"aws:TagKeys": ["kubernetes.io/cluster/production"]}
+AT_LAUNCH = {"ec2:CreateAction": "RunInstances"}
 EVERY_TAG = {"aws:ResourceTag/recycle-eks:claim": "x"}
 FUNCTIONS = "arn:aws:lambda:eu-west-1:123456789012:function"
 
@@ -184,6 +186,10 @@ FUNCTIONS = "arn:aws:lambda:eu-west-1:123456789012:function"
         ("developers", "ec2:DeleteTags", INSTANCE, EVERY_TAG, False),
         ("developers", "ec2:DeleteTags", INSTANCE, {}, True),
         ("developers", "ec2:CreateTags", INSTANCE, {"aws:TagKeys": ["Name"]}, True),
+        ("developers", "ec2:CreateTags", INSTANCE, OF_CLUSTER, False),
+        ("developers", "ec2:DeleteTags", INSTANCE, OF_CLUSTER, False),
+        ("developers", "ec2:CreateTags", INSTANCE, {**OF_CLUSTER, **AT_LAUNCH}, True),
+        ("node-operators", "ec2:CreateTags", INSTANCE, OF_CLUSTER, True),
         ("developers", "autoscaling:CreateOrUpdateTags", GROUP, PAUSE, False),
         ("developers", "autoscaling:DeleteTags", GROUP, PAUSE, False),
         ("developers", "autoscaling:CreateOrUpdateTags", GROUP, {"aws:TagKeys": ["Name"]}, True),
