@@ -10,7 +10,7 @@ use crate::base::time::later;
 use crate::cluster::instance::describe_instance;
 use crate::cluster::node::NodeFacts;
 use crate::input::model::{InvalidInput, LONGEST_DRAIN};
-use crate::records::claim::{Phase, StoredClaim};
+use crate::records::claim::{Claim, Phase, StoredClaim};
 
 /// The request to move the end of a drain, which the command line sends to `serve-operator`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -73,16 +73,21 @@ pub fn judge_drain_end(
         Some(Some(StoredClaim::Known(claim))) => match claim.phase {
             // The drain has not begun, so its latest end is unknown. An end that is too late is cut when it begins.
             Phase::Claimed | Phase::Admitted | Phase::Standby => Ok(asked),
-            Phase::Draining | Phase::Waiting => Ok(cut_end(asked, node.and_then(find_beginning))),
+            Phase::Draining | Phase::Waiting => {
+                let began_at = node.and_then(|node| find_beginning(node, &claim));
+                Ok(cut_end(asked, began_at))
+            }
             Phase::Disposing => refuse("is being disposed of, so its drain is over"),
         },
     }
 }
 
 /// Returns the time at which the drain began, as the Lease has it. The progress on the Node is not asked, because the node can write it.
+/// An execution that goes on from the records of an earlier one keeps the time of its taint, but drains for as long as any other.
 /// None if the record cannot be read: then `check-pods` cuts an end that is too late.
-fn find_beginning(node: &NodeFacts) -> Option<Timestamp> {
-    node.record().ok()?.tainted_at
+fn find_beginning(node: &NodeFacts, claim: &Claim) -> Option<Timestamp> {
+    let tainted_at = node.record().ok()?.tainted_at?;
+    Some(tainted_at.max(claim.claimed_at))
 }
 
 /// Cuts an end that is more than 30 days after the start of the drain.
@@ -114,21 +119,60 @@ mod tests {
         // The node can write its progress.
         let progress =
             r#"{"summary": "waits", "since": "1970-01-01T00:00:00Z", "until": "1970-01-03T00:00:00Z"}"#;
-        for (phase, asked, end) in [
-            (Phase::Draining, "2027-01-30T00:00:00Z", "2027-01-30T00:00:00Z"),
-            (Phase::Draining, "2027-02-01T00:00:00Z", "2027-01-31T00:00:00Z"),
-            (Phase::Waiting, "2027-02-01T00:00:00Z", "2027-01-31T00:00:00Z"),
-            (Phase::Admitted, "2027-02-01T00:00:00Z", "2027-02-01T00:00:00Z"),
-            (Phase::Draining, "now", "now"),
+        let first = "2026-12-31T23:00:00Z";
+        // The claim of an execution that goes on from the records of an earlier one.
+        let second = "2027-01-20T00:00:00Z";
+        for (phase, claimed_at, asked, end) in [
+            (
+                Phase::Draining,
+                first,
+                "2027-01-30T00:00:00Z",
+                "2027-01-30T00:00:00Z",
+            ),
+            (
+                Phase::Draining,
+                first,
+                "2027-02-01T00:00:00Z",
+                "2027-01-31T00:00:00Z",
+            ),
+            (
+                Phase::Waiting,
+                first,
+                "2027-02-01T00:00:00Z",
+                "2027-01-31T00:00:00Z",
+            ),
+            (
+                Phase::Draining,
+                second,
+                "2027-02-01T00:00:00Z",
+                "2027-02-01T00:00:00Z",
+            ),
+            (
+                Phase::Draining,
+                second,
+                "2027-03-01T00:00:00Z",
+                "2027-02-19T00:00:00Z",
+            ),
+            (
+                Phase::Admitted,
+                first,
+                "2027-02-01T00:00:00Z",
+                "2027-02-01T00:00:00Z",
+            ),
+            (Phase::Draining, first, "now", "now"),
         ] {
-            let text = serde_json::to_string(&claim(phase)).unwrap();
+            let claim = Claim {
+                claimed_at: claimed_at.parse().unwrap(),
+                ..claim(phase)
+            };
+            let text = serde_json::to_string(&claim).unwrap();
             let annotations = [(CLAIM_ANNOTATION, text.as_str()), (RECORD_ANNOTATION, record)];
             let mut node = leased(node("old"), annotations);
             node.annotations
                 .insert(PROGRESS_ANNOTATION.to_owned(), progress.to_owned());
             let asked = DrainEnd::try_from(asked.to_owned()).unwrap();
             let judged = judge_drain_end(&id(OLD), Some(&node), asked).unwrap();
-            assert_eq!(judged.to_string(), end, "{phase} {asked}");
+            assert_eq!(judged.to_string(), end, "{phase} {claimed_at} {asked}");
         }
     }
 
