@@ -505,15 +505,21 @@ def test_a_node_with_labels_of_another_tool_is_rotated(world, workers, label, va
     assert end.groups["workers"]["recycled"] == 3
 
 
-def test_a_node_does_not_turn_an_extension_of_its_drain_into_its_end(world, workers, cli):
-    """H6. Before: the command line and its function took the start and the end of the drain from the Node's own progress, and
-    wrote a time in 1970 as the operator's wish."""
-    node = workers.nodes[0]
+def drain_since_1970(world, node):
+    """An execution that drains the node, which writes another start and end into its progress."""
     node.job("long", annotations=WAITS)
     execution = world.recycle(node)
     world.clock.run(until=lambda: bool(execution.entered("WaitForPods")), limit=86_400)
     times = {"since": "1970-01-01T00:00:00Z", "until": "1970-01-03T00:00:00Z"}
     node.kubelet_writes({"annotations": {PROGRESS: json.dumps({"summary": "waits", **times})}})
+    return execution
+
+
+def test_a_node_does_not_turn_an_extension_of_its_drain_into_its_end(world, workers, cli):
+    """H6. Before: the command line and its function took the start and the end of the drain from the Node's own progress, and
+    wrote a time in 1970 as the operator's wish."""
+    node = workers.nodes[0]
+    execution = drain_since_1970(world, node)
 
     asked = cli("extend", node.name, "--until", "2027-01-20T00:00:00Z", pace=0)
     assert asked.code == 0 and node.records[DRAIN_UNTIL] == "2027-01-20T00:00:00Z", asked
@@ -528,11 +534,7 @@ def test_a_node_does_not_turn_an_extension_of_its_drain_into_its_end(world, work
 def test_a_node_whose_progress_is_in_the_past_is_not_prolonged_from_there(world, workers, cli):
     """H6. The end that the node claims is no end of a running drain."""
     node = workers.nodes[0]
-    node.job("long", annotations=WAITS)
-    execution = world.recycle(node)
-    world.clock.run(until=lambda: bool(execution.entered("WaitForPods")), limit=86_400)
-    times = {"since": "1970-01-01T00:00:00Z", "until": "1970-01-03T00:00:00Z"}
-    node.kubelet_writes({"annotations": {PROGRESS: json.dumps({"summary": "waits", **times})}})
+    drain_since_1970(world, node)
 
     refused = cli("extend", node.name, "--by", "1h", pace=0)
 
